@@ -1,0 +1,300 @@
+"""The Rust core. Every verb borrows its payload, releases the interpreter and returns small things.
+
+A payload is `bytes`, a read-only buffer (an `mmap` opened for reading, a read-only `memoryview`) or a `str`,
+which counts as its UTF-8 bytes. Offsets and sizes are in bytes unless a name says items, lines or chars.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, final
+
+from typing_extensions import Buffer
+
+__version__: str
+
+@final
+class Span:
+    """Where items are: `data[start:end]` holds them whole."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def first(self) -> int:
+        """The number of the item that starts at `start`; at most a block before the one asked for."""
+    @property
+    def count(self) -> int:
+        """How many of the items asked for exist."""
+
+@final
+class ItemIndex:
+    """Where the items of a payload are: one entry a 64 KiB block, whatever the items' size."""
+
+    @staticmethod
+    def from_bytes(data: bytes) -> ItemIndex:
+        """Loads what `to_bytes` wrote. Raises `CorruptIndex` for anything else."""
+    def to_bytes(self) -> bytes: ...
+    def __len__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    @property
+    def kind(self) -> Literal["array", "ndjson", "lines"] | None:
+        """What an item is; `None` where the payload has no items."""
+    @property
+    def path(self) -> str | None:
+        """The JSON Pointer of the items' array; `""` for a top-level array and for NDJSON."""
+    @property
+    def start(self) -> int:
+        """The first byte of the array (its bracket), or of the first line."""
+    @property
+    def end(self) -> int:
+        """The byte after the array's closing bracket, or after the last line."""
+    def span(self, offset: int, limit: int) -> Span:
+        """The blocks that hold `limit` items from `offset` on: what to read to have them whole.
+
+        The index alone knows blocks, not items; `read_items` finds the exact bytes.
+        """
+
+@final
+class ItemIndexer:
+    """Indexes a payload that arrives in pieces; the answer is the same for every way of cutting it."""
+
+    def __new__(cls, path: str | None = None, *, validate: bool = True) -> ItemIndexer: ...
+    def feed(self, data: Buffer | str) -> None:
+        """Takes the next piece. Raises `InvalidJSON` as soon as the payload cannot be right."""
+    def finish(self) -> ItemIndex: ...
+
+def index_items(data: Buffer | str, path: str | None = None, *, validate: bool = True) -> ItemIndex:
+    """Finds the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
+
+    Without a `path`, the items of a document that is an object are those of its *main* array: of all arrays
+    reachable by object keys alone, at most four keys deep, the one with the most bytes; the first of equals.
+    A document without one has no items: length 0, `path` and `kind` are `None`.
+
+    Several values, each on a line of its own, are NDJSON: every value is an item, blank lines are not.
+
+    `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON` with the byte.
+    `validate=False` trusts it and reads structure only: what is not JSON gives some answer or an error, never harm.
+    """
+
+def index_lines(data: Buffer | str) -> ItemIndex:
+    """Finds the lines of a text. Every line counts, blank or not; a last line needs no newline."""
+
+@final
+class Cut:
+    """An item or line that was larger than the page's budget and came back cut."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+    @property
+    def size_bytes(self) -> int:
+        """Its whole size."""
+    @property
+    def byte_offset(self) -> int:
+        """Where to read on from: an item's first byte, or the byte after what was shown of a line."""
+
+@final
+class ItemPage:
+    """Whole items within a budget."""
+
+    @property
+    def content(self) -> bytes:
+        """A JSON array of the items, each as it stands in the payload."""
+    @property
+    def offset(self) -> int: ...
+    @property
+    def returned(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def next_offset(self) -> int | None:
+        """The item after the last one shown; `None` exactly at the end."""
+    @property
+    def start(self) -> int:
+        """The first byte of the first item shown."""
+    @property
+    def end(self) -> int:
+        """The byte after the last item shown."""
+    @property
+    def truncated(self) -> list[Cut]: ...
+
+@final
+class TextPage:
+    """Whole characters within a budget."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def start(self) -> int:
+        """Where the text really starts: an offset inside a character moves back to its first byte."""
+    @property
+    def end(self) -> int: ...
+    @property
+    def next_offset(self) -> int | None:
+        """`end`, or `None` exactly at the end of the payload."""
+
+@final
+class LinePage:
+    """Whole lines within a budget."""
+
+    @property
+    def text(self) -> str:
+        """The lines as they stand in the payload, line ends included."""
+    @property
+    def offset(self) -> int: ...
+    @property
+    def returned(self) -> int: ...
+    @property
+    def total(self) -> int | None:
+        """How many lines there are, where an index knows."""
+    @property
+    def next_offset(self) -> int | None: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def truncated(self) -> list[Cut]: ...
+
+@final
+class Match:
+    """One place a pattern was found."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def line(self) -> int | None:
+        """The number of the line it starts in, from 0; `None` where an item index was given."""
+    @property
+    def item(self) -> int | None:
+        """The number of the item it starts in; `None` without an index, or outside of the items."""
+    @property
+    def context(self) -> str | None:
+        """Whole characters around and including the match; `None` where the match is not text."""
+    @property
+    def context_start(self) -> int:
+        """The byte the context starts at."""
+
+@final
+class SearchResult:
+    """A page of matches."""
+
+    @property
+    def matches(self) -> list[Match]: ...
+    @property
+    def next_start(self) -> int | None:
+        """The `start` that goes on after these matches; `None` when the payload was searched to its end."""
+
+def preview(
+    data: Buffer | str,
+    max_bytes: int = 2048,
+    *,
+    max_escaped_bytes: int | None = None,
+    escape_levels: int = 1,
+) -> str | None:
+    """The longest prefix of at most `max_bytes` that is whole; `None` for binary.
+
+    Whole: not cut inside a UTF-8 sequence, a JSON escape or a surrogate pair of escapes, nor inside a grapheme
+    cluster where avoiding that costs at most 64 bytes. `max_escaped_bytes` also bounds what the prefix weighs
+    once it was JSON-escaped `escape_levels` times (1 or 2), without the quotes around it.
+
+    Binary: the bytes looked at are not UTF-8, or hold a NUL.
+    """
+
+def read_items(
+    data: Buffer | str,
+    index: ItemIndex,
+    offset: int = 0,
+    limit: int = 200,
+    max_bytes: int = 65536,
+    *,
+    last: int | None = None,
+    base: int = 0,
+) -> ItemPage:
+    """Whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
+
+    `last=n` reads the last n instead. `data` may be a part of the payload that starts at byte `base` and holds
+    at least what `index.span(offset, limit)` names. An item that alone exceeds the budget comes back truncated,
+    by itself, and is named in `truncated`.
+    """
+
+def read_text(
+    data: Buffer | str, offset: int = 0, max_bytes: int = 65536, *, last: int | None = None, escape_levels: int = 0
+) -> TextPage:
+    """Text from byte `offset` on that is at most `max_bytes` once it was JSON-escaped `escape_levels` times.
+
+    `last=n` reads the end of the payload instead: at most its last n bytes. Raises `InvalidText` where the
+    payload is not UTF-8.
+    """
+
+def read_lines(
+    data: Buffer | str,
+    offset: int = 0,
+    limit: int = 200,
+    max_bytes: int = 65536,
+    *,
+    last: int | None = None,
+    index: ItemIndex | None = None,
+    escape_levels: int = 0,
+) -> LinePage:
+    """Whole lines from number `offset` on (`last=n`: the last n), at most `limit`, within `max_bytes`.
+
+    With an index (`index_lines`) the time does not depend on `offset`. A line that alone exceeds the budget
+    comes back cut, by itself, and is named in `truncated` with the byte to read on from by `read_text`.
+    """
+
+def truncate(
+    data: Buffer | str,
+    *,
+    max_bytes: int = 10240,
+    max_array_items: int = 10,
+    max_string_chars: int = 500,
+    max_depth: int = 4,
+    max_object_keys: int = 100,
+) -> bytes:
+    """An overview of a JSON document: valid JSON, never longer than `max_bytes`.
+
+    Arrays over the limit become `{"items": […], "totalCount": n, "showing": k}`, strings over theirs end in
+    `...`, what is deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`, keys left out of an
+    object are counted under the key `...`. What still does not fit is left out deep before shallow, and fairly among
+    siblings. A larger budget never shows less.
+    """
+
+def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_bytes: int = 10240) -> str:
+    """The first and last lines of a text, and between them a line that counts what was left out."""
+
+def outline(data: Buffer | str, max_bytes: int = 512) -> str:
+    """The shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`."""
+
+def get(data: Buffer | str, pointer: str) -> bytes:
+    """The value at a JSON Pointer, as it stands in the payload. Raises `PathNotFound`."""
+
+def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
+    """Where `get` finds its value: `data[start:end]`."""
+
+def project(data: Buffer | str, fields: Sequence[str]) -> bytes:
+    r"""The items of an array, an object or NDJSON, with the named fields only.
+
+    A field is a path of keys joined by dots (`user.name`; `\.` is a dot in a key). Arrays on the way are mapped
+    through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not have is left out.
+    """
+
+def search(
+    data: Buffer | str,
+    pattern: str,
+    *,
+    regex: bool = False,
+    ignore_case: bool = False,
+    start: int = 0,
+    limit: int = 50,
+    context: int = 80,
+    index: ItemIndex | None = None,
+) -> SearchResult:
+    r"""Finds a literal, or a regular expression, in time linear in the payload whatever the pattern.
+
+    `context` is how many bytes of text to show on either side. Expressions have the syntax of Rust's `regex`:
+    no back-references or look-around. `\w`, `\d`, `\s` and `\b` are ASCII, as in Python's patterns over bytes;
+    `.` and sets match whole characters, `\p{…}` knows Unicode. Empty matches are not reported.
+    """

@@ -1,0 +1,79 @@
+//! One error for every verb: what went wrong, and at which byte.
+
+use std::fmt;
+
+/// The result of every fallible verb.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong. The message is written for whoever has to act on it, often a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The payload is not JSON (RFC 8259), or not the NDJSON it began as.
+    InvalidJson(&'static str),
+    /// The bytes asked for are not UTF-8.
+    InvalidText,
+    /// An argument no payload could satisfy.
+    InvalidArgument(String),
+    /// A JSON Pointer that leads nowhere in this payload.
+    PathNotFound(String),
+    /// A pattern that does not compile, or compiles to something too large.
+    InvalidPattern(String),
+    /// Bytes that are not a serialized index, or an index of another payload.
+    CorruptIndex(&'static str),
+}
+
+/// An [`ErrorKind`] and the byte it was noticed at (0 where no byte is to blame).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What went wrong.
+    pub kind: ErrorKind,
+    /// The first byte that cannot be right; the payload's length if it ended too early.
+    pub index: u64,
+}
+
+impl Error {
+    pub(crate) fn json(index: u64, why: &'static str) -> Self {
+        Self { kind: ErrorKind::InvalidJson(why), index }
+    }
+
+    pub(crate) fn text(index: u64) -> Self {
+        Self { kind: ErrorKind::InvalidText, index }
+    }
+
+    pub(crate) fn argument(why: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::InvalidArgument(why.into()), index: 0 }
+    }
+
+    pub(crate) fn path(pointer: &str) -> Self {
+        Self { kind: ErrorKind::PathNotFound(pointer.to_owned()), index: 0 }
+    }
+
+    pub(crate) fn pattern(why: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::InvalidPattern(why.into()), index: 0 }
+    }
+
+    pub(crate) fn index(why: &'static str) -> Self {
+        Self { kind: ErrorKind::CorruptIndex(why), index: 0 }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ErrorKind::InvalidJson(why) => write!(f, "not valid JSON: {why} at byte {}", self.index),
+            ErrorKind::InvalidText => {
+                write!(f, "not UTF-8 text at byte {}; read it as bytes instead", self.index)
+            }
+            ErrorKind::InvalidArgument(why) => f.write_str(why),
+            ErrorKind::PathNotFound(pointer) => {
+                write!(f, "nothing at path {pointer:?}; outline() shows which paths exist")
+            }
+            ErrorKind::InvalidPattern(why) => write!(f, "pattern not usable: {why}"),
+            ErrorKind::CorruptIndex(why) => {
+                write!(f, "not an index of this payload: {why}; index the payload again")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

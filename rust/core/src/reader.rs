@@ -1,0 +1,329 @@
+//! Reads JSON a token at a time: strict where it reads, trusting where it skips.
+//!
+//! For verbs that show a few values of a large document. What they show must be valid, so it is checked;
+//! what they pass over goes by in 64-byte blocks.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::scan::Isa;
+use crate::scan::nesting::{Nesting, Stop};
+
+/// What a value is, by its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    Bool,
+    Null,
+}
+
+impl Kind {
+    fn of(first: u8) -> Option<Self> {
+        Some(match first {
+            b'{' => Self::Object,
+            b'[' => Self::Array,
+            b'"' => Self::String,
+            b'-' | b'0'..=b'9' => Self::Number,
+            b't' | b'f' => Self::Bool,
+            b'n' => Self::Null,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Reader<'a> {
+    data: &'a [u8],
+    pos: usize,
+    isa: Isa,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(data: &'a [u8], isa: Isa) -> Self {
+        Self { data, pos: 0, isa }
+    }
+
+    /// Goes on at `pos`, which must be the start of a token.
+    pub(crate) fn at(data: &'a [u8], pos: usize, isa: Isa) -> Self {
+        Self { data, pos: pos.min(data.len()), isa }
+    }
+
+    pub(crate) fn pos(&self) -> usize {
+        self.pos
+    }
+
+    pub(crate) fn fail(&self, why: &'static str) -> Error {
+        Error::json(self.pos as u64, why)
+    }
+
+    /// The next byte that is not white space, not taken; `None` at the end of the payload.
+    pub(crate) fn peek_or_end(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.data.get(self.pos) {
+            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return Some(byte);
+            }
+            self.pos += 1;
+        }
+        None
+    }
+
+    /// The next byte that is not white space, not taken.
+    pub(crate) fn peek(&mut self) -> Result<u8> {
+        self.peek_or_end().ok_or_else(|| self.fail("unexpected end"))
+    }
+
+    /// Takes `byte` if it is next.
+    pub(crate) fn take(&mut self, byte: u8) -> Result<bool> {
+        let is_next = self.peek()? == byte;
+        self.pos += usize::from(is_next);
+        Ok(is_next)
+    }
+
+    /// What the next value is; nothing of it is taken.
+    pub(crate) fn kind(&mut self) -> Result<Kind> {
+        Kind::of(self.peek()?).ok_or_else(|| self.fail("expected a value"))
+    }
+
+    /// Takes the opening bracket of a container that `kind` has announced.
+    pub(crate) fn open(&mut self) {
+        self.pos += 1;
+    }
+
+    /// Moves to the next item of an array, past the comma; `false` once its bracket was taken.
+    pub(crate) fn next_item(&mut self, is_first: bool) -> Result<bool> {
+        if self.take(b']')? {
+            return Ok(false);
+        }
+        if !is_first && !self.take(b',')? {
+            return Err(self.fail("expected a comma or a closing bracket"));
+        }
+        Ok(true)
+    }
+
+    /// Takes the next key of an object, and its colon; `None` once its brace was taken.
+    /// The span is the key's content as it stands, between its quotes.
+    pub(crate) fn next_key(&mut self, is_first: bool) -> Result<Option<Range<usize>>> {
+        if self.take(b'}')? {
+            return Ok(None);
+        }
+        if !is_first && !self.take(b',')? {
+            return Err(self.fail("expected a comma or a closing brace"));
+        }
+        if self.peek()? != b'"' {
+            return Err(self.fail("expected a key"));
+        }
+        let key = self.string()?;
+        if !self.take(b':')? {
+            return Err(self.fail("expected a colon"));
+        }
+        Ok(Some(key))
+    }
+
+    /// Takes a string and checks all of it. The span is its content as it stands, between its quotes.
+    pub(crate) fn string(&mut self) -> Result<Range<usize>> {
+        let start = self.pos + 1;
+        let end = self.string_end(start)?;
+        check_string(self.data, start..end)?;
+        self.pos = end + 1;
+        Ok(start..end)
+    }
+
+    /// Takes a number, `true`, `false` or `null` and checks it.
+    pub(crate) fn scalar(&mut self) -> Result<Range<usize>> {
+        let span = self.scalar_span();
+        let text = &self.data[span.clone()];
+        let is_valid = match text.first() {
+            Some(b't') => text == b"true",
+            Some(b'f') => text == b"false",
+            Some(b'n') => text == b"null",
+            _ => is_number(text),
+        };
+        if !is_valid {
+            return Err(self.fail("expected a value"));
+        }
+        self.pos = span.end;
+        Ok(span)
+    }
+
+    /// Passes over any value. The span is the value, brackets and quotes included.
+    pub(crate) fn skip(&mut self) -> Result<Range<usize>> {
+        let kind = self.kind()?;
+        let start = self.pos;
+        self.pos = match kind {
+            Kind::Object | Kind::Array => {
+                self.pos += 1;
+                self.skip_rest()?;
+                self.pos
+            }
+            Kind::String => self.string_end(start + 1)? + 1,
+            _ => self.scalar_span().end,
+        };
+        Ok(start..self.pos)
+    }
+
+    /// Passes over all that is left of a container, closing bracket included, and counts the commas
+    /// directly inside: after a value, as many as values follow it.
+    pub(crate) fn skip_rest(&mut self) -> Result<u64> {
+        let rest = &self.data[self.pos..];
+        let passed = Nesting::inside().close(self.isa, rest);
+        self.pos += passed.consumed;
+        if passed.stop == Stop::Closed { Ok(passed.commas) } else { Err(self.fail("unexpected end")) }
+    }
+
+    /// From right behind an array's bracket or a comma directly inside, passes over `count` values and the
+    /// commas behind them. `false` if the array has fewer: then its closing bracket was taken.
+    pub(crate) fn skip_values(&mut self, count: u64) -> Result<bool> {
+        if count == 0 {
+            return Ok(true);
+        }
+        let rest = &self.data[self.pos..];
+        let passed = Nesting::inside().seek(self.isa, rest, count);
+        self.pos += passed.consumed;
+        match passed.stop {
+            Stop::Reached => Ok(true),
+            Stop::Closed => Ok(false),
+            Stop::Exhausted => Err(self.fail("unexpected end")),
+        }
+    }
+
+    /// The closing quote of the string whose content starts at `start`.
+    fn string_end(&self, start: usize) -> Result<usize> {
+        let mut pos = start;
+        while let Some(found) = memchr::memchr2(b'"', b'\\', self.data.get(pos..).unwrap_or_default()) {
+            pos += found;
+            if self.data[pos] == b'"' {
+                return Ok(pos);
+            }
+            pos += 2;
+        }
+        Err(Error::json(self.data.len() as u64, "unexpected end"))
+    }
+
+    fn scalar_span(&self) -> Range<usize> {
+        let rest = &self.data[self.pos..];
+        let is_end = |byte: &u8| {
+            matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' | b'"')
+                || matches!(byte | 0x20, b'{' | b'}')
+        };
+        let len = rest.iter().position(is_end).unwrap_or(rest.len());
+        self.pos..self.pos + len
+    }
+}
+
+/// Checks the content of a string: UTF-8, no control characters, whole escapes.
+pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
+    let content = &data[span.clone()];
+    if let Err(error) = simdutf8::compat::from_utf8(content) {
+        return Err(Error::json((span.start + error.valid_up_to()) as u64, "not UTF-8"));
+    }
+    let mut pos = 0;
+    while let Some(found) = content[pos..].iter().position(|&byte| byte < 0x20 || byte == b'\\') {
+        pos += found;
+        let fail = |at: usize, why| Err(Error::json((span.start + at) as u64, why));
+        if content[pos] != b'\\' {
+            return fail(pos, "control character in a string");
+        }
+        match content.get(pos + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => pos += 2,
+            Some(b'u') => {
+                let digits = content[pos + 2..].iter().take(4).take_while(|byte| byte.is_ascii_hexdigit());
+                let digits = digits.count();
+                if digits < 4 {
+                    return fail(pos + 2 + digits, "expected a hexadecimal digit");
+                }
+                pos += 6;
+            }
+            _ => return fail(pos + 1, "unknown escape"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether `text` is a number as RFC 8259 writes them.
+pub(crate) fn is_number(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut rest = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits(rest);
+    if whole == 0 || (whole > 1 && rest[0] == b'0') {
+        return false;
+    }
+    rest = &rest[whole..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let count = digits(fraction);
+        if count == 0 {
+            return false;
+        }
+        rest = &fraction[count..];
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent = match exponent {
+            [b'+' | b'-', unsigned @ ..] => unsigned,
+            unsigned => unsigned,
+        };
+        return !exponent.is_empty() && digits(exponent) == exponent.len();
+    }
+    rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Reads the next value strictly, all of it.
+    fn read(reader: &mut Reader<'_>) -> Result<()> {
+        match reader.kind()? {
+            Kind::Object => {
+                reader.open();
+                let mut is_first = true;
+                while reader.next_key(is_first)?.is_some() {
+                    is_first = false;
+                    read(reader)?;
+                }
+            }
+            Kind::Array => {
+                reader.open();
+                let mut is_first = true;
+                while reader.next_item(is_first)? {
+                    is_first = false;
+                    read(reader)?;
+                }
+            }
+            Kind::String => drop(reader.string()?),
+            _ => drop(reader.scalar()?),
+        }
+        Ok(())
+    }
+
+    fn is_json(data: &[u8]) -> bool {
+        let mut reader = Reader::new(data, Isa::detect());
+        read(&mut reader).is_ok() && reader.peek_or_end().is_none()
+    }
+
+    proptest! {
+        /// serde_json refuses lone surrogates and numbers out of range, RFC 8259 does not: those are not made here.
+        #[test]
+        fn accepts_what_serde_accepts(
+            data in prop::string::string_regex(r#"[\[\]{},:" ]{0,4}(\\[unbx"][0-7a-c]{0,5}|[-+.eE0-9]{1,4}|true|null|"){0,6}[\[\]{},:" ]{0,4}"#).unwrap(),
+        ) {
+            let serde = serde_json::from_str::<serde::de::IgnoredAny>(&data).is_ok();
+            prop_assert_eq!(is_json(data.as_bytes()), serde, "{}", data);
+        }
+
+        #[test]
+        fn skips_to_where_it_reads_to(value in crate::testing::json()) {
+            let text = serde_json::to_vec(&value).unwrap();
+            let data = [&text[..], b" , 1"].concat();
+            for isa in Isa::available() {
+                let mut reader = Reader::new(&data, isa);
+                prop_assert_eq!(reader.skip().unwrap(), 0..text.len());
+                let mut reader = Reader::new(&data, isa);
+                read(&mut reader).unwrap();
+                prop_assert_eq!(reader.pos(), text.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! x86-64 with AVX2, BMI and carry-less multiplication: Intel since 2013, AMD since 2015.
+
+use std::arch::x86_64::{
+    __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8,
+    _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+};
+
+use super::{Block, Kernel, WIDTH};
+
+/// Only ever used inside [`run`], so its intrinsics always find their instructions.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(__m256i, __m256i);
+
+impl Avx2 {
+    pub(super) fn is_available() -> bool {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("pclmulqdq")
+    }
+}
+
+/// # Safety
+/// The machine has everything that [`Avx2::is_available`] asks for.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
+pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<Avx2>()
+}
+
+#[inline(always)]
+fn join(low: i32, high: i32) -> u64 {
+    u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 32
+}
+
+impl Block for Avx2 {
+    #[inline(always)]
+    fn load(bytes: &[u8; WIDTH]) -> Self {
+        let start = bytes.as_ptr().cast::<__m256i>();
+        // SAFETY: both halves lie within the 64 bytes, and the loads ask for no alignment.
+        unsafe { Self(_mm256_loadu_si256(start), _mm256_loadu_si256(start.add(1))) }
+    }
+
+    #[inline(always)]
+    fn fold(self) -> Self {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let bit = _mm256_set1_epi8(0x20);
+            Self(_mm256_or_si256(self.0, bit), _mm256_or_si256(self.1, bit))
+        }
+    }
+
+    #[inline(always)]
+    fn eq(self, byte: u8) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let byte = _mm256_set1_epi8(byte.cast_signed());
+            join(
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(self.0, byte)),
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(self.1, byte)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn le(self, byte: u8) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            // There is no unsigned comparison; x <= byte exactly where min(x, byte) is x.
+            let byte = _mm256_set1_epi8(byte.cast_signed());
+            join(
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(self.0, byte), self.0)),
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(self.1, byte), self.1)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn prefix_xor(mask: u64) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            // Multiplying by all ones without carries adds every bit to all bits above it.
+            let product = _mm_clmulepi64_si128::<0>(_mm_set_epi64x(0, mask.cast_signed()), _mm_set1_epi8(-1));
+            _mm_cvtsi128_si64(product).cast_unsigned()
+        }
+    }
+}

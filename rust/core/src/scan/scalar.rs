@@ -1,0 +1,66 @@
+//! Any machine: eight bytes at a time in an ordinary register.
+
+use super::{Block, WIDTH};
+
+const LOW: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Scalar([u64; 8]);
+
+/// Moves the top bits of eight bytes into one byte. `hits` has no other bits.
+#[inline(always)]
+fn gather(hits: u64) -> u64 {
+    (hits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+impl Scalar {
+    #[inline(always)]
+    fn mask(self, ask: impl Fn(u64) -> u64) -> u64 {
+        self.0.iter().rev().fold(0, |mask, &word| mask << 8 | gather(ask(word)))
+    }
+}
+
+#[inline(always)]
+pub(super) fn prefix_xor(mut mask: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        mask ^= mask << shift;
+    }
+    mask
+}
+
+impl Block for Scalar {
+    #[inline(always)]
+    fn load(bytes: &[u8; WIDTH]) -> Self {
+        Self(std::array::from_fn(|i| u64::from_le_bytes(std::array::from_fn(|j| bytes[i * 8 + j]))))
+    }
+
+    #[inline(always)]
+    fn fold(self) -> Self {
+        Self(self.0.map(|word| word | LOW * 0x20))
+    }
+
+    #[inline(always)]
+    fn eq(self, byte: u8) -> u64 {
+        self.mask(|word| {
+            let differs = word ^ LOW * u64::from(byte);
+            // A byte's top bit stays clear only if neither it nor its low seven bits were set.
+            !(((differs & !HIGH) + !HIGH) | differs) & HIGH
+        })
+    }
+
+    #[inline(always)]
+    fn le(self, byte: u8) -> u64 {
+        self.mask(|word| {
+            let limit = LOW * u64::from(byte);
+            // With the top bits set aside no byte borrows from its neighbour; they decide where they differ.
+            let low_le = (limit | HIGH).wrapping_sub(word & !HIGH);
+            ((limit & !word) | (!(limit ^ word) & low_le)) & HIGH
+        })
+    }
+
+    #[inline(always)]
+    fn prefix_xor(mask: u64) -> u64 {
+        prefix_xor(mask)
+    }
+}

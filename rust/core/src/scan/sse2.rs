@@ -1,0 +1,54 @@
+//! Any x86-64: SSE2 is part of the architecture, so nothing needs detecting.
+
+use std::arch::x86_64::{
+    __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+};
+
+use super::{Block, WIDTH, scalar};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Sse2([__m128i; 4]);
+
+impl Sse2 {
+    #[inline(always)]
+    fn mask(self, ask: impl Fn(__m128i) -> __m128i) -> u64 {
+        self.0.iter().rev().fold(0, |mask, &lane| {
+            // SAFETY: SSE2 is part of x86-64.
+            mask << 16 | u64::from(unsafe { _mm_movemask_epi8(ask(lane)) }.cast_unsigned())
+        })
+    }
+}
+
+impl Block for Sse2 {
+    #[inline(always)]
+    fn load(bytes: &[u8; WIDTH]) -> Self {
+        let start = bytes.as_ptr().cast::<__m128i>();
+        // SAFETY: all four quarters lie within the 64 bytes, and the loads ask for no alignment.
+        Self(std::array::from_fn(|i| unsafe { _mm_loadu_si128(start.add(i)) }))
+    }
+
+    #[inline(always)]
+    fn fold(self) -> Self {
+        // SAFETY: SSE2 is part of x86-64.
+        Self(self.0.map(|lane| unsafe { _mm_or_si128(lane, _mm_set1_epi8(0x20)) }))
+    }
+
+    #[inline(always)]
+    fn eq(self, byte: u8) -> u64 {
+        // SAFETY: SSE2 is part of x86-64.
+        self.mask(|lane| unsafe { _mm_cmpeq_epi8(lane, _mm_set1_epi8(byte.cast_signed())) })
+    }
+
+    #[inline(always)]
+    fn le(self, byte: u8) -> u64 {
+        // SAFETY: SSE2 is part of x86-64.
+        self.mask(|lane| unsafe {
+            _mm_cmpeq_epi8(_mm_min_epu8(lane, _mm_set1_epi8(byte.cast_signed())), lane)
+        })
+    }
+
+    #[inline(always)]
+    fn prefix_xor(mask: u64) -> u64 {
+        scalar::prefix_xor(mask)
+    }
+}

@@ -1,0 +1,37 @@
+//! The one place where an error of the core becomes an exception.
+
+use headgate_core::{Error, ErrorKind};
+use pyo3::prelude::*;
+
+/// Carries a core error through `?`; the exception itself is made with the interpreter attached.
+pub struct CoreError(Error);
+
+impl From<Error> for CoreError {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<CoreError> for PyErr {
+    fn from(CoreError(error): CoreError) -> Self {
+        let class = match error.kind {
+            ErrorKind::InvalidJson(_) => "InvalidJSON",
+            ErrorKind::InvalidText => "InvalidText",
+            ErrorKind::InvalidArgument(_) => "InvalidArgument",
+            ErrorKind::PathNotFound(_) => "PathNotFound",
+            ErrorKind::InvalidPattern(_) => "InvalidPattern",
+            ErrorKind::CorruptIndex(_) => "CorruptIndex",
+        };
+        Python::attach(|py| {
+            // The classes are written in Python: they have two bases each, which PyO3 cannot declare.
+            let exception = py
+                .import("headgate.errors")
+                .and_then(|errors| errors.getattr(class))
+                .and_then(|class| class.call1((error.to_string(), error.index)));
+            match exception {
+                Ok(exception) => PyErr::from_value(exception),
+                Err(failure) => failure,
+            }
+        })
+    }
+}
