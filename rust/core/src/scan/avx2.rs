@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8,
-    _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+    _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _pdep_u64,
+    _pext_u64,
 };
 
 use super::{Block, Kernel, WIDTH};
@@ -84,5 +85,19 @@ impl Block for Avx2 {
             let product = _mm_clmulepi64_si128::<0>(_mm_set_epi64x(0, mask.cast_signed()), _mm_set1_epi8(-1));
             _mm_cvtsi128_si64(product).cast_unsigned()
         }
+    }
+
+    const GATHERS: bool = true;
+
+    #[inline(always)]
+    fn gather(mask: u64, at: u64) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe { _pext_u64(mask, at) }
+    }
+
+    #[inline(always)]
+    fn scatter(bits: u64, at: u64) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe { _pdep_u64(bits, at) }
     }
 }

@@ -51,4 +51,14 @@ impl Block for Sse2 {
     fn prefix_xor(mask: u64) -> u64 {
         scalar::prefix_xor(mask)
     }
+
+    const GATHERS: bool = false;
+
+    fn gather(mask: u64, at: u64) -> u64 {
+        scalar::gather_bits(mask, at)
+    }
+
+    fn scatter(bits: u64, at: u64) -> u64 {
+        scalar::scatter_bits(bits, at)
+    }
 }
