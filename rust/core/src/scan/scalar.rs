@@ -78,6 +78,16 @@ impl Block for Scalar {
     }
 
     #[inline(always)]
+    fn within(self, low: u8, high: u8) -> u64 {
+        self.le(high) & !if low == 0 { 0 } else { self.le(low - 1) }
+    }
+
+    #[inline(always)]
+    fn bit5(self) -> u64 {
+        self.mask(|word| word << 2 & HIGH)
+    }
+
+    #[inline(always)]
     fn prefix_xor(mask: u64) -> u64 {
         prefix_xor(mask)
     }
