@@ -78,6 +78,26 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
+    fn has(self, byte: u8) -> bool {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let byte = _mm256_set1_epi8(byte.cast_signed());
+            let found = _mm256_or_si256(_mm256_cmpeq_epi8(self.0, byte), _mm256_cmpeq_epi8(self.1, byte));
+            _mm256_movemask_epi8(found) != 0
+        }
+    }
+
+    #[inline(always)]
+    fn has_le(self, byte: u8) -> bool {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let least = _mm256_min_epu8(self.0, self.1);
+            let byte = _mm256_set1_epi8(byte.cast_signed());
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(least, byte), least)) != 0
+        }
+    }
+
+    #[inline(always)]
     fn within(self, low: u8, high: u8) -> u64 {
         // SAFETY: called inside `run` only.
         let moved = unsafe {

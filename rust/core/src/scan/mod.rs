@@ -34,6 +34,12 @@ pub(crate) trait Block: Copy {
     /// Bytes that are at most `byte`, unsigned.
     fn le(self, byte: u8) -> u64;
 
+    /// Whether any byte is `byte`: cheaper than asking which.
+    fn has(self, byte: u8) -> bool;
+
+    /// Whether any byte is at most `byte`, unsigned: cheaper than asking which.
+    fn has_le(self, byte: u8) -> bool;
+
     /// Bytes from `low` to `high`, both included.
     fn within(self, low: u8, high: u8) -> u64;
 
@@ -61,7 +67,7 @@ mod tests {
     struct Ask<'a>(&'a [u8; WIDTH], u8);
 
     impl Kernel for Ask<'_> {
-        type Output = [u64; 8];
+        type Output = [u64; 10];
 
         fn run<B: Block>(self) -> Self::Output {
             let block = B::load(self.0);
@@ -77,11 +83,13 @@ mod tests {
                 scattered,
                 block.within(self.1, self.1.saturating_add(9)),
                 block.bit5(),
+                u64::from(block.has_le(self.1)),
+                u64::from(block.has(self.1)),
             ]
         }
     }
 
-    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 8] {
+    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 10] {
         let ask =
             |hit: &dyn Fn(u8) -> bool| (0..WIDTH).fold(0_u64, |mask, i| mask | u64::from(hit(bytes[i])) << i);
         let mask = ask(&|b| b == byte);
@@ -100,6 +108,8 @@ mod tests {
             scattered,
             ask(&|b| b >= byte && b - byte <= 9),
             ask(&|b| b & 0x20 != 0),
+            u64::from(other != 0),
+            u64::from(mask != 0),
         ]
     }
 

@@ -78,6 +78,16 @@ impl Block for Scalar {
     }
 
     #[inline(always)]
+    fn has(self, byte: u8) -> bool {
+        self.eq(byte) != 0
+    }
+
+    #[inline(always)]
+    fn has_le(self, byte: u8) -> bool {
+        self.le(byte) != 0
+    }
+
+    #[inline(always)]
     fn within(self, low: u8, high: u8) -> u64 {
         self.le(high) & !if low == 0 { 0 } else { self.le(low - 1) }
     }

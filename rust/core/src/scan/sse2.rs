@@ -49,6 +49,16 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
+    fn has(self, byte: u8) -> bool {
+        self.eq(byte) != 0
+    }
+
+    #[inline(always)]
+    fn has_le(self, byte: u8) -> bool {
+        self.le(byte) != 0
+    }
+
+    #[inline(always)]
     fn within(self, low: u8, high: u8) -> u64 {
         // SAFETY: SSE2 is part of x86-64.
         let moved = self.0.map(|lane| unsafe { _mm_sub_epi8(lane, _mm_set1_epi8(low.cast_signed())) });

@@ -18,6 +18,11 @@ impl Strings {
         self.inside != 0
     }
 
+    /// Whether the next byte is escaped.
+    pub(crate) fn is_escaped(&self) -> bool {
+        self.escaped != 0
+    }
+
     /// Bytes that a backslash before them escapes.
     #[inline(always)]
     pub(crate) fn escaped(&mut self, backslashes: u64) -> u64 {

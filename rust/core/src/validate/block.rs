@@ -8,24 +8,24 @@ use crate::scan::{Block, Strings, WIDTH};
 /// a token at the end of the last block has its effect on the first token of this one, else 0.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
-    strings: Strings,
-    scalars: Scalars,
-    stack: Stack,
+    pub(super) strings: Strings,
+    pub(super) scalars: Scalars,
+    pub(super) stack: Stack,
     /// Bytes of this block that must be hexadecimal digits.
-    hex: u64,
+    pub(super) hex: u64,
     /// 1 if the string that goes on is a key.
-    key: u64,
-    open: u64,
-    comma: u64,
-    value: u64,
-    key_end: u64,
-    newline: u64,
+    pub(super) key: u64,
+    pub(super) open: u64,
+    pub(super) comma: u64,
+    pub(super) value: u64,
+    pub(super) key_end: u64,
+    pub(super) newline: u64,
     /// Where values start, in any block so far.
     values: u64,
     /// There is more than one top-level value.
-    is_rows: bool,
+    pub(super) is_rows: bool,
     /// There is a newline inside of the first.
-    is_multiline: bool,
+    pub(super) is_multiline: bool,
 }
 
 /// Bytes that break a rule.
@@ -71,13 +71,13 @@ struct Contexts {
 
 /// The first byte behind each of `tokens` that is not white space. `carry`: one in the last block has none yet.
 #[inline(always)]
-fn next<const WHITE: bool>(tokens: u64, carry: &mut u64, white: u64) -> u64 {
+pub(super) fn next<const WHITE: bool>(tokens: u64, carry: &mut u64, white: u64) -> u64 {
     next_from::<WHITE>(tokens << 1 | *carry, tokens >> 63, carry, white)
 }
 
 /// The same from the bytes right behind.
 #[inline(always)]
-fn next_from<const WHITE: bool>(behind: u64, last: u64, carry: &mut u64, white: u64) -> u64 {
+pub(super) fn next_from<const WHITE: bool>(behind: u64, last: u64, carry: &mut u64, white: u64) -> u64 {
     if !WHITE {
         *carry = last;
         return behind;
@@ -102,7 +102,7 @@ impl State {
         let control = block.le(0x1f);
         let mut bad = Bad { control: control & inside, escape: 0, scalar: 0, structure: 0 };
         if escaped & inside | self.hex != 0 {
-            bad.escape = self.escapes(block, escaped & inside);
+            (bad.escape, self.hex) = escapes(block, escaped & inside, self.hex);
         }
 
         let outside = !(inside | quotes);
@@ -135,19 +135,17 @@ impl State {
         let comma = block.eq(b',') & outside;
         let colon = block.eq(b':') & outside;
         let scalar = outside & !(white | open | close | comma | colon);
-        let scalars = self.scalars.begin(scalar);
-        if scalars.needs_check {
-            bad.scalar = self.scalars.check(bytes, block, scalar, scalars.starts);
-        }
+        let runs = self.scalars.runs(scalar);
+        (bad.scalar, self.scalars) = self.scalars.check(bytes, block, scalar, runs.starts);
 
         let opening = quotes & inside;
         let closing = quotes & !inside;
-        let value = opening | scalars.starts | open;
+        let value = opening | runs.starts | open;
         self.values |= value;
         let first = next::<WHITE>(open, &mut self.open, white);
         let item = next::<WHITE>(comma, &mut self.comma, white);
         let ends = closing | close;
-        let behind = ends << 1 | self.value | scalars.behind;
+        let behind = ends << 1 | self.value | runs.behind;
         let after = next_from::<WHITE>(behind, ends >> 63, &mut self.value, white);
 
         // Adding a bit to a string carries it to its closing quote: that is how a string that stands where a
@@ -167,33 +165,29 @@ impl State {
             again,
             newlines,
         };
-        bad.structure |= self.nest(block, open, open | close, contexts);
+        bad.structure |= self.nest(open, open | close, block.bit5(), contexts);
     }
 
     /// Walks from bracket to bracket: what stands between two of them is judged by where it stands.
-    #[inline(always)]
-    fn nest<B: Block>(&mut self, block: B, open: u64, mut brackets: u64, contexts: Contexts) -> u64 {
+    fn nest(&mut self, open: u64, mut brackets: u64, curly: u64, contexts: Contexts) -> u64 {
         let mut bad = 0;
         let mut rest = !0_u64;
-        if brackets != 0 {
-            let curly = block.bit5();
-            while brackets != 0 {
-                let bit = brackets & brackets.wrapping_neg();
-                brackets ^= bit;
-                bad |= self.between(contexts, rest & (bit | (bit - 1)));
-                rest &= !(bit | (bit - 1));
-                let is_curly = curly & bit != 0;
-                if open & bit != 0 {
-                    if self.stack.depth == MOST_DEPTH {
-                        return bad | bit;
-                    }
-                    self.stack.push(is_curly);
-                } else {
-                    if self.stack.depth == 0 || self.stack.is_object() != is_curly {
-                        return bad | bit;
-                    }
-                    self.stack.pop();
+        while brackets != 0 {
+            let bit = brackets & brackets.wrapping_neg();
+            brackets ^= bit;
+            bad |= self.between(contexts, rest & (bit | (bit - 1)));
+            rest &= !(bit | (bit - 1));
+            let is_curly = curly & bit != 0;
+            if open & bit != 0 {
+                if self.stack.depth == MOST_DEPTH {
+                    return bad | bit;
                 }
+                self.stack.push(is_curly);
+            } else {
+                if self.stack.depth == 0 || self.stack.is_object() != is_curly {
+                    return bad | bit;
+                }
+                self.stack.pop();
             }
         }
         bad | self.between(contexts, rest)
@@ -222,22 +216,24 @@ impl State {
         }
         bad & here
     }
+}
 
-    /// `escaped`: the bytes behind backslashes that escape them.
-    #[inline(never)]
-    fn escapes<B: Block>(&mut self, block: B, escaped: u64) -> u64 {
-        let unicode = block.eq(b'u') & escaped;
-        let known = [b'"', b'\\', b'/', b'b', b'f', b'n', b'r', b't'];
-        let known = known.iter().fold(unicode, |mask, &byte| mask | block.eq(byte));
-        let must_be_hex = self.hex | unicode << 1 | unicode << 2 | unicode << 3 | unicode << 4;
-        self.hex = unicode >> 63 | unicode >> 62 | unicode >> 61 | unicode >> 60;
-        let mut bad = escaped & !known;
-        if must_be_hex != 0 {
-            let hex = block.within(b'0', b'9') | block.fold().within(b'a', b'f');
-            bad |= must_be_hex & !hex;
-        }
-        bad
+/// The bytes that break an escape, and those of the next block that must be hexadecimal digits. `escaped` are
+/// the bytes behind backslashes that escape them, `hex` what the last block left to be digits.
+#[inline(always)]
+pub(super) fn escapes<B: Block>(block: B, escaped: u64, hex: u64) -> (u64, u64) {
+    let unicode = block.eq(b'u') & escaped;
+    let known = [b'"', b'\\', b'/', b'b', b'f', b'n', b'r', b't'];
+    let mut allowed = unicode;
+    for byte in known {
+        allowed |= block.eq(byte);
     }
+    let must_be_hex = hex | unicode << 1 | unicode << 2 | unicode << 3 | unicode << 4;
+    let mut bad = escaped & !allowed;
+    if must_be_hex != 0 {
+        bad |= must_be_hex & !(block.within(b'0', b'9') | block.fold().within(b'a', b'f'));
+    }
+    (bad, unicode >> 63 | unicode >> 62 | unicode >> 61 | unicode >> 60)
 }
 
 struct Quotes {

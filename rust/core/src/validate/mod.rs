@@ -7,12 +7,13 @@ mod block;
 #[cfg(test)]
 mod naive;
 mod number;
+mod quick;
 mod stack;
 mod text;
 
 use crate::error::{Error, Result};
 use crate::scan::{Block, Isa, Kernel, WIDTH};
-use block::State;
+use block::{Bad, State};
 use text::Text;
 
 /// Checks a payload that arrives in pieces. Every way of cutting it gives the same answer.
@@ -109,30 +110,53 @@ impl Validator {
     }
 
     fn blocks(&mut self, blocks: &[[u8; WIDTH]]) -> Result<()> {
-        let result = self.isa.run(Check { state: &mut self.state, blocks });
-        let before = self.checked;
-        self.checked += (blocks.len() * WIDTH) as u64;
-        result.map_err(|(offset, why)| Error::json(before + offset as u64, why))
+        let mut rest = blocks;
+        loop {
+            let fine = self.isa.run(Quick { state: &mut self.state, blocks: rest });
+            self.checked += (fine * WIDTH) as u64;
+            let Some((block, behind)) = rest[fine..].split_first() else { return Ok(()) };
+            let bad = self.isa.run(Exact { state: &mut self.state, block });
+            if bad.any() != 0 {
+                return Err(Error::json(self.checked + u64::from(bad.any().trailing_zeros()), bad.why()));
+            }
+            self.checked += WIDTH as u64;
+            rest = behind;
+        }
     }
 }
 
-struct Check<'a> {
+/// How many blocks are fine at the first look.
+struct Quick<'a> {
     state: &'a mut State,
     blocks: &'a [[u8; WIDTH]],
 }
 
-impl Kernel for Check<'_> {
-    type Output = std::result::Result<(), (usize, &'static str)>;
+impl Kernel for Quick<'_> {
+    type Output = usize;
 
     #[inline(always)]
-    fn run<B: Block>(self) -> Self::Output {
+    fn run<B: Block>(self) -> usize {
+        // A loop, not `position`: a closure is compiled by itself, without the instructions.
         for (i, bytes) in self.blocks.iter().enumerate() {
-            let bad = self.state.block::<B>(bytes);
-            if bad.any() != 0 {
-                return Err((i * WIDTH + bad.any().trailing_zeros() as usize, bad.why()));
+            if !self.state.quick::<B>(bytes) {
+                return i;
             }
         }
-        Ok(())
+        self.blocks.len()
+    }
+}
+
+struct Exact<'a> {
+    state: &'a mut State,
+    block: &'a [u8; WIDTH],
+}
+
+impl Kernel for Exact<'_> {
+    type Output = Bad;
+
+    #[inline(always)]
+    fn run<B: Block>(self) -> Bad {
+        self.state.block::<B>(self.block)
     }
 }
 

@@ -2,172 +2,216 @@
 
 use crate::scan::{Block, WIDTH};
 
-/// What a block needs to know of the scalar that the last one ended in: each is 1 if that is what its last
-/// byte was, else 0.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Scalars {
-    scalar: u64,
-    digit: u64,
-    /// A zero that a number starts with.
-    zero: u64,
-    /// A minus that a number starts with.
-    minus: u64,
-    sign: u64,
-    exponent_sign: u64,
-    dot: u64,
-    exponent: u64,
-    /// A digit behind the dot; behind the exponent.
-    fraction_digit: u64,
-    exponent_digit: u64,
-    /// What is still to come of a literal, possibly nothing: then it must end.
-    literal: Option<&'static [u8]>,
-    /// Whether any of the above but `scalar`, `digit` and `zero` is set.
-    is_complex: bool,
-}
+/// What a block needs to know of the scalar that the last one ended in: a bit for each thing that the last
+/// byte may have been. One word, because it is copied for every block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Scalars(u64);
+
+const SCALAR: u32 = 0;
+/// A zero that a number starts with.
+const ZERO: u32 = 1;
+/// From here on, what numbers of digits alone do not have.
+const COMPLEX: u32 = 2;
+/// A minus that a number starts with.
+const MINUS: u32 = 2;
+const DOT: u32 = 3;
+const FRACTION_DIGIT: u32 = 4;
+/// From here on, what only exponents and literals have.
+const RARE: u32 = 5;
+const EXPONENT: u32 = 5;
+const EXPONENT_SIGN: u32 = 6;
+const EXPONENT_DIGIT: u32 = 7;
+/// Three bits: how many bytes of a literal are still to come, plus one; 0 for no literal.
+const LITERAL_LEFT: u32 = 8;
+/// Two bits: which one.
+const LITERAL: u32 = 11;
+
+const WORDS: [&[u8]; 3] = [b"true", b"false", b"null"];
 
 pub(super) struct Runs {
     /// Where scalars start.
     pub(super) starts: u64,
     /// The bytes right behind them.
     pub(super) behind: u64,
-    pub(super) needs_check: bool,
 }
 
 impl Scalars {
+    #[inline(always)]
+    fn carried(self, what: u32) -> u64 {
+        self.0 >> what & 1
+    }
+
     /// Where the scalars of a block are; `scalar` are all bytes of them.
     #[inline(always)]
-    pub(super) fn begin(&mut self, scalar: u64) -> Runs {
-        let behind = scalar << 1 | self.scalar;
-        let needs_check = scalar | self.scalar != 0;
-        self.scalar = scalar >> 63;
-        Runs { starts: scalar & !behind, behind: behind & !scalar, needs_check }
+    pub(super) fn runs(self, scalar: u64) -> Runs {
+        let behind = scalar << 1 | self.carried(SCALAR);
+        Runs { starts: scalar & !behind, behind: behind & !scalar }
     }
 
-    /// Bytes that cannot be right.
+    /// Bytes that cannot be right, and what the next block needs to know.
     #[inline(always)]
-    pub(super) fn check<B: Block>(&mut self, bytes: &[u8; WIDTH], block: B, scalar: u64, starts: u64) -> u64 {
-        let digits = block.within(b'0', b'9') & scalar;
-        if digits == scalar && !self.is_complex {
-            let zeros = block.eq(b'0') & starts;
-            let bad = (zeros << 1 | self.zero) & digits;
-            self.zero = zeros >> 63;
-            self.digit = digits >> 63;
-            return bad;
-        }
-        self.check_complex(bytes, block, scalar, starts, digits)
-    }
-
-    #[inline(always)]
-    fn check_complex<B: Block>(
-        &mut self,
+    pub(super) fn check<B: Block>(
+        self,
         bytes: &[u8; WIDTH],
         block: B,
         scalar: u64,
         starts: u64,
-        digits: u64,
-    ) -> u64 {
-        let words = starts & (block.eq(b't') | block.eq(b'f') | block.eq(b'n'));
-        let mut bad = 0;
-        let mut number = scalar;
-        if words != 0 || self.literal.is_some() {
-            let (literals, wrong) = self.literals(bytes, scalar, words);
-            number &= !literals;
-            bad = wrong;
+    ) -> (u64, Self) {
+        if scalar | self.0 == 0 {
+            return (0, self);
         }
-        let starts = starts & number;
-        let digits = digits & number;
-        let minus = block.eq(b'-') & number;
-        let plus = block.eq(b'+') & number;
-        let dot = block.eq(b'.') & number;
-        let exponent = block.fold().eq(b'e') & number;
-        let sign = minus | plus;
-
-        let after_digit = digits << 1 | self.digit;
-        let after_sign = sign << 1 | self.sign;
-        let after_dot = dot << 1 | self.dot;
-        let after_exponent = exponent << 1 | self.exponent;
-        bad |= number & !(digits | sign | dot | exponent);
-        bad |= (after_sign | after_dot) & !digits;
-        bad |= after_exponent & !(digits | sign);
-        bad |= (dot | exponent) & !after_digit;
-        bad |= plus & !after_exponent;
-        bad |= minus & !(starts | after_exponent);
-
-        let first_minus = minus & starts;
-        let zeros = block.eq(b'0') & (starts | first_minus << 1 | self.minus);
-        bad |= (zeros << 1 | self.zero) & digits;
-
-        // Adding a bit to a run of digits carries it to the byte behind: there a second dot is wrong, or
-        // behind an exponent's digits a second exponent too.
-        let fraction = after_dot | self.fraction_digit;
-        let (carried, fraction_digit) = (fraction & digits).overflowing_add(digits);
-        bad |= (carried | fraction) & !digits & dot;
-        let exponent_sign = sign & after_exponent;
-        let power = after_exponent & digits | exponent_sign << 1 | self.exponent_sign | self.exponent_digit;
-        let (carried, exponent_digit) = (power & digits).overflowing_add(digits);
-        bad |= (carried | power) & !digits & (dot | exponent);
-
-        let last = |mask: u64| mask >> 63;
-        *self = Self {
-            scalar: self.scalar,
-            digit: last(digits),
-            zero: last(zeros),
-            minus: last(first_minus),
-            sign: last(sign),
-            exponent_sign: last(exponent_sign),
-            dot: last(dot),
-            exponent: last(exponent),
-            fraction_digit: u64::from(fraction_digit),
-            exponent_digit: u64::from(exponent_digit),
-            literal: self.literal,
-            is_complex: last(sign | dot | exponent) != 0
-                || fraction_digit
-                || exponent_digit
-                || self.literal.is_some(),
+        let digits = block.within(b'0', b'9') & scalar;
+        if digits == scalar && self.0 >> COMPLEX == 0 {
+            let zeros = block.eq(b'0') & starts;
+            let bad = (zeros << 1 | self.carried(ZERO)) & digits;
+            return (bad, Self(scalar >> 63 << SCALAR | zeros >> 63 << ZERO));
+        }
+        let minus = block.eq(b'-') & scalar;
+        let dot = block.eq(b'.') & scalar;
+        if scalar == digits | minus | dot && self.0 >> RARE == 0 {
+            return self.check_decimal(block, Decimals { number: scalar, starts, digits, minus, dot });
+        }
+        let mut literals = Literals { bytes, scalar, good: 0, bad: 0, left: 0 };
+        literals.read(self, starts & block.within(b'a', b'z'));
+        let number = scalar & !literals.good;
+        let decimals = Decimals { number, starts: starts & number, digits: digits & number, minus, dot };
+        let (bad, after) = if number & !(digits | minus | dot) | self.0 >> EXPONENT & 7 == 0 {
+            self.check_decimal(block, decimals)
+        } else {
+            self.check_exponent(block, decimals)
         };
-        bad
+        (bad | literals.bad, Self(after.0 | scalar >> 63 << SCALAR | literals.left))
     }
 
-    /// The bytes of literals that are right so far, and those that are not. `words`: where they start.
+    /// Numbers that have no exponent.
     #[inline(always)]
-    fn literals(&mut self, bytes: &[u8; WIDTH], scalar: u64, mut words: u64) -> (u64, u64) {
-        let (mut good, mut bad) = (0, 0);
-        if let Some(rest) = self.literal.take() {
-            self.literal(bytes, scalar, 0, rest, &mut good, &mut bad);
+    fn check_decimal<B: Block>(self, block: B, decimals: Decimals) -> (u64, Self) {
+        let Decimals { number, starts, digits, minus, dot } = decimals;
+        let after_point = (minus | dot) << 1 | self.carried(MINUS) | self.carried(DOT);
+        let after_digit = digits << 1 | self.carried_digit();
+        let zeros = block.eq(b'0') & (starts | minus << 1 | self.carried(MINUS));
+        // Adding a bit to a run of digits carries it to the byte behind: there a second dot is wrong.
+        let fraction = dot << 1 | self.carried(DOT) | self.carried(FRACTION_DIGIT);
+        let (carried, fraction_digit) = (fraction & digits).overflowing_add(digits);
+        let bad = after_point & !digits
+            | dot & !after_digit
+            | minus & !starts
+            | (zeros << 1 | self.carried(ZERO)) & digits
+            | (carried | fraction) & !digits & dot;
+        let after = number >> 63 << SCALAR
+            | zeros >> 63 << ZERO
+            | minus >> 63 << MINUS
+            | dot >> 63 << DOT
+            | u64::from(fraction_digit) << FRACTION_DIGIT;
+        (bad, Self(after))
+    }
+
+    /// Any numbers, and what is neither number nor literal.
+    #[inline(always)]
+    fn check_exponent<B: Block>(self, block: B, decimals: Decimals) -> (u64, Self) {
+        let Decimals { number, starts, digits, minus, dot } = decimals;
+        let plus = block.eq(b'+') & number;
+        let exponent = block.fold().eq(b'e') & number;
+        let sign = minus | plus;
+        let after_exponent = exponent << 1 | self.carried(EXPONENT);
+        let exponent_sign = sign & after_exponent;
+        let mut bad = number & !(digits | sign | dot | exponent);
+        bad |= exponent & !(digits << 1 | self.carried_digit());
+        bad |= after_exponent & !(digits | sign);
+        bad |= plus & !after_exponent;
+        bad |= (exponent_sign << 1 | self.carried(EXPONENT_SIGN)) & !digits;
+
+        let power = after_exponent & digits
+            | exponent_sign << 1
+            | self.carried(EXPONENT_SIGN)
+            | self.carried(EXPONENT_DIGIT);
+        let (carried, exponent_digit) = (power & digits).overflowing_add(digits);
+        bad |= (carried | power) & !digits & (dot | exponent);
+        // What is left to check is the same with the exponents' own signs taken away.
+        let (bad_decimal, after) = self
+            .check_decimal(block, Decimals { number, starts, digits, minus: minus & !exponent_sign, dot });
+        let after = after.0
+            | exponent >> 63 << EXPONENT
+            | exponent_sign >> 63 << EXPONENT_SIGN
+            | u64::from(exponent_digit) << EXPONENT_DIGIT;
+        (bad | bad_decimal, Self(after))
+    }
+
+    /// 1 if the last byte was a digit: in a number, it was if it was nothing else.
+    #[inline(always)]
+    fn carried_digit(self) -> u64 {
+        let other = 1 << MINUS | 1 << DOT | 1 << EXPONENT | 1 << EXPONENT_SIGN | 7 << LITERAL_LEFT;
+        self.carried(SCALAR) & u64::from(self.0 & other == 0)
+    }
+}
+
+/// The numbers of a block.
+#[derive(Clone, Copy)]
+struct Decimals {
+    number: u64,
+    starts: u64,
+    digits: u64,
+    minus: u64,
+    dot: u64,
+}
+
+/// The literals of a block.
+struct Literals<'a> {
+    bytes: &'a [u8; WIDTH],
+    scalar: u64,
+    /// Bytes that are right so far.
+    good: u64,
+    bad: u64,
+    /// What is left for the next block, as in [`Scalars`].
+    left: u64,
+}
+
+impl Literals<'_> {
+    /// `words`: where scalars start with a letter.
+    #[inline(always)]
+    fn read(&mut self, before: Scalars, mut words: u64) {
+        if let Some(left) = (before.0 >> LITERAL_LEFT & 7).checked_sub(1) {
+            let which = before.0 >> LITERAL & 3;
+            let word = WORDS[which as usize % WORDS.len()];
+            self.word(0, which, &word[word.len() - left as usize..]);
         }
         while words != 0 {
             let start = words.trailing_zeros() as usize;
             words &= words - 1;
-            let word: &'static [u8] = match bytes[start] {
-                b't' => b"true",
-                b'f' => b"false",
-                _ => b"null",
+            let which = match self.bytes[start] {
+                b't' => 0,
+                b'f' => 1,
+                b'n' => 2,
+                _ => {
+                    self.bad |= 1 << start;
+                    continue;
+                }
             };
-            self.literal(bytes, scalar, start, word, &mut good, &mut bad);
+            self.word(start, which, WORDS[which as usize]);
         }
-        (good, bad)
     }
 
     #[inline(always)]
-    fn literal(
-        &mut self,
-        bytes: &[u8; WIDTH],
-        scalar: u64,
-        start: usize,
-        word: &'static [u8],
-        good: &mut u64,
-        bad: &mut u64,
-    ) {
-        let here = &bytes[start..];
+    fn word(&mut self, start: usize, which: u64, word: &[u8]) {
+        let here = &self.bytes[start..];
+        // The usual case first, and without a loop.
+        if let [a, b, c, d, e, ..] = *here
+            && (word == [a, b, c, d] && self.scalar >> start & 0x1f == 0xf
+                || word == [a, b, c, d, e] && self.scalar >> start & 0x3f == 0x1f)
+        {
+            self.good |= self.scalar & 0x1f << start;
+            return;
+        }
         let equal = here.iter().zip(word).take_while(|(byte, letter)| byte == letter).count();
         let end = start + equal;
-        *good |= ((1 << equal) - 1) << start;
+        self.good |= ((1 << equal) - 1) << start;
         if end == WIDTH {
-            self.literal = Some(&word[equal..]);
+            // It may also have ended right here: then the next byte must not go on.
+            self.left = ((word.len() - equal) as u64 + 1) << LITERAL_LEFT | which << LITERAL;
         } else if equal < word.len() {
-            *bad |= 1 << end;
+            self.bad |= 1 << end;
         } else {
-            *bad |= scalar & 1 << end;
+            self.bad |= self.scalar & 1 << end;
         }
     }
 }
