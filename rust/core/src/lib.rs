@@ -10,7 +10,10 @@ mod reader;
 pub mod scan;
 #[cfg(test)]
 mod testing;
+mod utf8;
+pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};
 pub use range::Range;
 pub use scan::Isa;
+pub use wire::Escaping;
