@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod error;
+pub mod preview;
 pub mod range;
 mod reader;
 pub mod scan;
@@ -14,6 +15,7 @@ mod utf8;
 pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};
+pub use preview::preview;
 pub use range::Range;
 pub use scan::Isa;
 pub use wire::Escaping;

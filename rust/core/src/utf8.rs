@@ -102,12 +102,12 @@ fn is_escaped(data: &[u8], at: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// Takes text apart from its start.
-    fn naive_boundaries(text: &str) -> Vec<usize> {
+    pub(crate) fn naive_boundaries(text: &str) -> Vec<usize> {
         let unit = |at: usize| -> Option<u16> {
             let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
             digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
