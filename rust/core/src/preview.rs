@@ -81,7 +81,8 @@ fn is_between_ascii(data: &[u8], at: usize) -> bool {
 
 /// True at the ends of `text`, and where it is no place in `text` at all.
 fn is_cluster_boundary(text: &str, at: usize) -> bool {
-    !text.is_char_boundary(at) || GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
+    !text.is_char_boundary(at)
+        || GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -134,7 +135,8 @@ mod tests {
 
     #[test]
     fn monotonous_text_is_cut_as_well() {
-        for (unit, size) in [("\\", 2), ("\"", 1), ("\u{1}", 1), ("😀", 4), ("🇩", 8), ("\\ud83d\\ude00", 12)] {
+        for (unit, size) in [("\\", 2), ("\"", 1), ("\u{1}", 1), ("😀", 4), ("🇩", 8), ("\\ud83d\\ude00", 12)]
+        {
             let text = unit.repeat(3000);
             for max in [0, 1, 7, 2047, 2048] {
                 assert_eq!(ends(text.as_bytes(), max), Some(max / size * size), "{unit:?} {max}");

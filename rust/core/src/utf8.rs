@@ -63,9 +63,7 @@ pub(crate) fn whole_end(data: &[u8], at: usize) -> usize {
     }
     let start = escape_across(data, at).unwrap_or(at);
     match start.checked_sub(UNICODE_ESCAPE) {
-        Some(high)
-            if is_surrogate_escape(data, start, 0xdc00) && is_surrogate_escape(data, high, 0xd800) =>
-        {
+        Some(high) if is_surrogate_escape(data, start, 0xdc00) && is_surrogate_escape(data, high, 0xd800) => {
             high
         }
         _ => start,
