@@ -89,8 +89,14 @@ fn weigh_chunk<const LEVELS: u8>(chunk: &[u8; CHUNK]) -> usize {
 
 fn weigh<const LEVELS: u8>(text: &[u8]) -> usize {
     let (chunks, rest) = text.as_chunks();
-    let rest = rest.iter().map(|&byte| usize::from(weight::<LEVELS>(byte))).sum::<usize>();
-    chunks.iter().map(weigh_chunk::<LEVELS>).sum::<usize>() + rest
+    let mut total = 0;
+    for chunk in chunks {
+        total += weigh_chunk::<LEVELS>(chunk);
+    }
+    for &byte in rest {
+        total += usize::from(weight::<LEVELS>(byte));
+    }
+    total
 }
 
 fn fit<const LEVELS: u8>(text: &[u8], budget: usize) -> usize {
