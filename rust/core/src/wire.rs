@@ -124,8 +124,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(super) const ALL: [(Escaping, u32); 3] =
-        [(Escaping::Never, 0), (Escaping::Once, 1), (Escaping::Twice, 2)];
+    const ALL: [(Escaping, u32); 3] = [(Escaping::Never, 0), (Escaping::Once, 1), (Escaping::Twice, 2)];
 
     /// Really escapes.
     fn naive(text: &str, levels: u32) -> usize {
