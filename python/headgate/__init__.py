@@ -1,6 +1,15 @@
 """Large tool outputs without a flooded context."""
 
-from headgate._core import __version__
+from headgate._core import (
+    Cut,
+    LinePage,
+    TextPage,
+    __version__,
+    preview,
+    read_lines,
+    read_text,
+    truncate_lines,
+)
 from headgate.errors import (
     CorruptIndex,
     HeadgateError,
@@ -13,11 +22,18 @@ from headgate.errors import (
 
 __all__ = [
     "CorruptIndex",
+    "Cut",
     "HeadgateError",
     "InvalidArgument",
     "InvalidJSON",
     "InvalidPattern",
     "InvalidText",
+    "LinePage",
     "PathNotFound",
+    "TextPage",
     "__version__",
+    "preview",
+    "read_lines",
+    "read_text",
+    "truncate_lines",
 ]

@@ -146,7 +146,7 @@ class LinePage:
     def returned(self) -> int: ...
     @property
     def total(self) -> int | None:
-        """How many lines there are, where an index knows."""
+        """How many lines there are, where an index knows or the page is the last one."""
     @property
     def next_offset(self) -> int | None: ...
     @property
@@ -225,8 +225,9 @@ def read_text(
 ) -> TextPage:
     """Text from byte `offset` on that is at most `max_bytes` once it was JSON-escaped `escape_levels` times.
 
-    `last=n` reads the end of the payload instead: at most its last n bytes. Raises `InvalidText` where the
-    payload is not UTF-8.
+    `last=n` reads the end of the payload instead: at most its last n bytes. A budget that some character would
+    never fit in (4 bytes, escaped once 6, twice 7) is refused. Raises `InvalidText` where what would be returned
+    is not UTF-8.
     """
 
 def read_lines(
@@ -239,7 +240,8 @@ def read_lines(
     index: ItemIndex | None = None,
     escape_levels: int = 0,
 ) -> LinePage:
-    """Whole lines from number `offset` on (`last=n`: the last n), at most `limit`, within `max_bytes`.
+    """Whole lines from number `offset` on, at most `limit`, that are at most `max_bytes` once they were JSON-escaped
+    `escape_levels` times. `last=n` starts at the n-th line from the end instead, and `limit` does not apply.
 
     With an index (`index_lines`) the time does not depend on `offset`. A line that alone exceeds the budget
     comes back cut, by itself, and is named in `truncated` with the byte to read on from by `read_text`.
@@ -263,7 +265,12 @@ def truncate(
     """
 
 def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_bytes: int = 10240) -> str:
-    """The first and last lines of a text, and between them a line that counts what was left out."""
+    """The first and last lines of a text, and between them `[... 1,234 lines left out ...]`; never over `max_bytes`.
+
+    Where the lines do not fit, those over an equal share of the budget are cut and end in
+    `[... 1,234 bytes left out ...]`. If there are not even 64 bytes a line, lines are left out from the middle, so
+    that head and tail survive. A budget under 64 is refused.
+    """
 
 def outline(data: Buffer | str, max_bytes: int = 512) -> str:
     """The shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`."""

@@ -6,14 +6,27 @@
 
 pub mod error;
 pub mod index;
+pub mod lines;
+pub mod page;
 pub mod pointer;
+pub mod preview;
 pub mod range;
 mod reader;
 pub mod scan;
 #[cfg(test)]
 mod testing;
+pub mod text;
+pub mod truncate_lines;
+mod utf8;
 pub mod validate;
+pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};
+pub use lines::{LinePage, read_lines};
+pub use page::Cut;
+pub use preview::preview;
 pub use range::Range;
 pub use scan::Isa;
+pub use text::{TextPage, read_text};
+pub use truncate_lines::truncate_lines;
+pub use wire::Escaping;

@@ -1,7 +1,13 @@
 //! `headgate._core`: converts in, releases the interpreter, calls the core, wraps out.
 
+mod convert;
 mod error;
+mod lines;
+mod page;
 mod payload;
+mod preview;
+mod text;
+mod truncate_lines;
 
 use pyo3::prelude::*;
 
@@ -10,4 +16,15 @@ mod _core {
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use super::lines::{LinePage, read_lines};
+    #[pymodule_export]
+    use super::page::Cut;
+    #[pymodule_export]
+    use super::preview::preview;
+    #[pymodule_export]
+    use super::text::{TextPage, read_text};
+    #[pymodule_export]
+    use super::truncate_lines::truncate_lines;
 }

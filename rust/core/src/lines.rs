@@ -1,0 +1,268 @@
+//! Pages of lines: whole lines within a budget.
+//!
+//! A line ends behind its `\n`; the last one needs none. Blank lines are lines.
+
+use std::ops;
+
+use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
+
+use crate::error::{Error, Result};
+use crate::page::Cut;
+use crate::range::Range;
+use crate::utf8::{check_text, floor_boundary};
+use crate::wire::Escaping;
+
+/// A line whose start is known, to count on from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LineStart {
+    /// Its number.
+    pub line: u64,
+    /// Its first byte.
+    pub byte: usize,
+}
+
+/// Where a page of lines is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinePage {
+    /// The number of the first line.
+    pub offset: u64,
+    /// How many lines there are, the cut one included.
+    pub returned: u64,
+    /// How many lines the payload has, where that is known: from an index, or because the page is its last.
+    pub total: Option<u64>,
+    /// The line after the last one shown; `None` exactly at the end.
+    pub next_offset: Option<u64>,
+    /// The text is `data[span]`, and is UTF-8.
+    pub span: ops::Range<usize>,
+    /// The line, if it alone exceeds the budget: then it is the only one of the page.
+    pub truncated: Option<Cut>,
+}
+
+/// Whole lines that together weigh at most `max_bytes` on the wire.
+///
+/// A line that alone exceeds the budget comes back cut at a character, by itself. A page of the last lines starts
+/// at the first of them: what the budget leaves out is at its end, and `next_offset` leads there.
+pub fn read_lines(data: &[u8], range: Range, max_bytes: u64, escaping: Escaping) -> Result<LinePage> {
+    let start = LineStart::default();
+    match range {
+        Range::Bounded { offset, limit } => read_from(data, start, None, offset, limit, max_bytes, escaping),
+        Range::From(offset) => read_from(data, start, None, offset, u64::MAX, max_bytes, escaping),
+        Range::Suffix(count) => {
+            let byte = last_lines(data, count);
+            let line = count_lines(&data[..byte]);
+            read_from(data, LineStart { line, byte }, None, line, count.max(1), max_bytes, escaping)
+        }
+    }
+}
+
+/// Reads from line `offset` on, and starts looking for it at a line that is known not to be behind it. `total` is
+/// for an index to say.
+pub fn read_from(
+    data: &[u8],
+    known: LineStart,
+    total: Option<u64>,
+    offset: u64,
+    limit: u64,
+    max_bytes: u64,
+    escaping: Escaping,
+) -> Result<LinePage> {
+    if limit < 1 {
+        return Err(Error::argument("limit must be at least 1"));
+    }
+    let budget = escaping.check_budget(max_bytes)?;
+    let LineStart { line, byte: start } = skip_lines(data, known, offset);
+    let (span, truncated) = match whole_lines(data, start, limit, budget, escaping) {
+        end if end == start && start < data.len() => {
+            let (end, cut) = cut_line(data, LineStart { line, byte: start }, budget, escaping);
+            (start..end, Some(cut))
+        }
+        end => (start..end, None),
+    };
+    check_text(data, span.clone())?;
+    let returned = truncated.map_or_else(|| count_lines(&data[span.clone()]), |_| 1);
+    let read_to = truncated.map_or(span.end, |cut| start + cut.size_bytes as usize);
+    let next = line.saturating_add(returned);
+    let next_offset = (read_to < data.len()).then_some(next);
+    let total = total.or_else(|| next_offset.is_none().then_some(next));
+    Ok(LinePage { offset: line, returned, total, next_offset, span, truncated })
+}
+
+/// How many lines `data` has.
+pub(crate) fn count_lines(data: &[u8]) -> u64 {
+    let unended = data.last().is_some_and(|&byte| byte != b'\n');
+    memchr_iter(b'\n', data).count() as u64 + u64::from(unended)
+}
+
+/// The first byte of the last `count` lines.
+pub(crate) fn last_lines(data: &[u8], count: u64) -> usize {
+    let Some(skip) = count.checked_sub(1) else { return data.len() };
+    // The last byte ends the last line if it ends one at all: what matters are the line ends before it.
+    let before = &data[..data.len().saturating_sub(1)];
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+    memrchr_iter(b'\n', before).nth(skip).map_or(0, |line_end| line_end + 1)
+}
+
+/// The end of the line that starts at `start`, behind its `\n`.
+pub(crate) fn line_end(data: &[u8], start: usize) -> usize {
+    memchr(b'\n', &data[start..]).map_or(data.len(), |found| start + found + 1)
+}
+
+/// Where line `offset` starts, or the end and how many lines there are.
+fn skip_lines(data: &[u8], known: LineStart, offset: u64) -> LineStart {
+    /// Counting the line ends of a block is many times faster than stopping at each.
+    const BLOCK: usize = 16 * 1024;
+    let LineStart { mut line, mut byte } = known;
+    byte = byte.min(data.len());
+    while line < offset && byte < data.len() {
+        let block = &data[byte..data.len().min(byte + BLOCK)];
+        let ends = memchr_iter(b'\n', block).count() as u64;
+        if line.saturating_add(ends) < offset {
+            line += ends;
+            byte += block.len();
+            continue;
+        }
+        // At most as many as a block has, so it fits.
+        let last = (offset - line - 1) as usize;
+        byte += memchr_iter(b'\n', block).nth(last).map_or(block.len(), |found| found + 1);
+        line = offset;
+    }
+    let is_unended = line < offset && byte > known.byte && data.last().is_some_and(|&last| last != b'\n');
+    LineStart { line: line.saturating_add(is_unended.into()), byte }
+}
+
+/// The end of as many whole lines as fit; `start` if not even one does.
+fn whole_lines(data: &[u8], start: usize, limit: u64, budget: usize, escaping: Escaping) -> usize {
+    let reach = &data[start..data.len().min(start.saturating_add(budget))];
+    let last = usize::try_from(limit - 1).unwrap_or(usize::MAX);
+    let wanted = memchr_iter(b'\n', reach).nth(last).map_or(reach.len(), |found| found + 1);
+    let fitting = escaping.fit(&reach[..wanted], budget);
+    if start + fitting == data.len() {
+        return data.len();
+    }
+    start + memrchr(b'\n', &reach[..fitting]).map_or(0, |found| found + 1)
+}
+
+/// The end of what is shown of a line that does not fit, and its whole size.
+fn cut_line(data: &[u8], at: LineStart, budget: usize, escaping: Escaping) -> (usize, Cut) {
+    let LineStart { line, byte: start } = at;
+    let line_end = line_end(data, start);
+    let end = floor_boundary(data, start + escaping.fit(&data[start..line_end], budget)).max(start);
+    (end, Cut { index: line, size_bytes: (line_end - start) as u64, byte_offset: end as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [Escaping; 3] = [Escaping::Never, Escaping::Once, Escaping::Twice];
+
+    fn log() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            3 => crate::testing::text(),
+            3 => "\n{1,3}",
+            1 => Just("x".repeat(70)),
+            1 => Just("\r\n".to_owned()),
+        ];
+        prop::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat())
+    }
+
+    /// Splits all of the text.
+    fn naive(text: &str, first: usize, limit: usize, max_bytes: usize, escaping: Escaping) -> LinePage {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let size = |lines: &[&str]| lines.iter().map(|line| line.len()).sum::<usize>();
+        let first = first.min(lines.len());
+        let start = size(&lines[..first]);
+        let weigh = |end| escaping.weigh(&text.as_bytes()[start..end]);
+        let fits = |count: &usize| weigh(start + size(&lines[first..first + count])) <= max_bytes;
+        let count = (0..=limit.min(lines.len() - first)).rev().find(fits).unwrap();
+        let mut span = start..start + size(&lines[first..first + count]);
+        let is_cut = count == 0 && first < lines.len();
+        let truncated = is_cut.then(|| {
+            let whole = |end: &usize| text.is_char_boundary(*end) && weigh(*end) <= max_bytes;
+            span.end = (start..text.len()).rev().find(whole).unwrap();
+            Cut { index: first as u64, size_bytes: lines[first].len() as u64, byte_offset: span.end as u64 }
+        });
+        let returned = if is_cut { 1 } else { count as u64 };
+        let next = first as u64 + returned;
+        let is_last = next == lines.len() as u64;
+        let next_offset = (!is_last).then_some(next);
+        LinePage {
+            offset: first as u64,
+            returned,
+            total: is_last.then_some(next),
+            next_offset,
+            span,
+            truncated,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pages_are_those_of_splitting(text in log(), limit in 1..8_usize, max_bytes in 7..90_usize) {
+            let data = text.as_bytes();
+            let count = text.split_inclusive('\n').count();
+            prop_assert_eq!(count_lines(data), count as u64);
+            for escaping in ALL {
+                for offset in 0..count + 2 {
+                    let range = Range::Bounded { offset: offset as u64, limit: limit as u64 };
+                    let expected = naive(&text, offset, limit, max_bytes, escaping);
+                    prop_assert_eq!(read_lines(data, range, max_bytes as u64, escaping), Ok(expected), "{:?}", text);
+                    let expected = naive(&text, count.saturating_sub(offset), offset, max_bytes, escaping);
+                    let range = Range::Suffix(offset as u64);
+                    prop_assert_eq!(read_lines(data, range, max_bytes as u64, escaping), Ok(expected), "{:?}", text);
+                }
+            }
+        }
+
+        #[test]
+        fn counts_on_from_any_line_that_is_known(text in log(), offset in 0..12_u64) {
+            let read = |known, total| read_from(text.as_bytes(), known, total, offset, 2, 50, Escaping::Once);
+            let expected = read(LineStart::default(), None);
+            let mut known = LineStart::default();
+            for line in text.split_inclusive('\n').take(offset as usize) {
+                known = LineStart { line: known.line + 1, byte: known.byte + line.len() };
+                prop_assert_eq!(&read(known, None), &expected, "{:?} from {:?}", text, known);
+                prop_assert_eq!(read(known, Some(7)).map(|page| page.total), Ok(Some(7)));
+            }
+        }
+    }
+
+    #[test]
+    fn finds_lines_beyond_a_block() {
+        let text: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
+        for offset in [0, 1, 1_999, 2_000, 14_321, 19_999] {
+            let page = read_lines(text.as_bytes(), Range::Bounded { offset, limit: 1 }, 100, Escaping::Never)
+                .unwrap();
+            assert_eq!(text[page.span], format!("line {offset}\n"));
+        }
+        let page = read_lines(text.as_bytes(), Range::From(u64::MAX), 100, Escaping::Never).unwrap();
+        assert_eq!((page.offset, page.total, page.span), (20_000, Some(20_000), text.len()..text.len()));
+    }
+
+    #[test]
+    fn a_start_beyond_the_payload_is_its_end() {
+        let known = LineStart { line: u64::MAX, byte: 99 };
+        let page = read_from(b"a\nb", known, None, 0, 1, 9, Escaping::Never).unwrap();
+        assert_eq!((page.span, page.next_offset), (3..3, None));
+    }
+
+    #[test]
+    fn only_what_is_shown_must_be_text() {
+        let read =
+            |offset| read_lines(b"ok\n\xff\nok", Range::Bounded { offset, limit: 1 }, 9, Escaping::Once);
+        assert_eq!(read(0).unwrap().span, 0..3);
+        assert_eq!(read(1), Err(Error::text(3)));
+        assert_eq!(read(2).unwrap().span, 5..7);
+    }
+
+    #[test]
+    fn pages_that_could_not_go_on_are_refused() {
+        let read = |limit, max_bytes| {
+            read_lines(b"", Range::Bounded { offset: 0, limit }, max_bytes, Escaping::Once)
+        };
+        assert!(read(1, 6).is_ok());
+        assert!(read(1, 5).unwrap_err().to_string().contains("at least 6"));
+        assert!(read(0, 6).unwrap_err().to_string().contains("limit"));
+    }
+}

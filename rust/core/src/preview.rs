@@ -1,0 +1,210 @@
+//! The first sight of a payload: a prefix that is whole and within its budget.
+
+use unicode_segmentation::GraphemeCursor;
+
+use crate::error::{Error, Result};
+use crate::utf8::{ceil_boundary, floor_boundary, whole_end};
+use crate::wire::Escaping;
+
+/// How far back a cut moves to keep a grapheme cluster whole. A cluster has no longest length, and a payload
+/// that is one cluster should still have a preview.
+const CLUSTER_REACH: usize = 64;
+
+/// The end of the longest prefix of at most `max_bytes` that is whole; `None` for binary.
+///
+/// Whole: not cut inside a UTF-8 sequence, a JSON escape or a surrogate pair of escapes, nor inside a grapheme
+/// cluster where avoiding that costs at most 64 bytes. `max_escaped_bytes` also bounds what the prefix weighs on
+/// the wire. A payload that fits is its own preview.
+///
+/// Binary: the bytes within the budget are not UTF-8, or hold a NUL. A sequence that only the budget cuts is not
+/// held against them. The work is bounded by the budget, whatever the payload's size.
+pub fn preview(
+    data: &[u8],
+    max_bytes: u64,
+    max_escaped_bytes: Option<u64>,
+    escaping: Escaping,
+) -> Result<Option<usize>> {
+    if escaping == Escaping::Never {
+        return Err(Error::argument("escape_levels must be 1 or 2, not 0"));
+    }
+    // No byte weighs less than 1, so neither budget lets more bytes through than it has.
+    let limit = max_escaped_bytes.map_or(max_bytes, |max_escaped| max_bytes.min(max_escaped));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let Some(mut end) = text_end(data, limit) else { return Ok(None) };
+    if let Some(max_escaped) = max_escaped_bytes {
+        end = escaping.fit(&data[..end], usize::try_from(max_escaped).unwrap_or(usize::MAX));
+    }
+    if end < data.len() {
+        end = cluster_end(data, whole_end(data, end));
+    }
+    Ok(Some(end))
+}
+
+/// The end of the last character within `limit`; `None` if what is before it is not text.
+fn text_end(data: &[u8], limit: usize) -> Option<usize> {
+    let seen = &data[..floor_boundary(data, limit)];
+    let end = match simdutf8::compat::from_utf8(seen) {
+        Ok(text) => text.len(),
+        // Nothing but the budget cuts this sequence: a character behind it would have moved the floor.
+        Err(error) if error.error_len().is_none() && seen.len() == limit && limit < data.len() => {
+            error.valid_up_to()
+        }
+        Err(_) => return None,
+    };
+    memchr::memchr(0, &data[..end]).is_none().then_some(end)
+}
+
+/// The last whole end at or before `end` that is not inside a cluster, or `end` if that is too far back.
+fn cluster_end(data: &[u8], end: usize) -> usize {
+    if is_between_ascii(data, end) {
+        return end;
+    }
+    // Asked of a copy that goes one character further, because what follows decides. Code over `str` trusts its
+    // bytes to stay as they were, and a mapped file may change.
+    let copy = data[..ceil_boundary(data, end + 1)].to_vec();
+    let text = match simdutf8::compat::from_utf8(&copy) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&copy[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    let mut at = end;
+    while !is_cluster_boundary(text, at) {
+        at = whole_end(data, at.saturating_sub(1));
+        if end - at > CLUSTER_REACH {
+            return end;
+        }
+    }
+    at
+}
+
+/// Two ASCII characters are never one cluster, but for a line end.
+fn is_between_ascii(data: &[u8], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|before| data.get(before));
+    let around = before.zip(data.get(at));
+    around.is_some_and(|(before, after)| (before | after).is_ascii() && (before, after) != (&b'\r', &b'\n'))
+}
+
+/// True at the ends of `text`, and where it is no place in `text` at all.
+fn is_cluster_boundary(text: &str, at: usize) -> bool {
+    !text.is_char_boundary(at)
+        || GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::utf8::tests::{escaped_text, naive_boundaries};
+    use proptest::prelude::*;
+    use unicode_segmentation::UnicodeSegmentation;
+
+    const HUGE: u64 = u64::MAX;
+
+    fn is_cluster_start(text: &str, at: usize) -> bool {
+        at == text.len() || text.grapheme_indices(true).any(|(start, _)| start == at)
+    }
+
+    /// Tries every prefix.
+    fn naive(text: &str, max_bytes: usize, max_escaped: Option<usize>, escaping: Escaping) -> usize {
+        let fits = |end: usize| {
+            end <= max_bytes && max_escaped.is_none_or(|max| escaping.weigh(&text.as_bytes()[..end]) <= max)
+        };
+        let ends: Vec<_> = naive_boundaries(text).into_iter().filter(|&end| fits(end)).collect();
+        let longest = *ends.last().unwrap();
+        let unbroken = ends.into_iter().filter(|&end| is_cluster_start(text, end)).max().unwrap();
+        if longest - unbroken <= CLUSTER_REACH { unbroken } else { longest }
+    }
+
+    fn clustered_text() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            2 => escaped_text(),
+            1 => (0..70_usize).prop_map(|count| format!("e{}", "\u{301}".repeat(count))),
+            1 => (0..9_usize).prop_map(|count| "🇩".repeat(count)),
+            1 => (0..12_usize).prop_map(|count| "👩\u{200d}".repeat(count)),
+            1 => Just("क्षि\\\"\u{301}\r\n\r\n".to_owned()),
+            1 => Just("\u{600}a각".to_owned()),
+        ];
+        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+    }
+
+    fn ends(data: &[u8], max_bytes: usize) -> Option<usize> {
+        preview(data, max_bytes as u64, None, Escaping::Once).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_too_long_to_avoid_is_cut_at_a_character() {
+        let text = format!("e{}", "\u{301}".repeat(100));
+        assert_eq!(ends(text.as_bytes(), 64), Some(0));
+        assert_eq!(ends(text.as_bytes(), 66), Some(65));
+        assert_eq!(ends(text.as_bytes(), 201), Some(201));
+    }
+
+    #[test]
+    fn monotonous_text_is_cut_as_well() {
+        for (unit, size) in [("\\", 2), ("\"", 1), ("\u{1}", 1), ("😀", 4), ("🇩", 8), ("\\ud83d\\ude00", 12)]
+        {
+            let text = unit.repeat(3000);
+            for max in [0, 1, 7, 2047, 2048] {
+                assert_eq!(ends(text.as_bytes(), max), Some(max / size * size), "{unit:?} {max}");
+            }
+        }
+    }
+
+    #[test]
+    fn binary_has_no_preview() {
+        assert_eq!(ends(b"ab\0cd", 3), None);
+        assert_eq!(ends(b"ab\0cd", 2), Some(2));
+        assert_eq!(ends(b"ab\xffcd", 3), None);
+        assert_eq!(ends(b"ab\xffcd", 2), Some(2));
+        // Cut by the budget, by what follows, by the payload's end.
+        assert_eq!(ends("ab€".as_bytes(), 4), Some(2));
+        assert_eq!(ends(b"ab\xe2\x82cd", 4), Some(2));
+        assert_eq!(ends(b"ab\xe2\x82cd", 5), None);
+        assert_eq!(ends(b"ab\xe2\x82", 4), None);
+        assert_eq!(ends(b"ab\xe2\x82", 9), None);
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_looked_at() {
+        let data = [&[b'a'; 100][..], &[0xff; 100]].concat();
+        assert_eq!(preview(&data, HUGE, Some(100), Escaping::Once), Ok(Some(100)));
+        assert_eq!(preview(&data, HUGE, Some(101), Escaping::Once), Ok(None));
+        assert_eq!(preview(&data, 0, None, Escaping::Twice), Ok(Some(0)));
+    }
+
+    #[test]
+    fn text_is_escaped_at_least_once() {
+        assert!(preview(b"", 1, None, Escaping::Never).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_where_trying_every_prefix_does(text in clustered_text(), around in 0..400_usize) {
+            let data = text.as_bytes();
+            for max in 0..text.len() + 2 {
+                let naive_end = naive(&text, max, None, Escaping::Once);
+                prop_assert_eq!(ends(data, max), Some(naive_end), "{:?} to {}", text, max);
+            }
+            for escaping in [Escaping::Once, Escaping::Twice] {
+                let got = preview(data, HUGE, Some(around as u64), escaping).unwrap();
+                prop_assert_eq!(got, Some(naive(&text, usize::MAX, Some(around), escaping)), "{:?}", text);
+            }
+            prop_assert_eq!(preview(data, HUGE, Some(HUGE), Escaping::Twice), Ok(Some(data.len())));
+        }
+
+        #[test]
+        fn binary_is_what_a_decoder_refuses(data in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xcc), Just(0x81), Just(b'a')], 0..20)) {
+            for max in 0..data.len() + 2 {
+                let seen = &data[..max.min(data.len())];
+                let is_text = match std::str::from_utf8(seen) {
+                    Ok(text) => !text.contains('\0'),
+                    Err(error) => {
+                        let is_cut = error.error_len().is_none() && max < data.len();
+                        is_cut && !seen[..error.valid_up_to()].contains(&0)
+                    }
+                };
+                let end = ends(&data, max);
+                prop_assert_eq!(end.is_some(), is_text, "to {}", max);
+                prop_assert!(end.is_none_or(|end| end <= max && std::str::from_utf8(&data[..end]).is_ok()));
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+use headgate_core::Escaping;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::convert::count;
+use crate::error::CoreError;
+use crate::payload::Payload;
+
+#[pyfunction]
+#[pyo3(signature = (data, max_bytes = 2048, *, max_escaped_bytes = None, escape_levels = 1))]
+pub fn preview<'py>(
+    py: Python<'py>,
+    data: Payload,
+    max_bytes: i64,
+    max_escaped_bytes: Option<i64>,
+    escape_levels: i64,
+) -> PyResult<Option<Bound<'py, PyString>>> {
+    let find = |data: &[u8]| {
+        let max_escaped = max_escaped_bytes.map(|max| count("max_escaped_bytes", max)).transpose()?;
+        let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
+        headgate_core::preview(data, count("max_bytes", max_bytes)?, max_escaped, escaping)
+    };
+    let end = data.detached(py, find).map_err(CoreError::from)?;
+    end.map(|end| PyString::from_bytes(py, &data.as_slice(py)[..end])).transpose()
+}

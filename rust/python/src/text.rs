@@ -1,0 +1,47 @@
+use headgate_core::{Escaping, Range};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::convert::count;
+use crate::error::CoreError;
+use crate::payload::Payload;
+
+#[pyclass(frozen, get_all, module = "headgate._core")]
+pub struct TextPage {
+    text: Py<PyString>,
+    start: usize,
+    end: usize,
+    next_offset: Option<u64>,
+}
+
+#[pymethods]
+impl TextPage {
+    fn __repr__(&self) -> String {
+        let Self { start, end, next_offset, .. } = self;
+        let next_offset = next_offset.map_or_else(|| "None".to_owned(), |next| next.to_string());
+        format!("TextPage(start={start}, end={end}, next_offset={next_offset})")
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, offset = 0, max_bytes = 65536, *, last = None, escape_levels = 0))]
+pub fn read_text(
+    py: Python<'_>,
+    data: Payload,
+    offset: i64,
+    max_bytes: i64,
+    last: Option<i64>,
+    escape_levels: i64,
+) -> PyResult<TextPage> {
+    let read = |data: &[u8]| {
+        let range = match last {
+            Some(last) => Range::Suffix(count("last", last)?),
+            None => Range::From(count("offset", offset)?),
+        };
+        let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
+        headgate_core::read_text(data, range, count("max_bytes", max_bytes)?, escaping)
+    };
+    let page = data.detached(py, read).map_err(CoreError::from)?;
+    let text = PyString::from_bytes(py, &data.as_slice(py)[page.span.clone()])?.unbind();
+    Ok(TextPage { text, start: page.span.start, end: page.span.end, next_offset: page.next_offset })
+}

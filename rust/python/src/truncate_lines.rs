@@ -1,0 +1,21 @@
+use pyo3::prelude::*;
+
+use crate::convert::count;
+use crate::error::CoreError;
+use crate::payload::Payload;
+
+#[pyfunction]
+#[pyo3(signature = (data, head = 10, tail = 10, *, max_bytes = 10240))]
+pub fn truncate_lines(
+    py: Python<'_>,
+    data: Payload,
+    head: i64,
+    tail: i64,
+    max_bytes: i64,
+) -> PyResult<String> {
+    let truncate = |data: &[u8]| {
+        let (head, tail) = (count("head", head)?, count("tail", tail)?);
+        headgate_core::truncate_lines(data, head, tail, count("max_bytes", max_bytes)?)
+    };
+    Ok(data.detached(py, truncate).map_err(CoreError::from)?)
+}

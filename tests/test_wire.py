@@ -1,0 +1,40 @@
+"""What text weighs on the wire, seen through the verbs that have such a budget."""
+
+import orjson
+import pytest
+from headgate import InvalidArgument, preview, read_lines, read_text
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import escape, nasty_text, weigh
+
+ASCII = [chr(code) for code in range(128)]
+
+
+@pytest.mark.parametrize("char", [*ASCII, "\x80", "é", "\u2028", "漢", "\ue000", "😀"])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_character_weighs_what_it_is_escaped_to(char: str, levels: int) -> None:
+    text = char * 100
+    budget = weigh(text, levels)
+    assert read_text(text, max_bytes=budget, escape_levels=levels).next_offset is None
+    page = read_text(text, max_bytes=max(budget - 1, 7), escape_levels=levels)
+    assert page.text == char * 99
+
+
+@given(nasty_text)
+def test_orjson_escapes_alike(text: str) -> None:
+    assert orjson.dumps(text)[1:-1].decode() == escape(text, 1)
+
+
+@given(nasty_text, st.integers(7, 300), st.sampled_from([1, 2]))
+def test_no_page_or_preview_exceeds_its_budget_once_escaped(text: str, budget: int, levels: int) -> None:
+    assert weigh(read_text(text, max_bytes=budget, escape_levels=levels).text, levels) <= budget
+    assert weigh(read_lines(text, max_bytes=budget, escape_levels=levels).text, levels) <= budget
+    shown = preview(text, max_escaped_bytes=budget, escape_levels=levels)
+    assert shown is None or weigh(shown, levels) <= budget
+
+
+@pytest.mark.parametrize("levels", [-1, 3, 2**63 - 1])
+def test_other_levels_are_refused(levels: int) -> None:
+    for verb in preview, read_text, read_lines:
+        with pytest.raises(InvalidArgument, match="escape_levels"):
+            verb("abc", escape_levels=levels)
