@@ -5,6 +5,9 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod error;
+mod ndjson;
+pub mod pointer;
+pub mod project;
 pub mod range;
 mod reader;
 pub mod scan;

@@ -1,0 +1,401 @@
+//! JSON Pointers (RFC 6901): where in a payload a value is, without parsing the rest.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::ndjson::{expect_end, is_ndjson, lines, take_value, trim};
+use crate::reader::{Kind, Reader};
+use crate::scan::Isa;
+
+/// A path to a value, e.g. `/users/0/name`; `""` is the whole payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    text: String,
+    tokens: Vec<Token>,
+}
+
+/// One step of a pointer: a key of an object, or the number of an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token(String);
+
+impl Pointer {
+    /// Parses a pointer; `~1` is a slash in a key, `~0` a tilde.
+    pub fn parse(text: &str) -> Result<Self> {
+        let tokens = match text.strip_prefix('/') {
+            Some(path) => path.split('/').map(Token::parse).collect::<Option<_>>(),
+            None => text.is_empty().then(Vec::new),
+        };
+        let tokens = tokens.ok_or_else(|| {
+            Error::argument(format!(
+                "{text:?} is not a JSON Pointer: write \"/users/0/name\", with ~1 for a slash and ~0 for a tilde \
+                 in a key, or \"\" for everything"
+            ))
+        })?;
+        Ok(Self { text: text.to_owned(), tokens })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+}
+
+impl Token {
+    fn parse(escaped: &str) -> Option<Self> {
+        let mut parts = escaped.split('~');
+        let mut text = parts.next()?.to_owned();
+        for part in parts {
+            let (meant, rest) = match part.as_bytes().first()? {
+                b'0' => ('~', &part[1..]),
+                b'1' => ('/', &part[1..]),
+                _ => return None,
+            };
+            text.push(meant);
+            text.push_str(rest);
+        }
+        Some(Self(text))
+    }
+
+    /// Whether this token names the key whose content, between its quotes, is `raw`.
+    pub(crate) fn matches_key(&self, raw: &[u8]) -> bool {
+        match memchr::memchr(b'\\', raw) {
+            None => raw == self.0.as_bytes(),
+            Some(_) => unescape(raw).is_some_and(|key| key == self.0),
+        }
+    }
+
+    /// The number of an item, if the token is one: digits without a leading zero.
+    pub(crate) fn index(&self) -> Option<u64> {
+        let digits = self.0.as_bytes();
+        let is_plain =
+            digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || !self.0.starts_with('0'));
+        if is_plain { self.0.parse().ok() } else { None }
+    }
+}
+
+/// Adds a key, given as it stands between its quotes, to the text of a pointer. `false`, and nothing
+/// added, where no text can name the key: it has half of a surrogate pair.
+pub(crate) fn push_token(pointer: &mut String, raw_key: &[u8]) -> bool {
+    let Some(key) = unescape(raw_key) else {
+        return false;
+    };
+    pointer.push('/');
+    for char in key.chars() {
+        match char {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            _ => pointer.push(char),
+        }
+    }
+    true
+}
+
+/// The text that the content of a JSON string stands for; `None` where it is none: not UTF-8, a broken
+/// escape, half of a surrogate pair.
+pub(crate) fn unescape(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(raw).ok()?;
+    let Some((plain, mut rest)) = text.split_once('\\') else {
+        return Some(Cow::Borrowed(text));
+    };
+    let mut out = String::with_capacity(text.len());
+    out.push_str(plain);
+    loop {
+        let (char, after) = unescape_one(rest)?;
+        out.push(char);
+        let Some((plain, next)) = after.split_once('\\') else {
+            out.push_str(after);
+            return Some(Cow::Owned(out));
+        };
+        out.push_str(plain);
+        rest = next;
+    }
+}
+
+/// What the escape stands for whose backslash was taken, and what follows it.
+fn unescape_one(rest: &str) -> Option<(char, &str)> {
+    let char = match rest.as_bytes().first()? {
+        b'u' => return unescape_unicode(&rest[1..]),
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        &char @ (b'"' | b'\\' | b'/') => char::from(char),
+        _ => return None,
+    };
+    Some((char, &rest[1..]))
+}
+
+fn unescape_unicode(rest: &str) -> Option<(char, &str)> {
+    let (first, rest) = hex4(rest)?;
+    if !(0xd800..0xdc00).contains(&first) {
+        return Some((char::from_u32(first)?, rest));
+    }
+    let (second, rest) = hex4(rest.strip_prefix("\\u")?)?;
+    let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+    Some((char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)?, rest))
+}
+
+fn hex4(text: &str) -> Option<(u32, &str)> {
+    let (digits, rest) = text.split_at_checked(4)?;
+    // `from_str_radix` alone would take a sign.
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex { Some((u32::from_str_radix(digits, 16).ok()?, rest)) } else { None }
+}
+
+/// Where the value at `pointer` is, without white space around it.
+///
+/// Of equal keys the first is meant. In NDJSON the first token is the number of a value. Reading ends with
+/// the value; what was passed over on the way is trusted.
+pub fn locate(data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
+    locate_with(Isa::detect(), data, pointer)
+}
+
+fn locate_with(isa: Isa, data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
+    let missing = || Error::path(pointer.as_str());
+    let is_ndjson = is_ndjson(data, isa);
+    match pointer.tokens().split_first() {
+        None if is_ndjson => Ok(trim(data, 0..data.len())),
+        None => {
+            let mut reader = Reader::new(data, isa);
+            let span = take_value(&mut reader)?;
+            expect_end(&mut reader)?;
+            Ok(span)
+        }
+        Some((number, tokens)) if is_ndjson => {
+            let number = number.index().and_then(|number| usize::try_from(number).ok());
+            let line = number.and_then(|number| lines(data).nth(number)).ok_or_else(missing)?;
+            walk(Reader::at(&data[..line.end], line.start, isa), data, tokens)?.ok_or_else(missing)
+        }
+        Some(_) => walk(Reader::new(data, isa), data, pointer.tokens())?.ok_or_else(missing),
+    }
+}
+
+fn walk(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<Range<usize>>> {
+    for token in tokens {
+        let is_found = match reader.kind()? {
+            Kind::Object => enter_object(&mut reader, data, token)?,
+            Kind::Array => enter_array(&mut reader, token)?,
+            _ => false,
+        };
+        if !is_found {
+            return Ok(None);
+        }
+    }
+    take_value(&mut reader).map(Some)
+}
+
+/// Moves to the value of a key.
+fn enter_object(reader: &mut Reader<'_>, data: &[u8], token: &Token) -> Result<bool> {
+    reader.open();
+    let mut is_first = true;
+    while let Some(key) = reader.next_key(is_first)? {
+        if token.matches_key(&data[key]) {
+            return Ok(true);
+        }
+        reader.skip()?;
+        is_first = false;
+    }
+    Ok(false)
+}
+
+/// Moves to an item.
+fn enter_array(reader: &mut Reader<'_>, token: &Token) -> Result<bool> {
+    let Some(index) = token.index() else {
+        return Ok(false);
+    };
+    reader.open();
+    if index == 0 {
+        return Ok(!reader.take(b']')?);
+    }
+    reader.skip_values(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn find(data: &[u8], pointer: &str) -> Result<Range<usize>> {
+        let pointer = Pointer::parse(pointer)?;
+        let found: Vec<_> =
+            Isa::available().into_iter().map(|isa| locate_with(isa, data, &pointer)).collect();
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        locate(data, &pointer)
+    }
+
+    fn get<'a>(data: &'a str, pointer: &str) -> Option<&'a str> {
+        match find(data.as_bytes(), pointer) {
+            Ok(span) => Some(&data[span]),
+            Err(Error { kind: ErrorKind::PathNotFound(path), .. }) if path == pointer => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Every pointer into a value, and what it points to.
+    fn every_pointer(value: &Value, at: &str, out: &mut Vec<(String, Value)>) {
+        out.push((at.to_owned(), value.clone()));
+        match value {
+            Value::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    every_pointer(item, &format!("{at}/{i}"), out);
+                }
+            }
+            Value::Object(members) => {
+                for (key, member) in members {
+                    let key = key.replace('~', "~0").replace('/', "~1");
+                    every_pointer(member, &format!("{at}/{key}"), out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    /// The text with every character of its strings as a `\u` escape.
+    fn escape_all(text: &str) -> String {
+        text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect()
+    }
+
+    #[test]
+    fn refuses_what_is_no_pointer() {
+        for text in ["a", "#/a", " ", "/~", "/~2", "/a~/b", "0/"] {
+            let error = Pointer::parse(text).unwrap_err();
+            assert!(error.to_string().contains("/users/0/name"), "{error}");
+        }
+    }
+
+    #[test]
+    fn follows_the_examples_of_the_rfc() {
+        let data = r#"{"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5,
+            "k\"l": 6, " ": 7, "m~n": 8}"#;
+        let pairs = [("/foo", r#"["bar", "baz"]"#), ("/foo/0", "\"bar\""), ("/", "0"), ("/a~1b", "1")];
+        for (pointer, value) in pairs {
+            assert_eq!(get(data, pointer), Some(value));
+        }
+        let pairs =
+            [("/c%d", "2"), ("/e^f", "3"), ("/g|h", "4"), ("/i\\j", "5"), ("/k\"l", "6"), ("/ ", "7")];
+        for (pointer, value) in pairs {
+            assert_eq!(get(data, pointer), Some(value));
+        }
+        assert_eq!(get(data, "/m~0n"), Some("8"));
+        assert_eq!(get(data, ""), Some(data));
+    }
+
+    #[test]
+    fn finds_nothing_where_nothing_is() {
+        let data = r#" {"a": [10, [], {"b": "c"}], "01": 1} "#;
+        for pointer in
+            ["/b", "/a/-", "/a/3", "/a/00", "/a/01", "/a/+1", "/a/1/0", "/a/0/0", "/a/2/b/0", "/a/"]
+        {
+            assert_eq!(get(data, pointer), None, "{pointer}");
+        }
+        assert_eq!(get(data, "/a/99999999999999999999"), None);
+        assert_eq!(get(data, "/01"), Some("1"));
+    }
+
+    #[test]
+    fn the_first_of_equal_keys_is_meant() {
+        assert_eq!(get(r#"{"a": 1, "\u0061": 2, "a": 3}"#, "/a"), Some("1"));
+        assert_eq!(get(r#"{"b": 1, "\u0061": 2, "a": 3}"#, "/a"), Some("2"));
+    }
+
+    #[test]
+    fn the_first_token_numbers_the_lines_of_ndjson() {
+        let data = "\n{\"a\": 1}\r\n\n [7, 8] \n\"x\"\n";
+        assert_eq!(get(data, "/0/a"), Some("1"));
+        assert_eq!(get(data, "/1"), Some("[7, 8]"));
+        assert_eq!(get(data, "/1/1"), Some("8"));
+        assert_eq!(get(data, "/2"), Some("\"x\""));
+        assert_eq!(get(data, "/3"), None);
+        assert_eq!(get(data, "/a"), None);
+        assert_eq!(get(data, ""), Some(data.trim()));
+    }
+
+    #[test]
+    fn says_where_json_ends() {
+        for (data, index) in [("", 0), (" ", 1), ("1 2", 2), ("[1] x", 4), ("{\"a\": tru}", 6), ("[1", 2)] {
+            let pointer = if data.starts_with('{') { "/a" } else { "" };
+            let error = find(data.as_bytes(), pointer).unwrap_err();
+            assert!(matches!(error.kind, ErrorKind::InvalidJson(_)), "{error}");
+            assert_eq!(error.index, index, "{data}");
+        }
+    }
+
+    #[test]
+    fn keys_become_tokens() {
+        let mut pointer = String::new();
+        assert!(push_token(&mut pointer, br"a~\/b"));
+        assert!(push_token(&mut pointer, br"\ud83d\ude00\n"));
+        assert!(!push_token(&mut pointer, br"\ud83d"));
+        assert!(!push_token(&mut pointer, br"\ude00\ud83d"));
+        assert!(!push_token(&mut pointer, br"\ud83d\u0041"));
+        assert!(!push_token(&mut pointer, b"\xff"));
+        assert_eq!(pointer, "/a~0~1b/😀\n");
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_is_found(value in crate::testing::json()) {
+            let (compact, pretty) =
+                (serde_json::to_vec(&value).unwrap(), serde_json::to_vec_pretty(&value).unwrap());
+            // serde_json does not read every float back as it was.
+            let value = parse(&compact);
+            let mut all = Vec::new();
+            every_pointer(&value, "", &mut all);
+            for (pointer, expected) in &all {
+                for data in [&compact, &pretty] {
+                    let span = find(data, pointer).unwrap();
+                    prop_assert!(!data[span.start].is_ascii_whitespace() && !data[span.end - 1].is_ascii_whitespace());
+                    prop_assert_eq!(&parse(&data[span]), expected);
+                }
+            }
+        }
+
+        #[test]
+        fn escaped_keys_are_the_same_keys(text in crate::testing::text()) {
+            let token = Token(text.clone());
+            let raw = serde_json::to_string(&text).unwrap();
+            let raw = &raw.as_bytes()[1..raw.len() - 1];
+            let escaped = escape_all(&text);
+            prop_assert!(token.matches_key(raw) && token.matches_key(escaped.as_bytes()));
+            prop_assert!(!token.matches_key(&[raw, b"x"].concat()));
+            prop_assert!(!token.matches_key(&[escaped.as_bytes(), b"\\n"].concat()));
+            let mut pointer = String::new();
+            prop_assert!(push_token(&mut pointer, escaped.as_bytes()));
+            prop_assert_eq!(Pointer::parse(&pointer).unwrap().tokens, [token]);
+        }
+
+        #[test]
+        fn unescapes_like_serde(raw in r#"([a-c漢]|\\[bfnrtux/\\"]|\\u(d83d|de00|00e9)|[0-9]){0,12}"#) {
+            let serde = serde_json::from_str::<String>(&format!("\"{raw}\"")).ok();
+            prop_assert_eq!(unescape(raw.as_bytes()).map(Cow::into_owned), serde);
+        }
+
+        #[test]
+        fn any_bytes_do_no_harm(data in prop::collection::vec(any::<u8>(), 0..200), pointer in "(/[0-3a]?){0,4}") {
+            let _ = find(&data, &pointer);
+        }
+
+        #[test]
+        fn broken_json_does_no_harm(
+            value in crate::testing::json(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+            pointer in "(/[0-3a]?){0,4}",
+        ) {
+            let mut data = serde_json::to_vec(&value).unwrap();
+            let at = at.index(data.len());
+            data[at] = byte;
+            let _ = find(&data, &pointer);
+            let _ = find(&data[..at], &pointer);
+        }
+    }
+}
