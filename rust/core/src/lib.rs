@@ -6,6 +6,7 @@
 
 pub mod error;
 mod ndjson;
+pub mod outline;
 pub mod pointer;
 pub mod project;
 pub mod range;
