@@ -56,6 +56,15 @@ pub(crate) fn take_value(reader: &mut Reader<'_>) -> Result<Range<usize>> {
     }
 }
 
+/// Whether the value that was just read, the first of `data`, was only the first line of NDJSON. Fails where
+/// something follows and this is not NDJSON.
+pub(crate) fn is_first_line(reader: &mut Reader<'_>, data: &[u8], isa: Isa) -> Result<bool> {
+    if reader.peek_or_end().is_some() && is_ndjson(data, isa) {
+        return Ok(true);
+    }
+    expect_end(reader).map(|()| false)
+}
+
 /// Fails unless nothing is left to read.
 pub(crate) fn expect_end(reader: &mut Reader<'_>) -> Result<()> {
     match reader.peek_or_end() {

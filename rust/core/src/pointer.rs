@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::ndjson::{expect_end, is_ndjson, lines, take_value, trim};
+use crate::ndjson::{is_first_line, is_ndjson, lines, take_value, trim};
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 
@@ -156,23 +156,25 @@ pub fn locate(data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
 }
 
 fn locate_with(isa: Isa, data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
-    let missing = || Error::path(pointer.as_str());
-    let is_ndjson = is_ndjson(data, isa);
-    match pointer.tokens().split_first() {
-        None if is_ndjson => Ok(trim(data, 0..data.len())),
-        None => {
-            let mut reader = Reader::new(data, isa);
-            let span = take_value(&mut reader)?;
-            expect_end(&mut reader)?;
-            Ok(span)
+    let Some((first, rest)) = pointer.tokens().split_first() else {
+        return everything(isa, data);
+    };
+    let found = if is_ndjson(data, isa) {
+        let number = first.index().and_then(|number| usize::try_from(number).ok());
+        match number.and_then(|number| lines(data).nth(number)) {
+            Some(line) => walk(Reader::at(&data[..line.end], line.start, isa), data, rest)?,
+            None => None,
         }
-        Some((number, tokens)) if is_ndjson => {
-            let number = number.index().and_then(|number| usize::try_from(number).ok());
-            let line = number.and_then(|number| lines(data).nth(number)).ok_or_else(missing)?;
-            walk(Reader::at(&data[..line.end], line.start, isa), data, tokens)?.ok_or_else(missing)
-        }
-        Some(_) => walk(Reader::new(data, isa), data, pointer.tokens())?.ok_or_else(missing),
-    }
+    } else {
+        walk(Reader::new(data, isa), data, pointer.tokens())?
+    };
+    found.ok_or_else(|| Error::path(pointer.as_str()))
+}
+
+fn everything(isa: Isa, data: &[u8]) -> Result<Range<usize>> {
+    let mut reader = Reader::new(data, isa);
+    let value = take_value(&mut reader)?;
+    if is_first_line(&mut reader, data, isa)? { Ok(trim(data, 0..data.len())) } else { Ok(value) }
 }
 
 fn walk(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<Range<usize>>> {
@@ -376,7 +378,7 @@ mod tests {
         }
 
         #[test]
-        fn unescapes_like_serde(raw in r#"([a-c漢]|\\[bfnrtux/\\"]|\\u(d83d|de00|00e9)|[0-9]){0,12}"#) {
+        fn unescapes_like_serde(raw in r#"([a-c漢]|\\[bfnrtux/\\"]|\\u(d83d|dbff|de00|dc00|dfff|00e9)|[0-9]){0,12}"#) {
             let serde = serde_json::from_str::<String>(&format!("\"{raw}\"")).ok();
             prop_assert_eq!(unescape(raw.as_bytes()).map(Cow::into_owned), serde);
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::ndjson::{expect_end, is_ndjson, lines, take_value};
+use crate::ndjson::{expect_end, is_first_line, lines, take_value};
 use crate::pointer::unescape;
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
@@ -29,12 +29,12 @@ pub fn project<S: AsRef<str>>(data: &[u8], fields: &[S]) -> Result<Vec<u8>> {
 
 fn project_with(isa: Isa, data: &[u8], fields: &Fields) -> Result<Vec<u8>> {
     let mut projection = Projection { data, out: Vec::new(), found: Vec::new() };
-    if !is_ndjson(data, isa) {
-        let mut reader = Reader::new(data, isa);
-        projection.item(&mut reader, fields, 0)?;
-        expect_end(&mut reader)?;
+    let mut reader = Reader::new(data, isa);
+    projection.item(&mut reader, fields, 0)?;
+    if !is_first_line(&mut reader, data, isa)? {
         return Ok(projection.out);
     }
+    projection.out.clear();
     for line in lines(data) {
         let mut reader = Reader::at(&data[..line.end], line.start, isa);
         projection.item(&mut reader, fields, 0)?;
@@ -62,7 +62,7 @@ impl Fields {
         let mut node = self;
         let last = path.len().saturating_sub(1);
         for (i, key) in path.into_iter().enumerate() {
-            let (at, is_new) = match node.position(&key) {
+            let (at, is_new) = match node.position(key.as_bytes()) {
                 Ok(at) => (at, false),
                 Err(at) => {
                     node.0.insert(at, (key, Self::default()));
@@ -78,12 +78,15 @@ impl Fields {
         }
     }
 
-    fn position(&self, key: &str) -> std::result::Result<usize, usize> {
-        self.0.binary_search_by(|(name, _)| name.as_str().cmp(key))
+    fn position(&self, key: &[u8]) -> std::result::Result<usize, usize> {
+        self.0.binary_search_by(|(name, _)| name.as_bytes().cmp(key))
     }
 
     fn find(&self, raw_key: &[u8]) -> Option<usize> {
-        self.position(&unescape(raw_key)?).ok()
+        match memchr::memchr(b'\\', raw_key) {
+            None => self.position(raw_key).ok(),
+            Some(_) => self.position(unescape(raw_key)?.as_bytes()).ok(),
+        }
     }
 
     fn is_leaf(&self) -> bool {

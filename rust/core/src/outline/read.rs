@@ -4,7 +4,7 @@
 use super::SAMPLE;
 use super::shape::{BOOL, FLOAT, INT, MAX_KEYS, NULL, Object, STR, Shape};
 use crate::error::Result;
-use crate::ndjson::{expect_end, is_ndjson, lines};
+use crate::ndjson::{expect_end, is_first_line, lines};
 use crate::pointer::unescape;
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
@@ -13,7 +13,7 @@ use crate::scan::Isa;
 const MAX_DEPTH: usize = 32;
 
 /// So many fields are told apart in a whole payload.
-const MAX_FIELDS: usize = 10_000;
+pub(super) const MAX_FIELDS: usize = 10_000;
 
 /// So many values are looked at in a whole payload.
 const MAX_VALUES: usize = 200_000;
@@ -27,15 +27,13 @@ pub(super) struct Document<'a> {
 }
 
 pub(super) fn read(isa: Isa, data: &[u8]) -> Result<Document<'_>> {
-    let mut gathering = Gathering { data, values: 0, fields: 0 };
+    let mut reader = Reader::new(data, isa);
     let mut shape = Shape::default();
-    let is_ndjson = is_ndjson(data, isa);
+    Gathering::over(data).value(&mut reader, &mut shape, 0)?;
+    let is_ndjson = is_first_line(&mut reader, data, isa)?;
     if is_ndjson {
-        gathering.lines(isa, &mut shape)?;
-    } else {
-        let mut reader = Reader::new(data, isa);
-        gathering.value(&mut reader, &mut shape, 0)?;
-        expect_end(&mut reader)?;
+        shape = Shape::default();
+        Gathering::over(data).lines(isa, &mut shape)?;
     }
     Ok(Document { shape, is_ndjson })
 }
@@ -49,6 +47,10 @@ struct Gathering<'a> {
 }
 
 impl<'a> Gathering<'a> {
+    fn over(data: &'a [u8]) -> Self {
+        Self { data, values: 0, fields: 0 }
+    }
+
     fn lines(&mut self, isa: Isa, shape: &mut Shape<'a>) -> Result<()> {
         let array = shape.array.get_or_insert_default();
         let mut lines = lines(self.data);

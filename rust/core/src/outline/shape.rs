@@ -6,11 +6,12 @@ use std::collections::{HashMap, HashSet};
 /// How many different keys of one object are told apart.
 pub(super) const MAX_KEYS: usize = 256;
 
-/// More keys than this, with containers that resemble each other, are a map.
-const MAP_OF_CONTAINERS: usize = 20;
+/// More keys than this are a map, if their values resemble each other.
+const MAP_KEYS: usize = 20;
 
-/// More keys than this, with scalars of one type, are a map: that many are no record someone has named.
-const MAP_OF_SCALARS: usize = 100;
+/// More keys than this are a map, if their values are scalars of one type and only one such object was seen:
+/// a record of settings may look the same.
+const MAP_KEYS_OF_SCALARS: usize = 100;
 
 pub(super) const STR: u8 = 1;
 pub(super) const INT: u8 = 2;
@@ -108,12 +109,15 @@ impl<'a> Object<'a> {
             // The same keys again and again are names.
             return false;
         }
-        match self.fields.iter().fold(0, |kinds, field| kinds | field.shape.kinds()) {
-            OBJECT => self.fields.len() > MAP_OF_CONTAINERS && self.has_similar_objects(),
-            ARRAY => self.fields.len() > MAP_OF_CONTAINERS,
-            STR | INT | FLOAT | BOOL => self.fields.len() > MAP_OF_SCALARS,
-            _ => false,
-        }
+        let kinds = self.fields.iter().fold(0, |kinds, field| kinds | field.shape.kinds());
+        let (is_alike, most_names) = match kinds {
+            OBJECT => (self.has_similar_objects(), MAP_KEYS),
+            ARRAY => (true, MAP_KEYS),
+            STR | FLOAT | BOOL if self.seen > 1 => (true, MAP_KEYS),
+            STR | FLOAT | BOOL => (true, MAP_KEYS_OF_SCALARS),
+            _ => (false, 0),
+        };
+        is_alike && self.fields.len() > most_names
     }
 
     /// Whether the objects inside have, on average, a quarter of all the keys they have together.
@@ -164,7 +168,7 @@ impl Shape<'_> {
         }
     }
 
-    /// What it may be, apart from null. All numbers are one kind.
+    /// What it may be, apart from null. Numbers are all `FLOAT`.
     fn kinds(&self) -> u8 {
         let numbers = if self.scalars & (INT | FLOAT) != 0 { FLOAT } else { 0 };
         let object = if self.object.is_some() { OBJECT } else { 0 };
