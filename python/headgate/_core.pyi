@@ -274,9 +274,10 @@ def outline(data: Buffer | str, max_bytes: int = 512) -> str:
     scalars) with values of one shape. A key that is no plain word is quoted as JSON, a long one is cut.
     `ndjson [T] ×n` are n values on lines of their own.
 
-    Types and `?` are those of the first 100 items of every array, the counts of a document's own arrays are those
-    of all their items. What did not fit into `max_bytes` (at least 8) is `…`: keys are revealed level by level and
-    in turns among siblings, and a larger budget never shows less.
+    The first 100 items of an array are merged, or fewer of very large ones. It is counted to its end, but arrays
+    inside of items that were not merged have no part in a range such as `×0-3`. What did not fit into `max_bytes`
+    (at least 8) is `…`: keys are revealed level by level and in turns among siblings, and a larger budget never
+    shows less.
     """
 
 def get(data: Buffer | str, pointer: str) -> bytes:

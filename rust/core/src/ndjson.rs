@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::reader::{Kind, Reader};
+use crate::reader::Reader;
 use crate::scan::Isa;
 
 /// Whether a payload is NDJSON: its first line is one whole value, and something stands on a later line.
@@ -44,16 +44,6 @@ pub(crate) fn trim(data: &[u8], mut span: Range<usize>) -> Range<usize> {
         span.end -= 1;
     }
     span
-}
-
-/// Takes a value that will be shown as it stands: a string or scalar is checked, the inside of a
-/// container is trusted.
-pub(crate) fn take_value(reader: &mut Reader<'_>) -> Result<Range<usize>> {
-    match reader.kind()? {
-        Kind::Object | Kind::Array => reader.skip(),
-        Kind::String => reader.string().map(|content| content.start - 1..content.end + 1),
-        Kind::Number | Kind::Bool | Kind::Null => reader.scalar(),
-    }
 }
 
 /// Whether the value that was just read, the first of `data`, was only the first line of NDJSON. Fails where

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::ndjson::{is_first_line, is_ndjson, lines, take_value, trim};
+use crate::ndjson::{is_first_line, is_ndjson, lines, trim};
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 
@@ -215,6 +215,16 @@ fn enter_array(reader: &mut Reader<'_>, token: &Token) -> Result<bool> {
         return Ok(!reader.take(b']')?);
     }
     reader.skip_values(index)
+}
+
+/// Takes a value that will be shown as it stands: a string or scalar is checked, the inside of a
+/// container is trusted.
+pub(crate) fn take_value(reader: &mut Reader<'_>) -> Result<Range<usize>> {
+    match reader.kind()? {
+        Kind::Object | Kind::Array => reader.skip(),
+        Kind::String => reader.string().map(|content| content.start - 1..content.end + 1),
+        Kind::Number | Kind::Bool | Kind::Null => reader.scalar(),
+    }
 }
 
 #[cfg(test)]

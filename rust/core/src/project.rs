@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::ndjson::{expect_end, is_first_line, lines, take_value};
-use crate::pointer::unescape;
+use crate::ndjson::{expect_end, is_first_line, lines};
+use crate::pointer::{take_value, unescape};
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 

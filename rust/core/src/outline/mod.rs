@@ -9,7 +9,8 @@
 //! - `…` is what was left out; a key that is no plain word is quoted as JSON;
 //! - `ndjson [T] ×100` are 100 values on lines of their own.
 //!
-//! Types and `?` are those of the first [`SAMPLE`] items of an array, counts are those of all.
+//! The first [`SAMPLE`] items of an array are merged. It is counted to its end, but arrays inside of items
+//! that were not merged have no part in a range such as `×0-3`.
 
 mod fit;
 mod read;

@@ -135,7 +135,7 @@ fn hostile_shapes_stay_small() {
     assert!(run(r#"{"a":"#.repeat(1_000_000).as_bytes(), 512).is_err());
 
     // A hundred thousand different keys, none of them ids, none in a map.
-    let member = |i: usize| format!(r#""k{i}": {}"#, if i % 2 == 0 { "1" } else { "\"x\"" });
+    let member = |i: usize| format!(r#""k{i}": {}"#, if i.is_multiple_of(2) { "1" } else { "\"x\"" });
     let items: Vec<String> =
         (0..500).map(|i| format!(r#""o{i}": {}"#, object(200, |j| member(i * 200 + j)))).collect();
     let data = format!("{{{}}}", items.join(","));
