@@ -10,6 +10,7 @@ from headgate._core import (
     read_text,
     truncate_lines,
 )
+from headgate._core import __version__, get, locate, outline, project
 from headgate.errors import (
     CorruptIndex,
     HeadgateError,
@@ -36,4 +37,8 @@ __all__ = [
     "read_lines",
     "read_text",
     "truncate_lines",
+    "get",
+    "locate",
+    "outline",
+    "project",
 ]

@@ -273,10 +273,27 @@ def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_by
     """
 
 def outline(data: Buffer | str, max_bytes: int = 512) -> str:
-    """The shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`."""
+    """The shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
+
+    `int`, `float`, `str`, `bool` and `null`, joined by `|` where several were seen; integers among floats are
+    floats. `key?` is missing from some objects. `[T] ×100` is an array of 100, `×0-3` arrays of none to three.
+    `{<138586341>: T} ×184` is a map of 184 keys such as this one: keys that are ids, or more than 20 (100 for
+    scalars) with values of one shape. A key that is no plain word is quoted as JSON, a long one is cut.
+    `ndjson [T] ×n` are n values on lines of their own.
+
+    The first 100 items of an array are merged, or fewer of very large ones. It is counted to its end, but arrays
+    inside of items that were not merged have no part in a range such as `×0-3`. What did not fit into `max_bytes`
+    (at least 8) is `…`: keys are revealed level by level and in turns among siblings, and a larger budget never
+    shows less.
+    """
 
 def get(data: Buffer | str, pointer: str) -> bytes:
-    """The value at a JSON Pointer, as it stands in the payload. Raises `PathNotFound`."""
+    """The value at a JSON Pointer (`/users/0/name`), as it stands in the payload. Raises `PathNotFound`.
+
+    `""` is everything, without white space around it. Of equal keys the first is meant. In NDJSON the first token
+    is the number of a value. Reading ends with the value: what was passed over, or is inside of an array or object
+    that was asked for, is trusted to be JSON.
+    """
 
 def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
     """Where `get` finds its value: `data[start:end]`."""
@@ -284,8 +301,10 @@ def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
 def project(data: Buffer | str, fields: Sequence[str]) -> bytes:
     r"""The items of an array, an object or NDJSON, with the named fields only.
 
-    A field is a path of keys joined by dots (`user.name`; `\.` is a dot in a key). Arrays on the way are mapped
-    through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not have is left out.
+    A field is a path of keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). Arrays on the
+    way are mapped through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not have
+    is left out; an item that is not an object becomes `null`, so that counts stay. Keys stand in the payload's
+    order, of equal keys the first is meant, and values stand as they do in the payload. NDJSON gives NDJSON.
     """
 
 def search(

@@ -6,10 +6,14 @@
 
 pub mod error;
 pub mod index;
+pub mod items;
 pub mod lines;
+mod ndjson;
+pub mod outline;
 pub mod page;
 pub mod pointer;
 pub mod preview;
+pub mod project;
 pub mod range;
 mod reader;
 pub mod scan;

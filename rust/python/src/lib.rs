@@ -2,10 +2,15 @@
 
 mod convert;
 mod error;
+mod index;
+mod items;
 mod lines;
+mod outline;
 mod page;
 mod payload;
+mod pointer;
 mod preview;
+mod project;
 mod text;
 mod truncate_lines;
 
@@ -14,17 +19,27 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    #[allow(non_upper_case_globals)]
-    const __version__: &str = env!("CARGO_PKG_VERSION");
-
+    use super::index::{ItemIndex, ItemIndexer, Span, index_items, index_lines};
+    #[pymodule_export]
+    use super::items::{ItemPage, read_items};
     #[pymodule_export]
     use super::lines::{LinePage, read_lines};
     #[pymodule_export]
+    use super::outline::outline;
+    #[pymodule_export]
     use super::page::Cut;
     #[pymodule_export]
+    use super::pointer::{get, locate};
+    #[pymodule_export]
     use super::preview::preview;
+    #[pymodule_export]
+    use super::project::project;
     #[pymodule_export]
     use super::text::{TextPage, read_text};
     #[pymodule_export]
     use super::truncate_lines::truncate_lines;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

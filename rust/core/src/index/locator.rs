@@ -109,7 +109,7 @@ impl Locator {
         match (self.found.take(), &self.pointer) {
             (Some(found), _) => Ok(found),
             (None, None) => Ok(ItemIndex::default()),
-            (None, Some(pointer)) => Err(Error::no_array(pointer.text())),
+            (None, Some(pointer)) => Err(Error::no_array(pointer.as_str())),
         }
     }
 
@@ -284,7 +284,7 @@ impl Locator {
     fn end_array(&mut self, end: u64) {
         let is_better = self.found.as_ref().is_none_or(|best| end - self.array > best.end - best.start);
         let path = match &self.pointer {
-            Some(pointer) => Some(pointer.text().to_owned()),
+            Some(pointer) => Some(pointer.as_str().to_owned()),
             None if is_better => self.keys.pointer(),
             None => None,
         };

@@ -117,6 +117,12 @@ impl ItemIndex {
         after.checked_sub(1).map_or(Entry { offset: self.start, number: 0 }, |last| self.entries[last])
     }
 
+    /// The first entry behind an item.
+    pub(crate) fn entry_after(&self, number: u64) -> Option<Entry> {
+        let after = self.entries.partition_point(|entry| entry.number <= number);
+        self.entries.get(after).copied()
+    }
+
     /// An index is only ever made consistent, by a locator or by loading one that was checked.
     fn checked(self) -> Result<Self> {
         let mut before = None;

@@ -1,0 +1,206 @@
+use super::fit::Drawing;
+use super::*;
+use crate::error::ErrorKind;
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn run(data: &[u8], max_bytes: usize) -> Result<String> {
+    let all: Vec<_> = Isa::available().into_iter().map(|isa| outline_with(isa, data, max_bytes)).collect();
+    assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    outline(data, max_bytes)
+}
+
+fn full(data: &str) -> String {
+    run(data.as_bytes(), 1 << 20).unwrap()
+}
+
+/// An object of so many members, written by `member`.
+fn object(len: usize, member: impl Fn(usize) -> String) -> String {
+    format!("{{{}}}", (0..len).map(member).collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn shows_what_values_have_in_common() {
+    for (data, expected) in [
+        ("1", "int"),
+        (" \"x\" ", "str"),
+        ("null", "null"),
+        ("-1.5", "float"),
+        ("1e3", "float"),
+        ("[]", "[]"),
+        ("{}", "{}"),
+        ("[{}, {}]", "[{}] ×2"),
+        ("[1, 2.5, null, true]", "[float|bool|null] ×4"),
+        ("[[], [1], [\"a\", 2]]", "[[str|int] ×0-2] ×3"),
+        (r#"[{"a": 1, "b": null}, {"a": "x"}, null, []]"#, "[{a: str|int, b?: null}|[]|null] ×4"),
+        (r#"{"a": {"b": [{"c": [1]}, {"c": []}]}}"#, "{a: {b: [{c: [int] ×0-1}] ×2}}"),
+        ("{\"a\": 1}\n\n{\"b\": 2}\r\n", "ndjson [{a?: int, b?: int}] ×2"),
+        ("1\nnull", "ndjson [int|null] ×2"),
+    ] {
+        assert_eq!(full(data), expected, "{data}");
+    }
+}
+
+#[test]
+fn keys_that_are_no_plain_words_are_quoted() {
+    let data = r#"{"a-b_$@9": 1, "\u0061": 2, "": 3, "a.b": 4, "é\n\u2028\u0000\"\\": 5, "\ud800": 6}"#;
+    assert_eq!(
+        full(data),
+        r#"{a-b_$@9: int, a: int, "": int, "a.b": int, "é\n\u2028\u0000\"\\": int, "\\ud800": int}"#
+    );
+    let (plain, other) = ("k".repeat(41), "é".repeat(41));
+    let expected = format!("{{{}…: int, \"{}…\": int}}", &plain[..40], &other[..80]);
+    assert_eq!(full(&format!(r#"{{"{plain}": 1, "{other}": 2}}"#)), expected);
+}
+
+#[test]
+fn keys_that_are_data_make_a_map() {
+    assert_eq!(full(r#"{"17": {"a": 1}, "18": {"b": [2]}}"#), "{<17>: {a?: int, b?: [int] ×1}} ×2");
+    assert_eq!(full(r#"[{"2024-01-01": 1}, {}]"#), "[{<2024-01-01>: int} ×0-1] ×2");
+    assert_eq!(full(r#"{"6f1c-00aa": 1, "deadbeef01": null}"#), "{<6f1c-00aa>: int|null} ×2");
+    assert_eq!(full(r#"{"17": 1, "total": 2}"#), "{17: int, total: int}");
+
+    let alike = |i| format!(r#""k{i}": {{"a": 1, "b": 2}}"#);
+    assert_eq!(full(&object(21, alike)), "{<k0>: {a: int, b: int}} ×21");
+    assert!(full(&object(20, alike)).starts_with("{k0: {a: int, b: int}, k1: "));
+    assert!(full(&object(21, |i| format!(r#""k{i}": {{"a{i}": 1}}"#))).starts_with("{k0: {a0: int}, k1: "));
+
+    assert_eq!(full(&object(101, |i| format!(r#""k{i}": {i}"#))), "{<k0>: int} ×101");
+    assert!(full(&object(100, |i| format!(r#""k{i}": {i}"#))).starts_with("{k0: int, k1: int"));
+    let sparse: Vec<String> = (0..30).map(|i| format!(r#"{{"k{i}": 1}}"#)).collect();
+    assert_eq!(full(&format!("[{}]", sparse.join(","))), "[{<k0>: int} ×1] ×30");
+    let rows = vec![object(200, |i| format!(r#""k{i}": {i}"#)); 2];
+    assert!(full(&format!("[{}]", rows.join(","))).starts_with("[{k0: int, k1: int"));
+}
+
+#[test]
+fn a_smaller_budget_is_coarser() {
+    let data = r#"{"a": {"b": {"c": 1}, "d": 2}, "e": [{"f": 3, "g": 4}], "h": 5}"#;
+    let mut shown: Vec<String> =
+        (MIN_BYTES..80).map(|max_bytes| run(data.as_bytes(), max_bytes).unwrap()).collect();
+    shown.dedup();
+    assert_eq!(
+        shown,
+        [
+            "{…}",
+            "{a: {…}, …}",
+            "{a: {…}, e: […] ×1, …}",
+            "{a: {…}, e: […] ×1, h: int}",
+            "{a: {b: {…}, …}, e: […] ×1, h: int}",
+            "{a: {b: {…}, …}, e: [{…}] ×1, h: int}",
+            "{a: {b: {…}, d: int}, e: [{…}] ×1, h: int}",
+            "{a: {b: {…}, d: int}, e: [{f: int, …}] ×1, h: int}",
+            "{a: {b: {…}, d: int}, e: [{f: int, g: int}] ×1, h: int}",
+            "{a: {b: {c: int}, d: int}, e: [{f: int, g: int}] ×1, h: int}",
+        ]
+    );
+}
+
+#[test]
+fn counts_are_true_beyond_the_sample() {
+    let many = vec![r#"{"a": 1}"#; 5000];
+    assert_eq!(full(&format!("[{}, 7]", many.join(","))), "[{a: int}] ×5001");
+    assert_eq!(full(&many.join("\n")), "ndjson [{a: int}] ×5000");
+    let keys = object(3000, |i| format!(r#""{i}": {i}"#));
+    assert_eq!(full(&keys), "{<0>: int} ×3000");
+    let mixed =
+        object(3000, |i| if i % 2 == 0 { format!(r#""k{i}": 1"#) } else { format!(r#""k{i}": "x""#) });
+    assert!(full(&mixed).ends_with(", k255: str, …}"));
+}
+
+#[test]
+fn an_array_leaves_a_share_to_what_follows() {
+    let hundred = |item: &str| format!("[{}]", vec![item; 100].join(","));
+    let data = format!(r#"{{"a": {}, "b": {{"c": 1}}}}"#, hundred(&hundred(&hundred("1"))));
+    assert_eq!(full(&data), "{a: [[[int] ×100] ×100] ×100, b: {c: int}}");
+}
+
+#[test]
+fn refuses_what_is_no_json() {
+    for (data, index) in
+        [("", 0), ("[1,]", 3), ("[1] 2", 4), ("{\"a\" 1}", 5), ("[1}", 2), ("{}\nx", 3), ("01", 0)]
+    {
+        let error = run(data.as_bytes(), 512).unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::InvalidJson(_)), "{error}");
+        assert_eq!(error.index, index, "{data}");
+    }
+    assert!(matches!(run(b"1", 7).unwrap_err().kind, ErrorKind::InvalidArgument(_)));
+}
+
+#[test]
+fn hostile_shapes_stay_small() {
+    let deep = "[".repeat(200_000) + &"]".repeat(200_000);
+    assert!(full(&deep).ends_with("×1] ×1") && full(&deep).contains("[…] ×1"));
+    assert!(run("[".repeat(1_000_000).as_bytes(), 512).is_err());
+    assert!(run(r#"{"a":"#.repeat(1_000_000).as_bytes(), 512).is_err());
+
+    // A hundred thousand different keys, none of them ids, none in a map.
+    let member = |i: usize| format!(r#""k{i}": {}"#, if i.is_multiple_of(2) { "1" } else { "\"x\"" });
+    let items: Vec<String> =
+        (0..500).map(|i| format!(r#""o{i}": {}"#, object(200, |j| member(i * 200 + j)))).collect();
+    let data = format!("{{{}}}", items.join(","));
+    let document = read::read(Isa::detect(), data.as_bytes()).unwrap();
+    assert!(Drawing::of(&document).steps().len() <= read::MAX_FIELDS);
+}
+
+/// Keys are few, so that objects have some in common.
+fn documents() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        crate::testing::text().prop_map(Value::from)
+    ];
+    leaf.prop_recursive(5, 80, 8, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec(("[abé7.]{0,2}", inner), 0..6)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn sizes_are_those_of_the_text(value in documents()) {
+        let data = value.to_string();
+        let mut document = read::read(Isa::detect(), data.as_bytes()).unwrap();
+        document.shape.find_maps();
+        let drawing = Drawing::of(&document);
+        let steps = drawing.steps();
+        let texts: Vec<String> = (0..=steps.len()).map(|shown| drawing.render(&steps[..shown])).collect();
+        prop_assert_eq!(drawing.sizes(&steps), texts.iter().map(String::len).collect::<Vec<_>>());
+        prop_assert!(!texts[steps.len()].contains('…'), "{}", texts[steps.len()]);
+    }
+
+    #[test]
+    fn every_budget_is_kept(value in documents()) {
+        let data = value.to_string();
+        let whole = full(&data);
+        for max_bytes in MIN_BYTES..=whole.len() {
+            let text = run(data.as_bytes(), max_bytes).unwrap();
+            prop_assert!(text.len() <= max_bytes && !text.contains('\n'), "{}", text);
+        }
+        prop_assert_eq!(run(data.as_bytes(), whole.len().max(MIN_BYTES)).unwrap(), whole);
+    }
+
+    #[test]
+    fn white_space_does_not_matter(value in documents()) {
+        prop_assert_eq!(full(&value.to_string()), full(&serde_json::to_string_pretty(&value).unwrap()));
+    }
+
+    #[test]
+    fn any_bytes_do_no_harm(
+        value in documents(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+        noise in prop::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let mut data = value.to_string().into_bytes();
+        let at = at.index(data.len());
+        data[at] = byte;
+        for data in [&data, &data[..at], &noise] {
+            if let Ok(text) = run(data, 64) {
+                prop_assert!(text.len() <= 64);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from headgate import InvalidArgument, InvalidJSON, project
+from hypothesis import given
+from hypothesis import strategies as st
+
+keys = st.sampled_from(["a", "b", "é.", "\\"])
+scalars = st.none() | st.integers() | st.sampled_from(["x", "],}", '"'])
+items = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(keys, inner, max_size=4), max_leaves=20
+)
+paths = st.lists(st.lists(keys, min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def field(path: list[str]) -> str:
+    return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in path)
+
+
+def naive(value: Any, paths: list[list[str]]) -> Any:
+    if isinstance(value, list):
+        return [naive(item, paths) for item in value]
+    if not isinstance(value, dict):
+        return None
+    projected = {}
+    for key, member in value.items():
+        below = [path[1:] for path in paths if path[0] == key]
+        if [] in below:
+            projected[key] = member
+        elif below and isinstance(member, dict | list):
+            projected[key] = naive(member, below)
+    return projected
+
+
+@given(items, paths)
+def test_projects_like_plain_python(value: Any, paths: list[list[str]]) -> None:
+    expected = compact(naive(value, paths))
+    fields = [field(path) for path in paths]
+    assert project(compact(value), fields).decode() == expected
+    assert compact(json.loads(project(json.dumps(value, indent=2), fields))) == expected
+
+
+@given(st.lists(items, min_size=2, max_size=5), paths)
+def test_lines_stay_lines(values: list[Any], paths: list[list[str]]) -> None:
+    data = "\n\n".join(compact(value) for value in values)
+    expected = "".join(compact(naive(value, paths)) + "\n" for value in values)
+    assert project(data, [field(path) for path in paths]).decode() == expected
+
+
+def test_values_stand_as_they_do_in_the_payload() -> None:
+    data = rb'[ {"n": 1.0e2, "s": "\u00e9\/", "o": { "k" : [ ] }, "x": 0} ]'
+    assert project(data, ["o", "s", "n"]) == rb'[{"n":1.0e2,"s":"\u00e9\/","o":{ "k" : [ ] }}]'
+
+
+def test_a_cut_payload_is_refused() -> None:
+    data = b'[{"a": 1, "b": {"c": [2, {"d": "x"}]}}, {"a": [[]]}, null]'
+    for cut in range(len(data)):
+        with pytest.raises(InvalidJSON) as caught:
+            project(data[:cut], ["a", "b.c.d"])
+        assert caught.value.index <= cut
+
+
+@pytest.mark.parametrize("fields", [[], [""], ["a..b"], [".a"], ["a."], ["a\\"], ["\\a"], [".".join("a" * 65)]])
+def test_refuses_what_is_no_field(fields: list[str]) -> None:
+    with pytest.raises(InvalidArgument, match=r"user\.name"):
+        project("{}", fields)
+
+
+def test_fields_are_a_sequence_of_their_own() -> None:
+    with pytest.raises(TypeError):
+        project("{}", "name")
+    assert project('{"name": 1}', ("name",)) == b'{"name":1}'
+
+
+def test_hostile_nesting_ends_in_an_error() -> None:
+    with pytest.raises(InvalidJSON, match="nested too deeply"):
+        project(b"[" * 1_000_000, ["a"])
+
+
+@given(st.binary())
+def test_any_bytes_do_no_harm(data: bytes) -> None:
+    for payload in (data, b'{"a":[' + data + b"]}", b"[" + data):
+        with contextlib.suppress(InvalidJSON):
+            project(payload, ["a.b", "b"])
