@@ -1,6 +1,6 @@
 """Large tool outputs without a flooded context."""
 
-from headgate._core import __version__
+from headgate._core import __version__, truncate
 from headgate.errors import (
     CorruptIndex,
     HeadgateError,
@@ -20,4 +20,5 @@ __all__ = [
     "InvalidText",
     "PathNotFound",
     "__version__",
+    "truncate",
 ]

@@ -10,7 +10,9 @@ mod reader;
 pub mod scan;
 #[cfg(test)]
 mod testing;
+pub mod truncate;
 
 pub use error::{Error, ErrorKind, Result};
 pub use range::Range;
 pub use scan::Isa;
+pub use truncate::{Limits, truncate};

@@ -55,6 +55,16 @@ impl<'a> Reader<'a> {
         self.pos
     }
 
+    /// The same place in the same payload, as if it ended with `window`.
+    pub(crate) fn within<'b>(&self, window: &'b [u8]) -> Reader<'b> {
+        Reader::at(window, self.pos, self.isa)
+    }
+
+    /// Goes on at `pos`, where another reader of the same payload has got to.
+    pub(crate) fn jump(&mut self, pos: usize) {
+        self.pos = pos.min(self.data.len());
+    }
+
     pub(crate) fn fail(&self, why: &'static str) -> Error {
         Error::json(self.pos as u64, why)
     }
