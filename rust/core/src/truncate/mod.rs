@@ -35,7 +35,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_bytes: 10_240, max_array_items: 10, max_string_chars: 500, max_depth: 4, max_object_keys: 100 }
+        Self {
+            max_bytes: 10_240,
+            max_array_items: 10,
+            max_string_chars: 500,
+            max_depth: 4,
+            max_object_keys: 100,
+        }
     }
 }
 
@@ -52,16 +58,20 @@ impl Default for Limits {
 /// `InvalidJson` where the structure is broken or something shown is not valid; `InvalidArgument` if no
 /// answer is as small as `max_bytes` (13 always suffice), or `max_depth` is more than 64.
 pub fn truncate(data: &[u8], limits: &Limits) -> Result<Vec<u8>> {
-    truncate_with(data, limits, Isa::detect())
-}
-
-fn truncate_with(data: &[u8], limits: &Limits, isa: Isa) -> Result<Vec<u8>> {
     if limits.max_depth > DEEPEST {
-        return Err(Error::argument(format!("max_depth is {}; at most {DEEPEST} is possible", limits.max_depth)));
+        return Err(Error::argument(format!(
+            "max_depth is {}; at most {DEEPEST} is possible",
+            limits.max_depth
+        )));
     }
     // The smallest answer is known for any payload, so that a budget below it can be told what it needs.
-    let budget = limits.max_bytes.max(tree::HIDDEN.len());
-    let mut tree = walk::walk(data, limits, budget, isa)?;
+    let reach = limits.max_bytes.max(tree::HIDDEN.len());
+    answer(data, limits, reach, Isa::detect())
+}
+
+/// `reach` is the budget that what is recorded may be limited to: `max_bytes` or more.
+fn answer(data: &[u8], limits: &Limits, reach: usize, isa: Isa) -> Result<Vec<u8>> {
+    let mut tree = walk::walk(data, limits, reach, isa)?;
     Ok(match order::choose(&mut tree, data, limits)? {
         Some(size) => render::render(&tree, data, size),
         None => tree::HIDDEN.to_vec(),

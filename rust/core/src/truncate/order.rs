@@ -63,7 +63,10 @@ fn details(tree: &Tree) -> Vec<Detail> {
         for is_repeat in [false, true] {
             let mut parents: Vec<_> = level.iter().filter_map(Node::children).collect();
             parents.retain(|children| {
-                below.get(children.clone()).and_then(<[_]>::first).is_some_and(|child| child.is_repeat == is_repeat)
+                below
+                    .get(children.clone())
+                    .and_then(<[_]>::first)
+                    .is_some_and(|child| child.is_repeat == is_repeat)
             });
             for number in 0.. {
                 parents.retain(|children| number < children.len());
@@ -141,7 +144,8 @@ impl Choice<'_> {
             self.size += text.size();
             return Ok(());
         }
-        let Some(Value::Container(parent)) = above.last_mut().map(|level| &mut level[node.parent].value) else {
+        let Some(Value::Container(parent)) = above.last_mut().map(|level| &mut level[node.parent].value)
+        else {
             self.size = node.size();
             return Ok(());
         };

@@ -54,7 +54,8 @@ impl Render<'_> {
 
     fn children(&mut self, depth: usize, container: &Container) {
         let start = container.children.start;
-        let shown = self.tree.levels.get(depth + 1).and_then(|level| level.get(start..start + container.shown));
+        let shown =
+            self.tree.levels.get(depth + 1).and_then(|level| level.get(start..start + container.shown));
         for (i, child) in shown.unwrap_or_default().iter().enumerate() {
             if i > 0 {
                 self.out.push(b',');

@@ -32,7 +32,10 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) enum Value {
     /// Shown as it stands, white space left out: a scalar, or a container that is not worth closing.
-    Whole { span: Range<usize>, size: usize },
+    Whole {
+        span: Range<usize>,
+        size: usize,
+    },
     /// Shown as `"[truncated]"`.
     Hidden,
     Text(Text),
@@ -107,7 +110,6 @@ impl Tree {
         let rows = self.horizon.spend(row(depth, is_repeat), number, bytes);
         self.levels.truncate(rows.div_ceil(2));
     }
-
 }
 
 /// A level is shown in two rows: what is in the example of each array, then what repeats it.
@@ -199,7 +201,10 @@ impl Container {
         if self.is_complete() {
             2 + commas
         } else if self.is_array {
-            r#"{"items":[],"totalCount":,"showing":}"#.len() + digits(self.total) + digits(self.shown) + commas
+            r#"{"items":[],"totalCount":,"showing":}"#.len()
+                + digits(self.total)
+                + digits(self.shown)
+                + commas
         } else {
             r#"{"":}"#.len() + self.dots + digits(self.total - self.shown) + self.shown
         }

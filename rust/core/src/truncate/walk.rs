@@ -96,8 +96,11 @@ impl Walk<'_> {
         let parent = self.add(depth, position, Value::Container(Container::new(is_array)));
         let first = self.tree.width(depth + 1);
         self.reader.open();
-        let (recorded, total) =
-            if is_array { self.items(depth + 1, parent, is_repeat)? } else { self.members(depth + 1, parent, is_repeat)? };
+        let (recorded, total) = if is_array {
+            self.items(depth + 1, parent, is_repeat)?
+        } else {
+            self.members(depth + 1, parent, is_repeat)?
+        };
         self.tree.close(depth, parent, first..first + recorded, total);
         Ok(())
     }
