@@ -226,6 +226,9 @@ impl<'a> Reader<'a> {
 /// Checks the content of a string: UTF-8, no control characters, whole escapes.
 pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
     let content = &data[span.clone()];
+    if is_plain(content) {
+        return Ok(());
+    }
     if let Err(error) = simdutf8::compat::from_utf8(content) {
         return Err(Error::json((span.start + error.valid_up_to()) as u64, "not UTF-8"));
     }
@@ -250,6 +253,20 @@ pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether all bytes are ASCII, and none is a backslash or a control character: so it is with most strings,
+/// and eight bytes are asked at once.
+fn is_plain(content: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    let (words, rest) = content.as_chunks::<8>();
+    words.iter().all(|&word| {
+        let word = u64::from_ne_bytes(word);
+        let backslash = word ^ (ONES * b'\\' as u64);
+        // A subtraction borrows from a byte's high bit only if the byte, or one below it, was smaller.
+        (word | word.wrapping_sub(ONES * 0x20) | backslash.wrapping_sub(ONES)) & HIGH == 0
+    }) && rest.iter().all(|&byte| matches!(byte, 0x20..0x80) && byte != b'\\')
 }
 
 /// Whether `text` is a number as RFC 8259 writes them.
@@ -321,6 +338,14 @@ mod tests {
         ) {
             let serde = serde_json::from_str::<serde::de::IgnoredAny>(&data).is_ok();
             prop_assert_eq!(is_json(data.as_bytes()), serde, "{}", data);
+        }
+
+        #[test]
+        fn plain_is_what_needs_no_look(
+            content in prop::collection::vec(prop_oneof![8 => b' '..=b'~', 1 => any::<u8>()], 0..20),
+        ) {
+            let is_plain_byte = |&byte: &u8| byte >= 0x20 && byte.is_ascii() && byte != b'\\';
+            prop_assert_eq!(is_plain(&content), content.iter().all(is_plain_byte));
         }
 
         #[test]

@@ -37,18 +37,21 @@ pub(super) fn dots(content: &[u8]) -> Option<usize> {
 fn char_len(content: &[u8]) -> usize {
     let len = match content {
         [] => 0,
-        [b'\\', b'u', high @ ..] => match high {
-            [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _, b'\\', b'u', low @ ..]
-                if matches!(low, [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..]) =>
-            {
-                12
-            }
-            _ => 6,
-        },
+        [b'\\', b'u', ..] if is_surrogate_pair(content) => 12,
+        [b'\\', b'u', ..] => 6,
         [b'\\', ..] => 2,
         [_, rest @ ..] => 1 + rest.iter().take(3).take_while(|&&byte| byte & 0xC0 == 0x80).count(),
     };
     len.min(content.len())
+}
+
+/// Whether content starts with two escapes that are one character.
+fn is_surrogate_pair(content: &[u8]) -> bool {
+    let half = |at: usize| match content.get(at..at + 6) {
+        Some([b'\\', b'u', b'd' | b'D', half, _, _]) => Some(half.to_ascii_lowercase()),
+        _ => None,
+    };
+    matches!((half(0), half(6)), (Some(b'8' | b'9' | b'a' | b'b'), Some(b'c'..=b'f')))
 }
 
 #[cfg(test)]
