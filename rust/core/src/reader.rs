@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::scan::Isa;
 use crate::scan::nesting::{Nesting, Stop};
+use crate::scan::{Isa, closing_quote};
 
 /// What a value is, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,15 +201,14 @@ impl<'a> Reader<'a> {
 
     /// The closing quote of the string whose content starts at `start`.
     fn string_end(&self, start: usize) -> Result<usize> {
-        let mut pos = start;
-        while let Some(found) = memchr::memchr2(b'"', b'\\', self.data.get(pos..).unwrap_or_default()) {
-            pos += found;
-            if self.data[pos] == b'"' {
-                return Ok(pos);
-            }
-            pos += 2;
-        }
-        Err(Error::json(self.data.len() as u64, "unexpected end"))
+        let content = self.data.get(start..).unwrap_or_default();
+        let end = match memchr::memchr2(b'"', b'\\', content) {
+            Some(found) if content[found] == b'"' => Some(found),
+            // Where one escape is there are more, and a call for each would cost more than the bytes between.
+            Some(found) => closing_quote(self.isa, &content[found..]).map(|end| found + end),
+            None => None,
+        };
+        end.map(|end| start + end).ok_or_else(|| Error::json(self.data.len() as u64, "unexpected end"))
     }
 
     fn scalar_span(&self) -> Range<usize> {
