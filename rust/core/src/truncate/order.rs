@@ -24,18 +24,20 @@ struct Detail {
 /// Sets what the nodes of `tree` show. Returns what the answer takes, or `None` if not even the root is shown.
 pub(super) fn choose(tree: &mut Tree, data: &[u8], limits: &Limits) -> Result<Option<usize>> {
     let details = details(tree);
-    let mut choice = Choice { tree, data, limits, size: 0 };
-    let Reach { fitting, mut smallest } = choice.reach(&details)?;
-    let shown = &details[..fitting.unwrap_or(0)];
-    choice.show_all(shown)?;
-    if let Some(&next) = details.get(shown.len())
+    let mut choice = Choice { tree, data, limits, size: HIDDEN.len() };
+    let Reach { fitting, shown, mut smallest } = choice.reach(&details)?;
+    let last = fitting.unwrap_or(0);
+    for &detail in details[last..shown].iter().rev() {
+        choice.hide(detail);
+    }
+    if let Some(&next) = details.get(last)
         && choice.is_text(next)
     {
         if choice.fill(next)? {
             return Ok(Some(choice.size));
         }
+        choice.hide(next);
         smallest = smallest.min(2 + ELLIPSIS.len());
-        choice.show_all(shown)?;
     }
     match fitting {
         None => Err(Error::argument(format!(
@@ -53,7 +55,7 @@ fn details(tree: &Tree) -> Vec<Detail> {
     for (depth, level) in tree.levels.iter().enumerate() {
         for at in start..details.len() {
             let place = details[at].place;
-            if matches!(&level[place].value, Value::Text(text) if text.grows) {
+            if level[place].growth() > 0 {
                 details.push(Detail { depth, place, is_growth: true });
             }
         }
@@ -95,6 +97,8 @@ struct Choice<'a> {
 struct Reach {
     /// How many details the longest prefix has that fits; `None` if not even the empty one does.
     fitting: Option<usize>,
+    /// How many were shown to find out.
+    shown: usize,
     /// What the smallest prefix takes.
     smallest: usize,
 }
@@ -102,18 +106,15 @@ struct Reach {
 impl Choice<'_> {
     fn reach(&mut self, details: &[Detail]) -> Result<Reach> {
         let budget = self.limits.max_bytes;
-        self.show_all(&[])?;
-        let mut reach = Reach { fitting: (self.size <= budget).then_some(0), smallest: self.size };
+        let fitting = (self.size <= budget).then_some(0);
+        let mut reach = Reach { fitting, shown: 0, smallest: self.size };
         // The answer shrinks when a container becomes complete, but never again below this.
         let mut least = 0;
         for (i, &detail) in details.iter().enumerate() {
-            let before = self.size;
             self.show(detail)?;
-            least += if detail.is_growth {
-                self.size.saturating_sub(before)
-            } else {
-                self.tree.levels[detail.depth][detail.place].least()
-            };
+            reach.shown = i + 1;
+            let node = &self.tree.levels[detail.depth][detail.place];
+            least += if detail.is_growth { node.growth() } else { node.least() };
             if self.size <= budget {
                 reach.fitting = Some(i + 1);
             }
@@ -123,13 +124,6 @@ impl Choice<'_> {
             }
         }
         Ok(reach)
-    }
-
-    /// Shows these details, from the first one on, and nothing else.
-    fn show_all(&mut self, details: &[Detail]) -> Result<()> {
-        self.tree.levels.iter_mut().flatten().for_each(Node::reset);
-        self.size = HIDDEN.len();
-        details.iter().try_for_each(|&detail| self.show(detail))
     }
 
     fn show(&mut self, detail: Detail) -> Result<()> {
@@ -156,6 +150,37 @@ impl Choice<'_> {
         }
         self.size += parent.frame() + node.size();
         Ok(())
+    }
+
+    /// Takes back the detail that was shown last.
+    fn hide(&mut self, detail: Detail) {
+        let (above, level) = self.tree.levels.split_at_mut(detail.depth);
+        let level = &mut level[0];
+        if let Value::Text(text) = &mut level[detail.place].value {
+            self.size -= text.size();
+            text.shown = text.first;
+            self.size += text.size();
+        }
+        if detail.is_growth {
+            return;
+        }
+        let node = &level[detail.place];
+        let Some(Value::Container(parent)) = above.last_mut().map(|level| &mut level[node.parent].value)
+        else {
+            self.size = HIDDEN.len();
+            return;
+        };
+        self.size -= parent.frame() + node.size();
+        parent.shown -= 1;
+        if node.key.as_ref().is_some_and(|key| key.dots(self.data).is_some()) {
+            let keys = level[parent.children.clone()]
+                .iter()
+                .take(parent.shown)
+                .filter_map(|child| child.key.as_ref());
+            let longest = keys.filter_map(|key| key.dots(self.data)).max();
+            parent.dots = longest.map_or(0, |dots| dots + 1).max(ELLIPSIS.len());
+        }
+        self.size += parent.frame();
     }
 
     fn is_text(&self, detail: Detail) -> bool {

@@ -308,6 +308,26 @@ fn the_count_of_members_left_out_never_takes_the_key_of_one() {
 }
 
 #[test]
+fn keys_of_dots_are_told_from_the_count_at_every_budget() {
+    let value = json!({"...": [1, 2, 3], "....": "x".repeat(99), ".....": 4, "a": "y".repeat(99), "b": 6});
+    let data = value.to_string();
+    for max_bytes in 9..data.len() {
+        let answer = shown(&data, &within(max_bytes));
+        assert!(answer.len() <= max_bytes);
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let is_shown = |key: &str| answer.get(key).is_some_and(|shown| shows_no_less(shown, &value[key]));
+        let shown = value.as_object().unwrap().keys().filter(|key| is_shown(key)).count();
+        let marker = ["...", "....", ".....", "......"].into_iter().find(|key| !is_shown(key)).unwrap();
+        match answer.get(marker) {
+            Some(count) => {
+                assert_eq!((count, answer.as_object().unwrap().len()), (&json!(5 - shown), shown + 1))
+            }
+            None => assert_eq!(shown, 5),
+        }
+    }
+}
+
+#[test]
 fn long_keys_and_numbers_are_bounded_too() {
     let limits = Limits { max_string_chars: 5, ..Limits::default() };
     let (key, number) = ("k".repeat(65), "1".repeat(65));

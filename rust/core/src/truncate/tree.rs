@@ -51,8 +51,8 @@ pub(super) struct Text {
     pub(super) first: usize,
     /// How many bytes of it are shown.
     pub(super) shown: usize,
-    /// Whether a later detail shows more of it.
-    pub(super) grows: bool,
+    /// At least how many bytes more of it a later detail shows; 0 if none does.
+    pub(super) growth: usize,
 }
 
 #[derive(Debug)]
@@ -82,10 +82,14 @@ impl Tree {
         if self.levels.len() <= depth {
             self.levels.resize_with(depth + 1, Vec::new);
         }
-        let (number, is_repeat, least) = (node.number, node.is_repeat, node.least());
+        let (row, number, least) = (row(depth, node.is_repeat), node.number, node.least());
+        let growth = node.growth();
         let place = self.levels[depth].len();
         self.levels[depth].push(node);
-        self.spend(depth, is_repeat, number, least);
+        self.spend(row, number, least);
+        if growth > 0 && self.horizon.admits(growth_row(depth), 0) {
+            self.spend(growth_row(depth), 0, growth);
+        }
         place
     }
 
@@ -97,8 +101,8 @@ impl Tree {
             container.children = children;
             container.total = total;
         }
-        let (number, is_repeat, more) = (node.number, node.is_repeat, node.least() - before);
-        self.spend(depth, is_repeat, number, more);
+        let (row, number, more) = (row(depth, node.is_repeat), node.number, node.least() - before);
+        self.spend(row, number, more);
     }
 
     /// Whether a node that comes next in the document may still be shown.
@@ -106,15 +110,22 @@ impl Tree {
         self.horizon.admits(row(depth, is_repeat), number)
     }
 
-    fn spend(&mut self, depth: usize, is_repeat: bool, number: usize, bytes: usize) {
-        let rows = self.horizon.spend(row(depth, is_repeat), number, bytes);
-        self.levels.truncate(rows.div_ceil(2));
+    fn spend(&mut self, row: usize, number: usize, bytes: usize) {
+        let rows = self.horizon.spend(row, number, bytes);
+        self.levels.truncate(rows.div_ceil(ROWS));
     }
 }
 
-/// A level is shown in two rows: what is in the example of each array, then what repeats it.
+/// A level is shown in three rows: what is in the example of each array, what repeats it, and what strings
+/// grow by.
+const ROWS: usize = 3;
+
 fn row(depth: usize, is_repeat: bool) -> usize {
-    2 * depth + usize::from(is_repeat)
+    ROWS * depth + usize::from(is_repeat)
+}
+
+fn growth_row(depth: usize) -> usize {
+    ROWS * depth + 2
 }
 
 impl Node {
@@ -141,23 +152,19 @@ impl Node {
             }
     }
 
+    /// At least how many bytes a later detail adds to it; 0 if none does.
+    pub(super) fn growth(&self) -> usize {
+        match &self.value {
+            Value::Text(text) => text.growth,
+            _ => 0,
+        }
+    }
+
     /// Where its children are in the level below.
     pub(super) fn children(&self) -> Option<Range<usize>> {
         match &self.value {
             Value::Container(container) => Some(container.children.clone()),
             _ => None,
-        }
-    }
-
-    /// Back to the form it appears in.
-    pub(super) fn reset(&mut self) {
-        match &mut self.value {
-            Value::Text(text) => text.shown = text.first,
-            Value::Container(container) => {
-                container.shown = 0;
-                container.dots = ELLIPSIS.len();
-            }
-            Value::Whole { .. } | Value::Hidden => {}
         }
     }
 

@@ -127,7 +127,7 @@ impl Walk<'_> {
             };
             let most = self.limits.max_string_chars.max(LONG_TOKEN);
             let shown = text::floor(&self.data[content.clone()], most, usize::MAX);
-            let key = Some(Text { content, first: shown, shown, grows: false });
+            let key = Some(Text { content, first: shown, shown, growth: 0 });
             self.value(depth, Position { key, parent, number, is_repeat })?;
             number += 1;
         }
@@ -172,8 +172,10 @@ impl Walk<'_> {
         let is_short = bytes.len() > long && most > short;
         let first = text::floor(bytes, if is_short { short } else { most }, usize::MAX);
         check_string(self.data, content.start..content.start + first)?;
-        let grows = is_short && first < bytes.len();
-        Ok(Text { content, first, shown: first, grows })
+        // A character is a byte or more, so this is the least that will be shown in the end.
+        let grown = bytes.len().min(most).max(first + 1);
+        let growth = if is_short && first < bytes.len() { grown - first } else { 0 };
+        Ok(Text { content, first, shown: first, growth })
     }
 
     /// Takes the next container if it is small, and nothing in it is over a limit.
