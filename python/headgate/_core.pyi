@@ -260,8 +260,16 @@ def truncate(
 
     Arrays over the limit become `{"items": […], "totalCount": n, "showing": k}`, strings over theirs end in
     `...`, what is deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`, keys left out of an
-    object are counted under the key `...`. What still does not fit is left out deep before shallow, and fairly among
-    siblings. A larger budget never shows less.
+    object are counted by a last one whose key is `...` (more dots beside a key of dots). Keys and numbers of up to
+    64 characters are never cut, however small `max_string_chars` is. Several values on lines of their own are NDJSON,
+    and count as the items of an array.
+
+    Where these limits alone do not fit, shallow goes before deep and every sibling before more of one: containers
+    appear closed and strings short until all of a level has appeared. Then they open in turn, but the first item of
+    an array before the others, as their example. A larger budget never shows less.
+
+    Raises `InvalidArgument` if `max_bytes` is too small for any answer (13 always suffice) or `max_depth` is more
+    than 64, `InvalidJSON` if the payload's structure is broken; what is left out is otherwise trusted.
     """
 
 def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_bytes: int = 10240) -> str:

@@ -39,7 +39,13 @@ pub struct ItemPage {
 /// # Errors
 /// `InvalidArgument` for a limit or budget that nothing fits, or an index of lines; `CorruptIndex` if the
 /// index is not this payload's, as far as that shows.
-pub fn read_items(data: &[u8], base: u64, index: &ItemIndex, range: Range, max_bytes: usize) -> Result<ItemPage> {
+pub fn read_items(
+    data: &[u8],
+    base: u64,
+    index: &ItemIndex,
+    range: Range,
+    max_bytes: usize,
+) -> Result<ItemPage> {
     if index.kind() == Some(Kind::Lines) {
         return Err(Error::argument("this is an index of lines, which read_lines reads"));
     }
@@ -108,7 +114,9 @@ impl Window<'_> {
     fn place(&self, offset: u64) -> Result<usize> {
         let place = offset.checked_sub(self.base).and_then(|place| usize::try_from(place).ok());
         place.filter(|&place| place <= self.data.len()).ok_or_else(|| {
-            Error::argument("data does not hold these items; span() says which bytes do, and base where they start")
+            Error::argument(
+                "data does not hold these items; span() says which bytes do, and base where they start",
+            )
         })
     }
 
@@ -137,7 +145,11 @@ impl Window<'_> {
 
     /// As many items from `start` on as fit; `None` if not even one does.
     fn whole_items(&self, start: usize, limit: u64, budget: usize) -> Result<Option<Whole>> {
-        if self.is_rows() { Ok(self.whole_rows(start, limit, budget)) } else { self.whole_values(start, limit, budget) }
+        if self.is_rows() {
+            Ok(self.whole_rows(start, limit, budget))
+        } else {
+            self.whole_values(start, limit, budget)
+        }
     }
 
     fn whole_values(&self, start: usize, limit: u64, budget: usize) -> Result<Option<Whole>> {
@@ -206,8 +218,11 @@ impl Window<'_> {
             next_offset: (number + 1 < total).then_some(number + 1),
             start,
             end: self.base + item.end as u64,
-            truncated: is_cut
-                .then_some(Cut { index: number, size_bytes: value.len() as u64, byte_offset: start }),
+            truncated: is_cut.then_some(Cut {
+                index: number,
+                size_bytes: value.len() as u64,
+                byte_offset: start,
+            }),
         })
     }
 

@@ -20,17 +20,24 @@ pub mod scan;
 #[cfg(test)]
 mod testing;
 pub mod text;
+pub mod truncate;
 pub mod truncate_lines;
 mod utf8;
 pub mod validate;
 pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};
+pub use index::{ItemIndex, ItemIndexer, index_items, index_lines};
+pub use items::{ItemPage, read_items};
 pub use lines::{LinePage, read_lines};
+pub use outline::outline;
 pub use page::Cut;
+pub use pointer::{Pointer, locate};
 pub use preview::preview;
+pub use project::project;
 pub use range::Range;
 pub use scan::Isa;
 pub use text::{TextPage, read_text};
+pub use truncate::{Limits, truncate};
 pub use truncate_lines::truncate_lines;
 pub use wire::Escaping;

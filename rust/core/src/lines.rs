@@ -7,6 +7,7 @@ use std::ops;
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
 use crate::error::{Error, Result};
+use crate::index::{ItemIndex, Kind};
 use crate::page::Cut;
 use crate::range::Range;
 use crate::utf8::{check_text, floor_boundary};
@@ -14,11 +15,9 @@ use crate::wire::Escaping;
 
 /// A line whose start is known, to count on from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LineStart {
-    /// Its number.
-    pub line: u64,
-    /// Its first byte.
-    pub byte: usize,
+struct LineStart {
+    line: u64,
+    byte: usize,
 }
 
 /// Where a page of lines is.
@@ -40,9 +39,23 @@ pub struct LinePage {
 
 /// Whole lines that together weigh at most `max_bytes` on the wire.
 ///
-/// A line that alone exceeds the budget comes back cut at a character, by itself. A page of the last lines starts
-/// at the first of them: what the budget leaves out is at its end, and `next_offset` leads there.
-pub fn read_lines(data: &[u8], range: Range, max_bytes: u64, escaping: Escaping) -> Result<LinePage> {
+/// With an index of the lines, the time does not depend on where the page is. A line that alone exceeds the
+/// budget comes back cut at a character, by itself. A page of the last lines starts at the first of them: what
+/// the budget leaves out is at its end, and `next_offset` leads there.
+///
+/// # Errors
+/// `InvalidArgument` for a limit or budget that nothing fits, or an index that is not one of lines;
+/// `CorruptIndex` if it is not this payload's, as far as that shows; `InvalidText` where the lines are not UTF-8.
+pub fn read_lines(
+    data: &[u8],
+    index: Option<&ItemIndex>,
+    range: Range,
+    max_bytes: u64,
+    escaping: Escaping,
+) -> Result<LinePage> {
+    if let Some(index) = index {
+        return read_indexed(data, index, range, max_bytes, escaping);
+    }
     let start = LineStart::default();
     match range {
         Range::Bounded { offset, limit } => read_from(data, start, None, offset, limit, max_bytes, escaping),
@@ -55,9 +68,37 @@ pub fn read_lines(data: &[u8], range: Range, max_bytes: u64, escaping: Escaping)
     }
 }
 
+fn read_indexed(
+    data: &[u8],
+    index: &ItemIndex,
+    range: Range,
+    max_bytes: u64,
+    escaping: Escaping,
+) -> Result<LinePage> {
+    if index.kind() != Some(Kind::Lines) {
+        return Err(Error::argument("read_lines takes an index of lines, which index_lines makes"));
+    }
+    if index.end() != data.len() as u64 {
+        return Err(Error::index("the payload has another length"));
+    }
+    let total = index.len();
+    let lines = range.resolve(total);
+    let known = if lines.start < total {
+        let entry = index.entry_before(lines.start);
+        LineStart { line: entry.number, byte: usize::try_from(entry.offset).unwrap_or(data.len()) }
+    } else {
+        LineStart { line: total, byte: data.len() }
+    };
+    let limit = match range {
+        Range::Bounded { limit, .. } => limit,
+        _ => (lines.end - lines.start).max(1),
+    };
+    read_from(data, known, Some(total), lines.start, limit, max_bytes, escaping)
+}
+
 /// Reads from line `offset` on, and starts looking for it at a line that is known not to be behind it. `total` is
 /// for an index to say.
-pub fn read_from(
+fn read_from(
     data: &[u8],
     known: LineStart,
     total: Option<u64>,
@@ -202,15 +243,20 @@ mod tests {
         fn pages_are_those_of_splitting(text in log(), limit in 1..8_usize, max_bytes in 7..90_usize) {
             let data = text.as_bytes();
             let count = text.split_inclusive('\n').count();
+            let index = crate::index::index_lines(data);
             prop_assert_eq!(count_lines(data), count as u64);
             for escaping in ALL {
                 for offset in 0..count + 2 {
                     let range = Range::Bounded { offset: offset as u64, limit: limit as u64 };
                     let expected = naive(&text, offset, limit, max_bytes, escaping);
-                    prop_assert_eq!(read_lines(data, range, max_bytes as u64, escaping), Ok(expected), "{:?}", text);
+                    prop_assert_eq!(read_lines(data, None, range, max_bytes as u64, escaping), Ok(expected.clone()), "{:?}", text);
+                    let indexed = LinePage { total: Some(count as u64), ..expected };
+                    prop_assert_eq!(read_lines(data, Some(&index), range, max_bytes as u64, escaping), Ok(indexed), "{:?}", text);
                     let expected = naive(&text, count.saturating_sub(offset), offset, max_bytes, escaping);
                     let range = Range::Suffix(offset as u64);
-                    prop_assert_eq!(read_lines(data, range, max_bytes as u64, escaping), Ok(expected), "{:?}", text);
+                    prop_assert_eq!(read_lines(data, None, range, max_bytes as u64, escaping), Ok(expected.clone()), "{:?}", text);
+                    let indexed = LinePage { total: Some(count as u64), ..expected };
+                    prop_assert_eq!(read_lines(data, Some(&index), range, max_bytes as u64, escaping), Ok(indexed), "{:?}", text);
                 }
             }
         }
@@ -232,11 +278,12 @@ mod tests {
     fn finds_lines_beyond_a_block() {
         let text: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
         for offset in [0, 1, 1_999, 2_000, 14_321, 19_999] {
-            let page = read_lines(text.as_bytes(), Range::Bounded { offset, limit: 1 }, 100, Escaping::Never)
-                .unwrap();
+            let page =
+                read_lines(text.as_bytes(), None, Range::Bounded { offset, limit: 1 }, 100, Escaping::Never)
+                    .unwrap();
             assert_eq!(text[page.span], format!("line {offset}\n"));
         }
-        let page = read_lines(text.as_bytes(), Range::From(u64::MAX), 100, Escaping::Never).unwrap();
+        let page = read_lines(text.as_bytes(), None, Range::From(u64::MAX), 100, Escaping::Never).unwrap();
         assert_eq!((page.offset, page.total, page.span), (20_000, Some(20_000), text.len()..text.len()));
     }
 
@@ -249,8 +296,9 @@ mod tests {
 
     #[test]
     fn only_what_is_shown_must_be_text() {
-        let read =
-            |offset| read_lines(b"ok\n\xff\nok", Range::Bounded { offset, limit: 1 }, 9, Escaping::Once);
+        let read = |offset| {
+            read_lines(b"ok\n\xff\nok", None, Range::Bounded { offset, limit: 1 }, 9, Escaping::Once)
+        };
         assert_eq!(read(0).unwrap().span, 0..3);
         assert_eq!(read(1), Err(Error::text(3)));
         assert_eq!(read(2).unwrap().span, 5..7);
@@ -259,7 +307,7 @@ mod tests {
     #[test]
     fn pages_that_could_not_go_on_are_refused() {
         let read = |limit, max_bytes| {
-            read_lines(b"", Range::Bounded { offset: 0, limit }, max_bytes, Escaping::Once)
+            read_lines(b"", None, Range::Bounded { offset: 0, limit }, max_bytes, Escaping::Once)
         };
         assert!(read(1, 6).is_ok());
         assert!(read(1, 5).unwrap_err().to_string().contains("at least 6"));

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::scan::Isa;
 use crate::scan::nesting::{Nesting, Stop};
+use crate::scan::{Isa, closing_quote};
 
 /// What a value is, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,16 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn pos(&self) -> usize {
         self.pos
+    }
+
+    /// The same place in the same payload, as if it ended with `window`.
+    pub(crate) fn within<'b>(&self, window: &'b [u8]) -> Reader<'b> {
+        Reader::at(window, self.pos, self.isa)
+    }
+
+    /// Goes on at `pos`, where another reader of the same payload has got to.
+    pub(crate) fn jump(&mut self, pos: usize) {
+        self.pos = pos.min(self.data.len());
     }
 
     pub(crate) fn fail(&self, why: &'static str) -> Error {
@@ -191,15 +201,14 @@ impl<'a> Reader<'a> {
 
     /// The closing quote of the string whose content starts at `start`.
     fn string_end(&self, start: usize) -> Result<usize> {
-        let mut pos = start;
-        while let Some(found) = memchr::memchr2(b'"', b'\\', self.data.get(pos..).unwrap_or_default()) {
-            pos += found;
-            if self.data[pos] == b'"' {
-                return Ok(pos);
-            }
-            pos += 2;
-        }
-        Err(Error::json(self.data.len() as u64, "unexpected end"))
+        let content = self.data.get(start..).unwrap_or_default();
+        let end = match memchr::memchr2(b'"', b'\\', content) {
+            Some(found) if content[found] == b'"' => Some(found),
+            // Where one escape is there are more, and a call for each would cost more than the bytes between.
+            Some(found) => closing_quote(self.isa, &content[found..]).map(|end| found + end),
+            None => None,
+        };
+        end.map(|end| start + end).ok_or_else(|| Error::json(self.data.len() as u64, "unexpected end"))
     }
 
     fn scalar_span(&self) -> Range<usize> {
@@ -216,6 +225,9 @@ impl<'a> Reader<'a> {
 /// Checks the content of a string: UTF-8, no control characters, whole escapes.
 pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
     let content = &data[span.clone()];
+    if is_plain(content) {
+        return Ok(());
+    }
     if let Err(error) = simdutf8::compat::from_utf8(content) {
         return Err(Error::json((span.start + error.valid_up_to()) as u64, "not UTF-8"));
     }
@@ -240,6 +252,20 @@ pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether all bytes are ASCII, and none is a backslash or a control character: so it is with most strings,
+/// and eight bytes are asked at once.
+fn is_plain(content: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    let (words, rest) = content.as_chunks::<8>();
+    words.iter().all(|&word| {
+        let word = u64::from_ne_bytes(word);
+        let backslash = word ^ (ONES * b'\\' as u64);
+        // A subtraction borrows from a byte's high bit only if the byte, or one below it, was smaller.
+        (word | word.wrapping_sub(ONES * 0x20) | backslash.wrapping_sub(ONES)) & HIGH == 0
+    }) && rest.iter().all(|&byte| matches!(byte, 0x20..0x80) && byte != b'\\')
 }
 
 /// Whether `text` is a number as RFC 8259 writes them.
@@ -311,6 +337,14 @@ mod tests {
         ) {
             let serde = serde_json::from_str::<serde::de::IgnoredAny>(&data).is_ok();
             prop_assert_eq!(is_json(data.as_bytes()), serde, "{}", data);
+        }
+
+        #[test]
+        fn plain_is_what_needs_no_look(
+            content in prop::collection::vec(prop_oneof![8 => b' '..=b'~', 1 => any::<u8>()], 0..20),
+        ) {
+            let is_plain_byte = |&byte: &u8| byte >= 0x20 && byte.is_ascii() && byte != b'\\';
+            prop_assert_eq!(is_plain(&content), content.iter().all(is_plain_byte));
         }
 
         #[test]

@@ -12,6 +12,7 @@ mod pointer;
 mod preview;
 mod project;
 mod text;
+mod truncate;
 mod truncate_lines;
 
 use pyo3::prelude::*;
@@ -42,4 +43,7 @@ mod _core {
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use super::truncate::truncate;
 }

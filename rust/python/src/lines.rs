@@ -4,6 +4,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::convert::count;
 use crate::error::CoreError;
+use crate::index::ItemIndex;
 use crate::page::Cut;
 use crate::payload::Payload;
 
@@ -29,7 +30,8 @@ impl LinePage {
 }
 
 #[pyfunction]
-#[pyo3(signature = (data, offset = 0, limit = 200, max_bytes = 65536, *, last = None, escape_levels = 0))]
+#[pyo3(signature = (data, offset = 0, limit = 200, max_bytes = 65536, *, last = None, index = None, escape_levels = 0))]
+#[allow(clippy::too_many_arguments)]
 pub fn read_lines(
     py: Python<'_>,
     data: Payload,
@@ -37,15 +39,17 @@ pub fn read_lines(
     limit: i64,
     max_bytes: i64,
     last: Option<i64>,
+    index: Option<&ItemIndex>,
     escape_levels: i64,
 ) -> PyResult<LinePage> {
+    let index = index.map(|index| &index.0);
     let read = |data: &[u8]| {
         let range = match last {
             Some(last) => Range::Suffix(count("last", last)?),
             None => Range::Bounded { offset: count("offset", offset)?, limit: count("limit", limit)? },
         };
         let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        headgate_core::read_lines(data, range, count("max_bytes", max_bytes)?, escaping)
+        headgate_core::read_lines(data, index, range, count("max_bytes", max_bytes)?, escaping)
     };
     let page = data.detached(py, read).map_err(CoreError::from)?;
     Ok(LinePage {

@@ -146,3 +146,6 @@ impl ItemIndex {
         Ok(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

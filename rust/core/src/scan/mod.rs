@@ -17,7 +17,7 @@ mod strings;
 
 pub use isa::Isa;
 pub(crate) use isa::Kernel;
-pub(crate) use strings::Strings;
+pub(crate) use strings::{Strings, closing_quote};
 
 /// How many bytes one mask speaks of.
 pub(crate) const WIDTH: usize = 64;

@@ -1,6 +1,6 @@
 //! Which bytes are inside a string, carried from block to block.
 
-use super::Block;
+use super::{Block, Isa, Kernel, WIDTH};
 
 /// What a block needs to know of the bytes before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,14 +58,47 @@ impl Strings {
     /// Both steps at once, for those who need neither by itself.
     #[inline(always)]
     pub(crate) fn of<B: Block>(&mut self, block: B) -> u64 {
-        let escaped = self.escaped(block.eq(b'\\'));
-        self.mask::<B>(block.eq(b'"') & !escaped)
+        let quotes = self.quotes(block);
+        self.mask::<B>(quotes)
+    }
+
+    /// Quotes that no backslash escapes.
+    #[inline(always)]
+    fn quotes<B: Block>(&mut self, block: B) -> u64 {
+        block.eq(b'"') & !self.escaped(block.eq(b'\\'))
+    }
+}
+
+/// Where the string ends whose content starts with `bytes`: its closing quote.
+#[inline]
+pub(crate) fn closing_quote(isa: Isa, bytes: &[u8]) -> Option<usize> {
+    isa.run(ClosingQuote(bytes))
+}
+
+struct ClosingQuote<'a>(&'a [u8]);
+
+impl Kernel for ClosingQuote<'_> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run<B: Block>(self) -> Option<usize> {
+        let mut strings = Strings::default();
+        let (blocks, rest) = self.0.as_chunks::<WIDTH>();
+        for (i, block) in blocks.iter().enumerate() {
+            let found = strings.quotes(B::load(block));
+            if found != 0 {
+                return Some(i * WIDTH + found.trailing_zeros() as usize);
+            }
+        }
+        let mut padded = [b' '; WIDTH];
+        padded[..rest.len()].copy_from_slice(rest);
+        let found = strings.quotes(B::load(&padded));
+        (found != 0).then(|| blocks.len() * WIDTH + found.trailing_zeros() as usize)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Isa, Kernel, WIDTH};
     use super::*;
     use proptest::prelude::*;
 
@@ -94,6 +127,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn finds_the_closing_quote_like_a_loop(
+            bytes in prop::collection::vec(prop_oneof![4 => Just(b'\\'), 1 => Just(b'"'), 4 => Just(b'a')], 0..200),
+        ) {
+            let mut escaped = false;
+            let naive = bytes.iter().position(|&byte| {
+                let was_escaped = escaped;
+                escaped = byte == b'\\' && !was_escaped;
+                byte == b'"' && !was_escaped
+            });
+            for isa in Isa::available() {
+                prop_assert_eq!(closing_quote(isa, &bytes), naive, "{:?}", isa);
+            }
+        }
+
         #[test]
         fn follows_quotes_and_escapes_like_a_loop(
             bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'"'), Just(b'a')], WIDTH * 3),

@@ -1,0 +1,364 @@
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::testing::json;
+
+/// Where the items of a payload are, by reading all of it a byte at a time.
+mod naive {
+    use super::*;
+
+    /// A value's bytes, and what is in it.
+    pub(super) struct Node {
+        pub(super) start: usize,
+        pub(super) end: usize,
+        pub(super) content: Content,
+    }
+
+    pub(super) enum Content {
+        Scalar,
+        /// Items, and where each begins: right behind the bracket or comma before it.
+        Array(Vec<(usize, Node)>),
+        Object(Vec<(String, Node)>),
+    }
+
+    pub(super) fn white(data: &[u8], mut at: usize) -> usize {
+        while at < data.len() && data[at].is_ascii_whitespace() {
+            at += 1;
+        }
+        at
+    }
+
+    fn text_end(data: &[u8], start: usize) -> usize {
+        let mut at = start + 1;
+        while data[at] != b'"' {
+            at += if data[at] == b'\\' { 2 } else { 1 };
+        }
+        at + 1
+    }
+
+    pub(super) fn read(data: &[u8], at: usize) -> Node {
+        let start = white(data, at);
+        let mut at = start + 1;
+        let content = match data[start] {
+            b'[' => {
+                let mut items = Vec::new();
+                while data[white(data, at)] != b']' {
+                    let node = read(data, at);
+                    let end = white(data, node.end);
+                    items.push((at, node));
+                    at = end + usize::from(data[end] == b',');
+                }
+                at = white(data, at) + 1;
+                Content::Array(items)
+            }
+            b'{' => {
+                let mut members = Vec::new();
+                while data[white(data, at)] != b'}' {
+                    let key = white(data, at);
+                    let key_end = text_end(data, key);
+                    let node = read(data, white(data, key_end) + 1);
+                    let end = white(data, node.end);
+                    members.push((serde_json::from_slice(&data[key..key_end]).unwrap(), node));
+                    at = end + usize::from(data[end] == b',');
+                }
+                at = white(data, at) + 1;
+                Content::Object(members)
+            }
+            b'"' => {
+                at = text_end(data, start);
+                Content::Scalar
+            }
+            _ => {
+                at = start
+                    + data[start..]
+                        .iter()
+                        .position(|b| b",]} \t\r\n".contains(b))
+                        .unwrap_or(data.len() - start);
+                Content::Scalar
+            }
+        };
+        Node { start, end: at, content }
+    }
+
+    fn escape(key: &str) -> String {
+        key.replace('~', "~0").replace('/', "~1")
+    }
+
+    /// All arrays that object keys lead to.
+    pub(super) fn arrays<'a>(node: &'a Node, path: &str, depth: usize, found: &mut Vec<(String, &'a Node)>) {
+        match &node.content {
+            Content::Array(_) => found.push((path.to_owned(), node)),
+            Content::Object(members) if depth < 4 => {
+                for (key, member) in members {
+                    arrays(member, &format!("{path}/{}", escape(key)), depth + 1, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn at<'a>(node: &'a Node, tokens: &[String]) -> Option<&'a Node> {
+        let Some((token, rest)) = tokens.split_first() else { return Some(node) };
+        match &node.content {
+            Content::Array(items) => at(&items.get(token.parse::<usize>().ok()?)?.1, rest),
+            Content::Object(members) => at(&members.iter().find(|(key, _)| key == token)?.1, rest),
+            Content::Scalar => None,
+        }
+    }
+
+    pub(super) fn index(node: &Node, path: &str) -> Option<ItemIndex> {
+        let Content::Array(items) = &node.content else { return None };
+        let starts = items.iter().map(|(start, _)| *start);
+        Some(make(Kind::Array, Some(path), node.start, node.end, starts))
+    }
+
+    pub(super) fn make(
+        kind: Kind,
+        path: Option<&str>,
+        start: usize,
+        end: usize,
+        starts: impl Iterator<Item = usize>,
+    ) -> ItemIndex {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut count = 0;
+        for offset in starts.map(|start| start as u64) {
+            if entries.last().is_none_or(|last| offset / BLOCK > last.offset / BLOCK) {
+                entries.push(Entry { offset, number: count });
+            }
+            count += 1;
+        }
+        let path = path.map(str::to_owned);
+        ItemIndex { kind: Some(kind), path, start: start as u64, end: end as u64, count, entries }
+    }
+}
+
+fn pieces(data: &[u8], cuts: &[usize], path: Option<&str>, validate: bool, isa: Isa) -> Result<ItemIndex> {
+    let mut indexer = ItemIndexer::with_isa(path, validate, isa)?;
+    let mut at = 0;
+    for &cut in cuts {
+        let cut = cut.clamp(at, data.len());
+        indexer.feed(&data[at..cut])?;
+        at = cut;
+    }
+    indexer.feed(&data[at..])?;
+    indexer.finish()
+}
+
+use crate::scan::Isa;
+
+fn compare(
+    data: &[u8],
+    cuts: &[usize],
+    path: Option<&str>,
+    expected: &Result<ItemIndex>,
+) -> std::result::Result<(), TestCaseError> {
+    for isa in Isa::available() {
+        for validate in [true, false] {
+            prop_assert_eq!(
+                &pieces(data, &[], path, validate, isa),
+                expected,
+                "{:?}",
+                String::from_utf8_lossy(data)
+            );
+            prop_assert_eq!(&pieces(data, cuts, path, validate, isa), expected, "in pieces {:?}", cuts);
+        }
+    }
+    if let Ok(index) = expected {
+        prop_assert_eq!(&ItemIndex::from_bytes(&index.to_bytes()).unwrap(), index);
+    }
+    Ok(())
+}
+
+fn cuts() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0..600_usize, 0..4).prop_map(|mut cuts| {
+        cuts.sort_unstable();
+        cuts
+    })
+}
+
+proptest! {
+    #[test]
+    fn finds_the_main_array(value in json(), pretty in any::<bool>(), cuts in cuts()) {
+        let data = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
+        let root = naive::read(&data, 0);
+        let mut arrays = Vec::new();
+        naive::arrays(&root, "", 0, &mut arrays);
+        let largest = arrays.iter().map(|(_, node)| node.end - node.start).max();
+        let main = arrays.iter().find(|(_, node)| Some(node.end - node.start) == largest);
+        let expected = main.map_or_else(ItemIndex::default, |(path, node)| naive::index(node, path).unwrap());
+        compare(&data, &cuts, None, &Ok(expected))?;
+    }
+
+    #[test]
+    fn follows_a_pointer(value in json(), picks in prop::collection::vec(any::<prop::sample::Index>(), 0..5), stray in any::<bool>(), cuts in cuts()) {
+        let data = serde_json::to_vec(&value).unwrap();
+        let mut tokens = Vec::new();
+        let mut here = &value;
+        for pick in picks {
+            here = match here {
+                Value::Array(items) if !items.is_empty() => {
+                    let at = pick.index(items.len());
+                    tokens.push(at.to_string());
+                    &items[at]
+                }
+                Value::Object(members) if !members.is_empty() => {
+                    let (key, member) = members.iter().nth(pick.index(members.len())).unwrap();
+                    tokens.push(key.clone());
+                    member
+                }
+                _ => break,
+            };
+        }
+        if stray {
+            tokens.push("7".to_owned());
+        }
+        let path: String = tokens.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect();
+        let root = naive::read(&data, 0);
+        let expected = naive::at(&root, &tokens)
+            .and_then(|node| naive::index(node, &path))
+            .ok_or_else(|| Error::no_array(&path));
+        compare(&data, &cuts, Some(&path), &expected)?;
+    }
+
+    #[test]
+    fn rows_are_items(values in prop::collection::vec(json(), 2..8), gap in "( ?\r?\n){1,3} ?", lead in "[ \n]{0,3}", cuts in cuts()) {
+        let mut data = lead.into_bytes();
+        let mut starts = Vec::new();
+        for value in &values {
+            starts.push(data.len());
+            data.extend(serde_json::to_vec(value).unwrap());
+            data.extend(gap.as_bytes());
+        }
+        let expected = naive::make(Kind::Ndjson, Some(""), starts[0], data.len(), starts.into_iter());
+        compare(&data, &cuts, None, &Ok(expected.clone()))?;
+        compare(&data, &cuts, Some(""), &Ok(expected))?;
+    }
+
+    #[test]
+    fn lines_are_lines(text in "[a\n\r]{0,300}") {
+        let starts = text.split_inclusive('\n').scan(0, |at, line| Some(std::mem::replace(at, *at + line.len())));
+        let index = index_lines(text.as_bytes());
+        prop_assert_eq!(&index, &naive::make(Kind::Lines, None, 0, text.len(), starts));
+        prop_assert_eq!(ItemIndex::from_bytes(&index.to_bytes()).unwrap(), index);
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer_or_an_error(data in prop::collection::vec(prop_oneof![Just(b'['), Just(b'{'), Just(b'"'), Just(b':'), Just(b','), Just(b']'), Just(b'}'), Just(b'\n'), any::<u8>()], 0..300), cuts in cuts()) {
+        for path in [None, Some(""), Some("/0"), Some("/a/0")] {
+            let whole = pieces(&data, &[], path, false, Isa::detect());
+            for isa in Isa::available() {
+                prop_assert_eq!(&pieces(&data, &cuts, path, false, isa), &whole);
+            }
+            if let Ok(index) = whole {
+                let page = crate::items::read_items(&data, 0, &index, crate::Range::From(0), 100);
+                prop_assert!(page.is_err() || page.is_ok_and(|page| page.content.len() <= 100));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_index_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let _ = ItemIndex::from_bytes(&[&b"hgi1"[..], &bytes].concat());
+        let text = "x\n".repeat(100_000);
+        let mut good = index_lines(text.as_bytes()).to_bytes();
+        let at = at.index(good.len());
+        good[at] = byte;
+        if let Ok(index) = ItemIndex::from_bytes(&good) {
+            let page = crate::lines::read_lines(text.as_bytes(), Some(&index), crate::Range::From(50_000), 100, crate::Escaping::Never);
+            prop_assert!(page.is_err() || page.is_ok_and(|page| page.span.end <= text.len()));
+        }
+    }
+}
+
+/// Items smaller and larger than a block, so that entries are few and far between, and one every block.
+fn large() -> Vec<u8> {
+    let mut data = b" [ ".to_vec();
+    for i in 0..3000_usize {
+        let item = match i % 500 {
+            7 => format!("\"{}\"", "x".repeat(200_000 + i)),
+            8 => format!("[{}\n]", "1 , ".repeat(BLOCK as usize / 4) + "2"),
+            _ => format!("{{\"id\": {i}, \"t\": [{}]}}", "0,".repeat(i % 40) + "1"),
+        };
+        data.extend(item.as_bytes());
+        data.extend(if i == 2999 { &b"\n]\n"[..] } else { b" ,\n" });
+    }
+    data
+}
+
+#[test]
+fn entries_are_one_a_block() {
+    let data = large();
+    let expected = naive::index(&naive::read(&data, 0), "").unwrap();
+    assert!(expected.entries.len() > 15);
+    for isa in Isa::available() {
+        for validate in [true, false] {
+            for step in [data.len(), 1, 63, 64, 65, BLOCK as usize - 1, BLOCK as usize] {
+                let step = if step == 1 && validate { 7 } else { step };
+                let cuts: Vec<_> = (0..data.len()).step_by(step).collect();
+                assert_eq!(
+                    pieces(&data, &cuts, None, validate, isa).as_ref(),
+                    Ok(&expected),
+                    "{isa:?} {step}"
+                );
+            }
+        }
+    }
+    assert!(expected.to_bytes().len() < data.len() / 2000 + 32);
+}
+
+#[test]
+fn spans_hold_their_items() {
+    let data = large();
+    let root = naive::read(&data, 0);
+    let index = naive::index(&root, "").unwrap();
+    let naive::Content::Array(items) = &root.content else { panic!() };
+    for offset in (0..3100).step_by(7) {
+        for limit in [1, 2, 100, 5000] {
+            let span = index.span(crate::Range::Bounded { offset, limit });
+            assert_eq!(span.count, limit.min(3000_u64.saturating_sub(offset)));
+            if span.count > 0 {
+                assert!(span.first <= offset && span.start <= items[offset as usize].0 as u64);
+                assert_eq!(items[span.first as usize].0 as u64, span.start);
+                assert!(span.end >= items[(offset + span.count - 1) as usize].1.end as u64);
+                let page = crate::items::read_items(
+                    &data[span.start as usize..span.end as usize],
+                    span.start,
+                    &index,
+                    crate::Range::Bounded { offset, limit },
+                    100_000,
+                )
+                .unwrap();
+                let whole = crate::items::read_items(
+                    &data,
+                    0,
+                    &index,
+                    crate::Range::Bounded { offset, limit },
+                    100_000,
+                )
+                .unwrap();
+                assert_eq!(page, whole);
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_and_offsets_beyond_32_bits_survive() {
+    let entries =
+        (0..70_000).map(|block| Entry { offset: block * BLOCK + 3, number: block * (1 << 16) }).collect();
+    let index = ItemIndex {
+        kind: Some(Kind::Array),
+        path: Some("/a~1b/ü".to_owned()),
+        start: 2,
+        end: 70_000 * BLOCK,
+        count: 70_000 << 16,
+        entries,
+    };
+    assert!(index.end > 1 << 32 && index.count > 1 << 32);
+    let bytes = index.to_bytes();
+    assert!((bytes.len() as u64) < index.end / 2000);
+    assert_eq!(ItemIndex::from_bytes(&bytes), Ok(index.clone()));
+    let span = index.span(crate::Range::Bounded { offset: (69_999 << 16) + 5, limit: 10 });
+    assert_eq!(span, Span { start: 69_999 * BLOCK + 3, end: index.end, first: 69_999 << 16, count: 10 });
+}

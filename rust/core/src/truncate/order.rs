@@ -1,0 +1,204 @@
+//! The canonical order of details, and how far into it a budget reaches.
+//!
+//! Level by level: the first child of every container, then the second of every container, and so on; a
+//! container appears closed, a long string short. What is inside the first item of an array goes before what
+//! is inside the others: one whole example tells more than the first field of each. Once all of a level has
+//! appeared its strings grow to their full length, in the same order; then comes the next level. The answer is the longest prefix of this order
+//! that fits, and of the detail that no longer fits, if it is a string, as many characters as do. So a larger
+//! budget shows a longer prefix, and never less.
+
+use super::Limits;
+use super::text;
+use super::tree::{ELLIPSIS, HIDDEN, Node, Tree, Value};
+use crate::error::{Error, Result};
+use crate::reader::check_string;
+
+/// One step of the order: a node appears, or a string that has appeared grows.
+#[derive(Debug, Clone, Copy)]
+struct Detail {
+    depth: usize,
+    place: usize,
+    is_growth: bool,
+}
+
+/// Sets what the nodes of `tree` show. Returns what the answer takes, or `None` if not even the root is shown.
+pub(super) fn choose(tree: &mut Tree, data: &[u8], limits: &Limits) -> Result<Option<usize>> {
+    let details = details(tree);
+    let mut choice = Choice { tree, data, limits, size: HIDDEN.len() };
+    let Reach { fitting, shown, mut smallest } = choice.reach(&details)?;
+    let last = fitting.unwrap_or(0);
+    for &detail in details[last..shown].iter().rev() {
+        choice.hide(detail);
+    }
+    if let Some(&next) = details.get(last)
+        && choice.is_text(next)
+    {
+        if choice.fill(next)? {
+            return Ok(Some(choice.size));
+        }
+        choice.hide(next);
+        smallest = smallest.min(2 + ELLIPSIS.len());
+    }
+    match fitting {
+        None => Err(Error::argument(format!(
+            "max_bytes is {}; the smallest answer for this payload takes {smallest}",
+            limits.max_bytes
+        ))),
+        Some(0) => Ok(None),
+        Some(_) => Ok(Some(choice.size)),
+    }
+}
+
+fn details(tree: &Tree) -> Vec<Detail> {
+    let mut details = vec![Detail { depth: 0, place: 0, is_growth: false }];
+    let mut start = 0;
+    for (depth, level) in tree.levels.iter().enumerate() {
+        for at in start..details.len() {
+            let place = details[at].place;
+            if level[place].growth() > 0 {
+                details.push(Detail { depth, place, is_growth: true });
+            }
+        }
+        start = details.len();
+        // A level that is out of reach was dropped, and what its parents know of it means nothing.
+        let below = tree.levels.get(depth + 1).map_or(&[][..], Vec::as_slice);
+        for is_repeat in [false, true] {
+            let mut parents: Vec<_> = level.iter().filter_map(Node::children).collect();
+            parents.retain(|children| {
+                below
+                    .get(children.clone())
+                    .and_then(<[_]>::first)
+                    .is_some_and(|child| child.is_repeat == is_repeat)
+            });
+            for number in 0.. {
+                parents.retain(|children| number < children.len());
+                if parents.is_empty() {
+                    break;
+                }
+                details.extend(parents.iter().map(|children| Detail {
+                    depth: depth + 1,
+                    place: children.start + number,
+                    is_growth: false,
+                }));
+            }
+        }
+    }
+    details
+}
+
+struct Choice<'a> {
+    tree: &'a mut Tree,
+    data: &'a [u8],
+    limits: &'a Limits,
+    /// What the answer takes.
+    size: usize,
+}
+
+struct Reach {
+    /// How many details the longest prefix has that fits; `None` if not even the empty one does.
+    fitting: Option<usize>,
+    /// How many were shown to find out.
+    shown: usize,
+    /// What the smallest prefix takes.
+    smallest: usize,
+}
+
+impl Choice<'_> {
+    fn reach(&mut self, details: &[Detail]) -> Result<Reach> {
+        let budget = self.limits.max_bytes;
+        let fitting = (self.size <= budget).then_some(0);
+        let mut reach = Reach { fitting, shown: 0, smallest: self.size };
+        // The answer shrinks when a container becomes complete, but never again below this.
+        let mut least = 0;
+        for (i, &detail) in details.iter().enumerate() {
+            self.show(detail)?;
+            reach.shown = i + 1;
+            let node = &self.tree.levels[detail.depth][detail.place];
+            least += if detail.is_growth { node.growth() } else { node.least() };
+            if self.size <= budget {
+                reach.fitting = Some(i + 1);
+            }
+            reach.smallest = reach.smallest.min(self.size);
+            if least > budget.max(HIDDEN.len()) {
+                break;
+            }
+        }
+        Ok(reach)
+    }
+
+    fn show(&mut self, detail: Detail) -> Result<()> {
+        let (above, level) = self.tree.levels.split_at_mut(detail.depth);
+        let node = &mut level[0][detail.place];
+        if detail.is_growth {
+            let Value::Text(text) = &mut node.value else { return Ok(()) };
+            self.size -= text.size();
+            let content = &self.data[text.content.clone()];
+            text.shown = text::floor(content, self.limits.max_string_chars, usize::MAX);
+            check_string(self.data, text.content.start..text.content.start + text.shown)?;
+            self.size += text.size();
+            return Ok(());
+        }
+        let Some(Value::Container(parent)) = above.last_mut().map(|level| &mut level[node.parent].value)
+        else {
+            self.size = node.size();
+            return Ok(());
+        };
+        self.size -= parent.frame();
+        parent.shown += 1;
+        if let Some(dots) = node.key.as_ref().and_then(|key| key.dots(self.data)) {
+            parent.dots = parent.dots.max(dots + 1);
+        }
+        self.size += parent.frame() + node.size();
+        Ok(())
+    }
+
+    /// Takes back the detail that was shown last.
+    fn hide(&mut self, detail: Detail) {
+        let (above, level) = self.tree.levels.split_at_mut(detail.depth);
+        let level = &mut level[0];
+        if let Value::Text(text) = &mut level[detail.place].value {
+            self.size -= text.size();
+            text.shown = text.first;
+            self.size += text.size();
+        }
+        if detail.is_growth {
+            return;
+        }
+        let node = &level[detail.place];
+        let Some(Value::Container(parent)) = above.last_mut().map(|level| &mut level[node.parent].value)
+        else {
+            self.size = HIDDEN.len();
+            return;
+        };
+        self.size -= parent.frame() + node.size();
+        parent.shown -= 1;
+        if node.key.as_ref().is_some_and(|key| key.dots(self.data).is_some()) {
+            let keys = level[parent.children.clone()]
+                .iter()
+                .take(parent.shown)
+                .filter_map(|child| child.key.as_ref());
+            let longest = keys.filter_map(|key| key.dots(self.data)).max();
+            parent.dots = longest.map_or(0, |dots| dots + 1).max(ELLIPSIS.len());
+        }
+        self.size += parent.frame();
+    }
+
+    fn is_text(&self, detail: Detail) -> bool {
+        matches!(self.tree.levels[detail.depth][detail.place].value, Value::Text(_))
+    }
+
+    /// Shows a string detail that is too long, cut to what is left. `false` if that would show nothing new.
+    fn fill(&mut self, detail: Detail) -> Result<bool> {
+        self.show(detail)?;
+        let Value::Text(text) = &mut self.tree.levels[detail.depth][detail.place].value else {
+            return Ok(false);
+        };
+        let whole = text.size();
+        let excess = self.size.saturating_sub(self.limits.max_bytes);
+        let ellipsis = if text.is_cut() { 0 } else { ELLIPSIS.len() };
+        let Some(room) = text.shown.checked_sub(excess + ellipsis) else { return Ok(false) };
+        text.shown = text::floor(&self.data[text.content.clone()], usize::MAX, room);
+        self.size = self.size - whole + text.size();
+        Ok(!detail.is_growth || text.shown > text.first)
+    }
+}

@@ -1,0 +1,95 @@
+//! Writes what was chosen.
+
+use super::tree::{Container, ELLIPSIS, HIDDEN, Node, Text, Tree, Value};
+
+/// The answer, of which `size` is how long it will be.
+pub(super) fn render(tree: &Tree, data: &[u8], size: usize) -> Vec<u8> {
+    let mut render = Render { tree, data, out: Vec::with_capacity(size) };
+    if let Some(root) = tree.levels.first().and_then(|level| level.first()) {
+        render.value(0, root);
+    }
+    debug_assert_eq!(render.out.len(), size);
+    render.out
+}
+
+struct Render<'a> {
+    tree: &'a Tree,
+    data: &'a [u8],
+    out: Vec<u8>,
+}
+
+impl Render<'_> {
+    fn value(&mut self, depth: usize, node: &Node) {
+        match &node.value {
+            Value::Whole { span, size } => self.whole(&self.data[span.clone()], *size),
+            Value::Hidden => self.out.extend_from_slice(HIDDEN),
+            Value::Text(text) => self.text(text),
+            Value::Container(container) if container.is_array => self.array(depth, container),
+            Value::Container(container) => self.object(depth, container),
+        }
+    }
+
+    fn array(&mut self, depth: usize, array: &Container) {
+        let is_complete = array.is_complete();
+        self.out.extend_from_slice(if is_complete { b"[" } else { b"{\"items\":[" });
+        self.children(depth, array);
+        self.out.push(b']');
+        if !is_complete {
+            let counts = format!(",\"totalCount\":{},\"showing\":{}}}", array.total, array.shown);
+            self.out.extend_from_slice(counts.as_bytes());
+        }
+    }
+
+    fn object(&mut self, depth: usize, object: &Container) {
+        self.out.push(b'{');
+        self.children(depth, object);
+        if !object.is_complete() {
+            self.out.extend_from_slice(if object.shown > 0 { b",\"" } else { b"\"" });
+            self.out.resize(self.out.len() + object.dots, b'.');
+            let count = format!("\":{}", object.total - object.shown);
+            self.out.extend_from_slice(count.as_bytes());
+        }
+        self.out.push(b'}');
+    }
+
+    fn children(&mut self, depth: usize, container: &Container) {
+        let start = container.children.start;
+        let shown =
+            self.tree.levels.get(depth + 1).and_then(|level| level.get(start..start + container.shown));
+        for (i, child) in shown.unwrap_or_default().iter().enumerate() {
+            if i > 0 {
+                self.out.push(b',');
+            }
+            if let Some(key) = &child.key {
+                self.text(key);
+                self.out.push(b':');
+            }
+            self.value(depth + 1, child);
+        }
+    }
+
+    fn text(&mut self, text: &Text) {
+        let start = text.content.start;
+        self.out.push(b'"');
+        self.out.extend_from_slice(&self.data[start..start + text.shown]);
+        if text.is_cut() {
+            self.out.extend_from_slice(ELLIPSIS);
+        }
+        self.out.push(b'"');
+    }
+
+    /// A value as it stands, white space between its tokens left out.
+    fn whole(&mut self, value: &[u8], size: usize) {
+        if value.len() == size {
+            return self.out.extend_from_slice(value);
+        }
+        let (mut inside, mut escaped) = (false, false);
+        for &byte in value {
+            inside ^= byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            if inside || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                self.out.push(byte);
+            }
+        }
+    }
+}
