@@ -1,6 +1,6 @@
 """Large tool outputs without a flooded context."""
 
-from headgate._core import __version__
+from headgate._core import Match, SearchResult, __version__, search
 from headgate.errors import (
     CorruptIndex,
     HeadgateError,
@@ -18,6 +18,9 @@ __all__ = [
     "InvalidJSON",
     "InvalidPattern",
     "InvalidText",
+    "Match",
     "PathNotFound",
+    "SearchResult",
     "__version__",
+    "search",
 ]

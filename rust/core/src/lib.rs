@@ -8,6 +8,7 @@ pub mod error;
 pub mod range;
 mod reader;
 pub mod scan;
+pub mod search;
 #[cfg(test)]
 mod testing;
 

@@ -2,6 +2,7 @@
 
 mod error;
 mod payload;
+mod search;
 
 use pyo3::prelude::*;
 
@@ -10,4 +11,7 @@ mod _core {
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use super::search::{Match, SearchResult, search};
 }
