@@ -101,3 +101,92 @@ fn code_unit(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.get(..UNICODE)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)? as u16))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Which cuts are inside of an escape, read from the start.
+    fn broken_cuts(data: &[u8]) -> Vec<bool> {
+        let mut broken = vec![false; data.len() + 1];
+        let mut at = 0;
+        while at < data.len() {
+            let len = if data[at] == b'\\' { escape_len(&data[at..]).unwrap_or(1) } else { 1 };
+            broken[at + 1..at + len].fill(true);
+            at += len;
+        }
+        broken
+    }
+
+    /// Tries every start and every end, the furthest first. For matches that are shown whole.
+    fn naive(data: &[u8], at: &Range<usize>, context: usize) -> (usize, Option<String>) {
+        let broken = broken_cuts(data);
+        let text = |range: Range<usize>| str::from_utf8(&data[range]).ok();
+        if text(at.clone()).is_none() {
+            return (at.start, None);
+        }
+        let start = (at.start.saturating_sub(context)..at.start)
+            .find(|&start| !broken[start] && text(start..at.start).is_some())
+            .unwrap_or(at.start);
+        let end = (at.end + 1..=data.len().min(at.end + context))
+            .rfind(|&end| !broken[end] && text(at.end..end).is_some())
+            .unwrap_or(at.end);
+        (start, text(start..end).map(str::to_owned))
+    }
+
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop::sample::select(vec![
+            &b"a"[..],
+            b"\\",
+            b"\\\\",
+            b"\\n",
+            b"\\u00e9",
+            b"\\uD83D\\uDE00",
+            b"\\uD83D",
+            b"\\uDE00",
+            b"\\u12",
+            b"\"",
+            b"\xFF",
+            b"\xE6\xBC",
+            "é".as_bytes(),
+            "漢".as_bytes(),
+            "😀".as_bytes(),
+        ]);
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn is_whole_around_every_match(data in pieces(), context in 0..30_usize) {
+            for start in 0..data.len() {
+                for end in start + 1..=data.len() {
+                    let at = start..end;
+                    prop_assert_eq!(around(&data, &at, context), naive(&data, &at, context), "{:?}", at);
+                }
+            }
+        }
+
+        #[test]
+        fn shows_the_beginning_of_a_long_match(before in 0..40_usize, data in pieces(), context in 0..300_usize) {
+            // Moves each piece over the edge of what is shown.
+            let filler = MATCH_SHOWN - 20 + before;
+            let data = [&b"x".repeat(filler), &data[..], &b"y".repeat(600)].concat();
+            let at = 5..data.len() - 5;
+            let (start, text) = around(&data, &at, context);
+            let shown = at.start..at.start + MATCH_SHOWN;
+            if let Some(text) = &text {
+                prop_assert!(text.len() <= 5 + MATCH_SHOWN + context);
+                prop_assert_eq!(&data[start..start + text.len()], text.as_bytes());
+                prop_assert!(!broken_cuts(&data)[start + text.len()]);
+            }
+            prop_assert_eq!(text.is_none(), !is_text(&data[shown], true));
+        }
+    }
+
+    #[test]
+    fn takes_any_context() {
+        assert_eq!(around(b"abc", &(1..2), usize::MAX), (0, Some("abc".to_owned())));
+        assert_eq!(around(b"abc", &(1..2), 0), (1, Some("b".to_owned())));
+    }
+}

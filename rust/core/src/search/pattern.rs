@@ -61,7 +61,7 @@ impl Pattern {
             Engine::Regex { regex, prefilter } => Find::Regex {
                 regex,
                 cache: Box::new(regex.create_cache()),
-                windows: prefilter.as_ref().map(|prefilter| prefilter.windows(data, start)),
+                windows: prefilter.as_ref().and_then(|prefilter| prefilter.windows(data, start)),
             },
         };
         Matches { data, pos: start, finder }
