@@ -2,6 +2,7 @@
 
 mod ascii;
 mod context;
+mod non_empty;
 mod pattern;
 mod prefilter;
 #[cfg(test)]

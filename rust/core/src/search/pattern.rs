@@ -7,18 +7,18 @@ use regex_automata::Input;
 use regex_automata::meta::{BuildError, Cache, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::ast;
+use regex_syntax::hir::Hir;
 use regex_syntax::hir::translate::TranslatorBuilder;
-use regex_syntax::hir::{Hir, HirKind, Repetition};
 
-use super::ascii;
 use super::prefilter::{Prefilter, Step, Windows};
+use super::{ascii, non_empty};
 use crate::error::{Error, Result};
 
 /// How deep groups and sets may nest; bounds every recursion over a pattern.
 const NEST_LIMIT: u32 = 96;
 
 /// How large a compiled pattern may be. The slowest engine takes time in proportion to it, for every byte.
-const SIZE_LIMIT: usize = 4 << 20;
+const SIZE_LIMIT: usize = 1 << 20;
 
 /// Room for the states of the lazy DFA: large enough that patterns over all of Unicode seldom start over.
 const DFA_CACHE: usize = 8 << 20;
@@ -101,7 +101,7 @@ fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
         .build()
         .translate(text, &ast)
         .map_err(|error| why(error.kind(), error.span().start.offset))?;
-    Ok(non_empty(&hir).unwrap_or(hir))
+    Ok(non_empty::restrict(&hir).unwrap_or(hir))
 }
 
 fn compile(hir: &Hir) -> Result<Regex> {
@@ -119,43 +119,6 @@ fn why_not(error: &BuildError) -> Error {
             Error::pattern("it compiles to something too large; use fewer or smaller repetition counts")
         }
         None => Error::pattern(error.to_string()),
-    }
-}
-
-/// The pattern that matches what `hir` does save the empty string, with the same preferences: the engine then
-/// passes over what `a*` does not match instead of stopping at every byte.
-///
-/// `None` where that takes more than a look at one place; such patterns step over empty matches.
-fn non_empty(hir: &Hir) -> Option<Hir> {
-    let properties = hir.properties();
-    if properties.minimum_len() != Some(0) {
-        return Some(hir.clone());
-    }
-    if properties.maximum_len() == Some(0) {
-        return Some(Hir::fail());
-    }
-    match hir.kind() {
-        HirKind::Capture(capture) => non_empty(&capture.sub),
-        HirKind::Alternation(branches) => {
-            Some(Hir::alternation(branches.iter().map(non_empty).collect::<Option<_>>()?))
-        }
-        HirKind::Repetition(repetition) if repetition.sub.properties().minimum_len() != Some(0) => {
-            Some(Hir::repetition(Repetition { min: 1, ..repetition.clone() }))
-        }
-        HirKind::Concat(parts) => {
-            let can_consume = |part: &Hir| part.properties().maximum_len() != Some(0);
-            if parts.iter().filter(|part| can_consume(part)).count() != 1 {
-                return None;
-            }
-            let parts =
-                parts.iter().map(|part| if can_consume(part) { non_empty(part) } else { Some(part.clone()) });
-            Some(Hir::concat(parts.collect::<Option<_>>()?))
-        }
-        HirKind::Empty
-        | HirKind::Literal(_)
-        | HirKind::Class(_)
-        | HirKind::Look(_)
-        | HirKind::Repetition(_) => None,
     }
 }
 
