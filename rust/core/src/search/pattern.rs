@@ -31,7 +31,7 @@ pub struct Pattern {
 
 #[derive(Debug)]
 enum Engine {
-    Literal(Finder<'static>),
+    Literal(Box<Finder<'static>>),
     Regex { regex: Regex, prefilter: Option<Prefilter> },
 }
 
@@ -42,7 +42,7 @@ impl Pattern {
             return Self::regex(&regex_syntax::escape(text), true);
         }
         reject_empty(text)?;
-        Ok(Self { engine: Engine::Literal(Finder::new(text).into_owned()) })
+        Ok(Self { engine: Engine::Literal(Box::new(Finder::new(text).into_owned())) })
     }
 
     /// Finds what `text` describes in the syntax of the `regex` crate, except that `\w`, `\d`, `\s` and `\b` are

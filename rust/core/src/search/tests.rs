@@ -71,6 +71,24 @@ proptest! {
         prop_assert_eq!(spans(&data, &regex(&pattern)), spans(&data, &plain), "{}", pattern);
     }
 
+    /// All the delimiters a match may hold, on one side of its literal or on both.
+    #[test]
+    fn windows_hold_what_matches_hold(
+        pattern in prop::sample::select(vec![
+            r#"fail[^"]*"[^"]*""#,
+            r#""[^"]*"[^"]*fail"#,
+            r#""[^"]*fail[^"]*""#,
+            r#"\w*"[^"]*fail(?s:[^"]|"x)*"?"#,
+            r#"(?:[^ "]* ){2}[^ "]*fail"#,
+            r"\w*fail\w*",
+            r".*fail.*",
+        ]),
+        data in haystack(),
+    ) {
+        let plain = regex(pattern).without_prefilter();
+        prop_assert_eq!(spans(&data, &regex(pattern)), spans(&data, &plain), "{}", pattern);
+    }
+
     #[test]
     fn pages_are_one_search(pattern in expression(), data in haystack(), limit in 1..4_i64) {
         let pattern = regex(&pattern);
@@ -162,22 +180,21 @@ fn case_folds_by_unicode_and_leaves_negated_sets_alone() {
 
 #[test]
 fn lines_begin_and_end_where_a_search_resumes_or_not() {
-    let data = "ab\nab ab\n";
-    assert_eq!(spans(data.as_bytes(), &regex("^ab$")), [0..2]);
-    assert_eq!(spans(data.as_bytes(), &regex("^ab")), [0..2, 3..5]);
-    assert_eq!(spans(data.as_bytes(), &regex(r"\Aab")), [0..2]);
+    let data = b"ab\nab ab\nab";
+    assert_eq!(spans(data, &regex("^ab$")), [0..2, 9..11]);
+    assert_eq!(spans(data, &regex("^ab")), [0..2, 3..5, 9..11]);
+    assert_eq!(spans(data, &regex(r"\Aab|b$")), [0..2, 7..8, 10..11]);
     for start in 1..data.len() {
-        let page = search(data.as_bytes(), &regex(r"^ab|\bb"), Options { start: start as i64, ..ALL }, None)
-            .unwrap();
-        assert_eq!(page.matches.len(), usize::from(start <= 3), "{start}");
+        let page = search(data, &regex(r"^ab|\bb"), Options { start: start as i64, ..ALL }, None).unwrap();
+        assert_eq!(page.matches.len(), usize::from(start <= 3) + usize::from(start <= 9), "{start}");
     }
 }
 
 #[test]
 fn bytes_that_are_not_text_are_searched_all_the_same() {
     assert_eq!(spans(b"\xFFab\xC3 ab\xA9", &regex(r"ab\b")), [1..3, 5..7]);
-    assert_eq!(spans(b"\xFFa\xFF", &regex(".")), [1..2]);
-    assert_eq!(spans(b"a\xFFb", &regex(r"(?-u:\xFF)")), [1..2]);
+    assert_eq!(spans(b"\xFFa\xFFb", &regex(".")), [1..2, 3..4]);
+    assert_eq!(spans(b"a\xFFb\xFF", &regex(r"(?-u:\xFF)")), [1..2, 3..4]);
 }
 
 #[test]
