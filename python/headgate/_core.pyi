@@ -326,9 +326,16 @@ def search(
     context: int = 80,
     index: ItemIndex | None = None,
 ) -> SearchResult:
-    r"""Finds a literal, or a regular expression, in time linear in the payload whatever the pattern.
+    r"""Finds a literal, or a regular expression, a page of `limit` matches at a time.
 
-    `context` is how many bytes of text to show on either side. Expressions have the syntax of Rust's `regex`:
-    no back-references or look-around. `\w`, `\d`, `\s` and `\b` are ASCII, as in Python's patterns over bytes;
-    `.` and sets match whole characters, `\p{…}` knows Unicode. Empty matches are not reported.
+    Matches do not overlap, and empty ones are not reported. Following `next_start` gives exactly the matches of
+    one unlimited search. No match costs more than time linear in the payload, whatever the pattern.
+
+    Expressions have the syntax of Rust's `regex`: no back-references or look-around. `^` and `$` match at the
+    start and end of every line, as with `re.MULTILINE`. `\w`, `\d`, `\s` and `\b` are ASCII, as in Python's
+    patterns over bytes; `.`, `\W` and sets match whole characters, `\p{…}` knows Unicode. `ignore_case` folds by
+    Unicode, for literals too. Raises `InvalidPattern` for what does not compile, or compiles to too much.
+
+    `context` is how many bytes of text to show on either side: whole characters, never half a JSON
+    escape, nothing beyond a byte that is not UTF-8. A match of more than 256 bytes counts as its first 256 there.
     """

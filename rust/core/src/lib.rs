@@ -17,6 +17,7 @@ pub mod project;
 pub mod range;
 mod reader;
 pub mod scan;
+pub mod search;
 #[cfg(test)]
 mod testing;
 pub mod text;
@@ -37,6 +38,7 @@ pub use preview::preview;
 pub use project::project;
 pub use range::Range;
 pub use scan::Isa;
+pub use search::{Pattern, search};
 pub use text::{TextPage, read_text};
 pub use truncate::{Limits, truncate};
 pub use truncate_lines::truncate_lines;

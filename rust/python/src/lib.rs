@@ -11,6 +11,7 @@ mod payload;
 mod pointer;
 mod preview;
 mod project;
+mod search;
 mod text;
 mod truncate;
 mod truncate_lines;
@@ -44,6 +45,7 @@ mod _core {
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
+    use super::search::{Match, SearchResult, search};
     #[pymodule_export]
     use super::truncate::truncate;
 }

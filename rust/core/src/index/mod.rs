@@ -1,5 +1,6 @@
 //! Where the items of a payload are: one entry a block of 64 KiB, whatever the items' size.
 
+mod finder;
 mod format;
 mod indexer;
 mod items;
@@ -9,6 +10,7 @@ mod locator;
 use crate::error::{Error, Result};
 use crate::range::Range;
 
+pub(crate) use finder::Finder;
 pub use indexer::{ItemIndexer, index_items, index_lines};
 
 /// How far apart entries are, in bytes of the payload.

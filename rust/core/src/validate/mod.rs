@@ -45,16 +45,15 @@ impl Validator {
     /// `InvalidJson` with the first byte that cannot be right.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
         let bad_text = self.text.feed(bytes);
-        // Bytes that are not text end what can be right, but something before them may not be either.
-        let end = bad_text.as_ref().map_or(self.fed() + bytes.len() as u64, |error| error.index);
+        // A byte that is not text ends what can be right; but it may stand where no text could, or something
+        // before it may be wrong, and that is said however the payload was cut.
+        let end = bad_text.as_ref().map_or(self.fed() + bytes.len() as u64, |error| error.index + 1);
         let new = usize::try_from(end.saturating_sub(self.fed())).unwrap_or(bytes.len());
         self.check(&bytes[..new])?;
-        match bad_text {
-            Some(error) => {
-                self.check_tail(error.index)?;
-                Err(error)
-            }
-            None => Ok(()),
+        let Some(bad_text) = bad_text else { return Ok(()) };
+        match self.check_tail(end) {
+            Err(error) if error.index < end => Err(error),
+            _ => Err(bad_text),
         }
     }
 
@@ -65,11 +64,14 @@ impl Validator {
     pub fn finish(mut self) -> Result<()> {
         let len = self.fed();
         let bad_text = self.text.finish();
-        self.check_tail(bad_text.as_ref().map_or(len, |error| error.index))?;
-        if let Some(error) = bad_text {
-            return Err(error);
+        let result = self.check_tail(len);
+        match (result, bad_text) {
+            (Err(error), Some(bad_text)) if error.index > bad_text.index => Err(bad_text),
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(bad_text)) => Err(bad_text),
+            (Ok(()), None) if self.state.is_complete() => Ok(()),
+            (Ok(()), None) => Err(Error::json(len, "unexpected end")),
         }
-        if self.state.is_complete() { Ok(()) } else { Err(Error::json(len, "unexpected end")) }
     }
 
     fn fed(&self) -> u64 {
@@ -97,7 +99,7 @@ impl Validator {
         Ok(())
     }
 
-    /// Checks what is left before byte `end`, where the payload ends or stops being text.
+    /// Checks what is left before byte `end`, where the payload ends or may as well.
     fn check_tail(&mut self, end: u64) -> Result<()> {
         let len = usize::try_from(end.saturating_sub(self.checked)).unwrap_or_default().min(self.tail_len);
         let mut block = [b' '; WIDTH];

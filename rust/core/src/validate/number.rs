@@ -194,8 +194,8 @@ impl Literals<'_> {
     #[inline(always)]
     fn word(&mut self, start: usize, which: u64, word: &[u8]) {
         let here = &self.bytes[start..];
-        // The usual case first, and without a loop.
-        if let [a, b, c, d, e, ..] = *here
+        // The usual case first, and without a loop: it ends before the block does.
+        if let [a, b, c, d, e, _, ..] = *here
             && (word == [a, b, c, d] && self.scalar >> start & 0x1f == 0xf
                 || word == [a, b, c, d, e] && self.scalar >> start & 0x3f == 0x1f)
         {

@@ -1,0 +1,98 @@
+//! From a byte to the item it belongs to.
+
+use super::{Entry, ItemIndex, Kind};
+use crate::scan::Isa;
+use crate::scan::nesting::Nesting;
+use crate::scan::rows::Rows;
+
+/// Finds the items of bytes that are asked for in rising order: what was passed once is not passed again.
+pub(crate) struct Finder<'a> {
+    data: &'a [u8],
+    index: &'a ItemIndex,
+    isa: Isa,
+    /// The byte that was asked for last, and the item it belongs to.
+    at: Entry,
+    nesting: Nesting,
+    rows: Rows,
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn new(data: &'a [u8], index: &'a ItemIndex) -> Self {
+        let at = Entry { offset: 0, number: 0 };
+        Self { data, index, isa: Isa::detect(), at, nesting: Nesting::inside(), rows: Self::rows(index) }
+    }
+
+    fn rows(index: &ItemIndex) -> Rows {
+        Rows::inside(index.kind() == Some(Kind::Ndjson))
+    }
+
+    /// The item that the byte belongs to, its comma included; `None` outside of the items.
+    pub(crate) fn item_at(&mut self, offset: u64) -> Option<u64> {
+        let after = self.index.entries.partition_point(|entry| entry.offset <= offset);
+        let entry = self.index.entries[..after].last()?;
+        if offset >= self.index.end {
+            return None;
+        }
+        if entry.offset >= self.at.offset {
+            self.at = *entry;
+            self.nesting = Nesting::inside();
+            self.rows = Self::rows(self.index);
+        }
+        let passed = usize::try_from(self.at.offset).ok()?..usize::try_from(offset).ok()?;
+        let passed = self.data.get(passed)?;
+        self.at.number += match self.index.kind()? {
+            Kind::Array => self.nesting.close(self.isa, passed).commas,
+            // A line that starts at the byte itself is the byte's own.
+            Kind::Ndjson | Kind::Lines => self.rows.count(self.isa, passed),
+        };
+        self.at.offset = offset;
+        let own = self.data.get(usize::try_from(offset).ok()?..)?.first()?;
+        Some(self.at.number + { self.rows }.count(self.isa, &[*own]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{index_items, index_lines};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_array_is_cut_at_its_commas(items in prop::collection::vec(prop_oneof![Just("1"), Just("[2, 3]"), Just(" \"a,b\" "), Just("{\"k\": [0,0]}\n")], 1..40), step in 1..9_usize) {
+            let data = format!("{{\"a\": [{}]}}", items.join(","));
+            let index = index_items(data.as_bytes(), None, true).unwrap();
+            let mut expected = vec![None; 7];
+            for (number, item) in items.iter().enumerate() {
+                // The last one is followed by the bracket, which counts as little as a comma does.
+                expected.extend(vec![Some(number as u64); item.len() + 1]);
+            }
+            expected.push(None);
+            let mut finder = Finder::new(data.as_bytes(), &index);
+            for (offset, item) in expected.iter().enumerate().step_by(step) {
+                prop_assert_eq!(finder.item_at(offset as u64), *item, "{} of {}", offset, data);
+            }
+        }
+
+        #[test]
+        fn lines_are_cut_behind_their_ends(text in "[a\n]{1,300}", step in 1..9_usize) {
+            let index = index_lines(text.as_bytes());
+            let mut finder = Finder::new(text.as_bytes(), &index);
+            for offset in (0..text.len()).step_by(step) {
+                let line = text[..offset].matches('\n').count() as u64;
+                prop_assert_eq!(finder.item_at(offset as u64), Some(line));
+            }
+        }
+
+        #[test]
+        fn rows_are_cut_where_they_start(rows in prop::collection::vec("(1|\\[2\\]) ?(\n){1,3} ?", 2..60), step in 1..9_usize) {
+            let data = rows.concat();
+            let index = index_items(data.as_bytes(), None, true).unwrap();
+            let mut finder = Finder::new(data.as_bytes(), &index);
+            for offset in (0..data.len()).step_by(step) {
+                let begun = data[..=offset].lines().filter(|line| !line.trim().is_empty()).count() as u64;
+                prop_assert_eq!(finder.item_at(offset as u64), begun.checked_sub(1), "{} of {:?}", offset, data);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What to look for: compiled once, found in any payload.
+
+use std::ops::Range;
+
+use memchr::memmem::Finder;
+use regex_automata::Input;
+use regex_automata::meta::{BuildError, Cache, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_syntax::ast;
+use regex_syntax::hir::Hir;
+use regex_syntax::hir::translate::TranslatorBuilder;
+
+use super::prefilter::{Prefilter, Step, Windows};
+use super::{ascii, non_empty};
+use crate::error::{Error, Result};
+
+/// How deep groups and sets may nest; bounds every recursion over a pattern.
+const NEST_LIMIT: u32 = 96;
+
+/// How large a compiled pattern may be. The slowest engine takes time in proportion to it, for every byte.
+const SIZE_LIMIT: usize = 1 << 18;
+
+/// Room for the states of the lazy DFA: large enough that patterns over all of Unicode seldom start over.
+const DFA_CACHE: usize = 8 << 20;
+
+/// A literal or a regular expression, compiled.
+#[derive(Debug)]
+pub struct Pattern {
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Literal(Box<Finder<'static>>),
+    Regex { regex: Regex, prefilter: Option<Prefilter> },
+}
+
+impl Pattern {
+    /// Finds `text` as it stands, or in any case (by Unicode simple folding).
+    pub fn literal(text: &str, ignore_case: bool) -> Result<Self> {
+        if ignore_case {
+            return Self::regex(&regex_syntax::escape(text), true);
+        }
+        reject_empty(text)?;
+        Ok(Self { engine: Engine::Literal(Box::new(Finder::new(text).into_owned())) })
+    }
+
+    /// Finds what `text` describes in the syntax of the `regex` crate, except that `\w`, `\d`, `\s` and `\b` are
+    /// ASCII and that `^` and `$` match at line ends. Bytes that are not UTF-8 match nothing but `(?-u)` sets.
+    pub fn regex(text: &str, ignore_case: bool) -> Result<Self> {
+        reject_empty(text)?;
+        let hir = parse(text, ignore_case)?;
+        let prefilter = Prefilter::new(&hir, text.len());
+        Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter } })
+    }
+
+    /// The matches from `start` on, each as early and then as preferred as can be, none of them empty.
+    pub(super) fn matches<'a>(&'a self, data: &'a [u8], start: usize) -> Matches<'a> {
+        let finder = match &self.engine {
+            Engine::Literal(finder) => Find::Literal(finder),
+            Engine::Regex { regex, prefilter } => Find::Regex {
+                regex,
+                cache: Box::new(regex.create_cache()),
+                windows: prefilter.as_ref().and_then(|prefilter| prefilter.windows(data, start)),
+            },
+        };
+        Matches { data, pos: start, finder }
+    }
+
+    #[cfg(test)]
+    pub(super) fn without_prefilter(mut self) -> Self {
+        if let Engine::Regex { prefilter, .. } = &mut self.engine {
+            *prefilter = None;
+        }
+        self
+    }
+}
+
+fn reject_empty(text: &str) -> Result<()> {
+    if text.is_empty() {
+        Err(Error::argument("the pattern is empty; give something to find"))
+    } else {
+        Ok(())
+    }
+}
+
+fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
+    let why = |kind: &dyn std::fmt::Display, at: usize| {
+        Error::pattern(format!("{kind} (byte {at} of the pattern); mend it, or search for it as a literal"))
+    };
+    let mut ast = ast::parse::ParserBuilder::new()
+        .nest_limit(NEST_LIMIT)
+        .build()
+        .parse(text)
+        .map_err(|error| why(error.kind(), error.span().start.offset))?;
+    ascii::restrict(&mut ast);
+    let hir = TranslatorBuilder::new()
+        .utf8(false)
+        .multi_line(true)
+        .case_insensitive(ignore_case)
+        .build()
+        .translate(text, &ast)
+        .map_err(|error| why(error.kind(), error.span().start.offset))?;
+    Ok(non_empty::restrict(&hir).unwrap_or(hir))
+}
+
+fn compile(hir: &Hir) -> Result<Regex> {
+    let config = Regex::config()
+        .utf8_empty(false)
+        .which_captures(WhichCaptures::Implicit)
+        .nfa_size_limit(Some(SIZE_LIMIT))
+        .hybrid_cache_capacity(DFA_CACHE);
+    Regex::builder().configure(config).build_from_hir(hir).map_err(|error| why_not(&error))
+}
+
+fn why_not(error: &BuildError) -> Error {
+    match error.size_limit() {
+        Some(_) => {
+            Error::pattern("it compiles to something too large; use fewer or smaller repetition counts")
+        }
+        None => Error::pattern(error.to_string()),
+    }
+}
+
+/// Goes through the matches of one payload.
+pub(super) struct Matches<'a> {
+    data: &'a [u8],
+    pos: usize,
+    finder: Find<'a>,
+}
+
+enum Find<'a> {
+    Literal(&'a Finder<'static>),
+    Regex { regex: &'a Regex, cache: Box<Cache>, windows: Option<Windows<'a>> },
+}
+
+impl Iterator for Matches<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let found = match &mut self.finder {
+            Find::Literal(finder) => {
+                let start = self.pos + finder.find(self.data.get(self.pos..)?)?;
+                Some(start..start + finder.needle().len())
+            }
+            Find::Regex { regex, cache, windows } => next_regex(self.data, self.pos, regex, cache, windows),
+        };
+        self.pos = found.as_ref().map_or(self.data.len(), |found| found.end);
+        found
+    }
+}
+
+fn next_regex(
+    data: &[u8],
+    mut pos: usize,
+    regex: &Regex,
+    cache: &mut Cache,
+    windows: &mut Option<Windows<'_>>,
+) -> Option<Range<usize>> {
+    // Always the whole payload as the haystack, so that look-around sees beyond both ends of the span.
+    let mut find =
+        |span: Range<usize>| regex.search_with(cache, &Input::new(data).range(span)).map(|m| m.range());
+    if let Some(narrowed) = windows {
+        match narrowed.next(pos, &mut find) {
+            Step::Found(found) => return Some(found),
+            Step::End => return None,
+            Step::TooDense(from) => pos = from,
+        }
+        *windows = None;
+    }
+    while pos < data.len() {
+        let found = find(pos..data.len())?;
+        if !found.is_empty() {
+            return Some(found);
+        }
+        pos = found.end + 1;
+    }
+    None
+}

@@ -1,0 +1,179 @@
+import mmap
+import re
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from headgate import InvalidArgument, InvalidPattern, search
+from hypothesis import given
+from hypothesis import strategies as st
+
+Spans = list[tuple[int, int]]
+
+
+def spans(data: bytes | str, pattern: str, **options: Any) -> Spans:
+    found = search(data, pattern, **{"limit": 10**9, **options})
+    assert found.next_start is None
+    return [(match.start, match.end) for match in found.matches]
+
+
+def non_empty(data: bytes, pattern: str) -> Spans:
+    return [match.span() for match in re.finditer(pattern.encode(), data, re.MULTILINE) if match.group()]
+
+
+# What Python's patterns over bytes and ours mean alike: with these sets no part of a character is ever matched.
+atoms = st.sampled_from(
+    [
+        *("ab", "fail", "time", "é", "a", "b", "'", " ", "\n"),
+        *(r"\w", r"\d", r"\s", "[ab]", "[a-z ]", r"[\w-]", r"\w{2,3}", "[a-z]+", "fail[a-z ]{0,9}time"),
+        *(r"\b", "^", "$", r"\A"),
+    ]
+)
+expressions = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=4).map("".join),
+        st.lists(inner, min_size=1, max_size=3).map(lambda branches: f"(?:{'|'.join(branches)})"),
+    ),
+    max_leaves=8,
+)
+# Only sets and literals are repeated: what an empty turn of a loop does is where the engines part.
+repeated = st.tuples(
+    st.sampled_from(["a", r"\w", "[ab]", "(?:ab|a)", "(?:fail|ab) "]),
+    st.sampled_from(["*", "+", "?", "{2}", "*?", "+?"]),
+).map("".join)
+patterns = st.one_of(
+    expressions,
+    repeated,
+    st.tuples(expressions, repeated, expressions).map("".join),
+    st.tuples(st.sampled_from([r"\b", "^", ""]), repeated, st.sampled_from([r"\b", "$", ""])).map("".join),
+    st.lists(repeated, min_size=2, max_size=3).map("|".join),
+)
+payloads = st.lists(
+    st.sampled_from([b"ab", b"AB", b"fail", b"time", b"sing", b"'", b" ", b"\n", b"7", "é".encode(), "漢".encode()])
+).map(b"".join)
+
+
+@given(payloads, patterns)
+def test_matches_are_those_of_re(data: bytes, pattern: str) -> None:
+    assert spans(data, pattern, regex=True) == non_empty(data, pattern)
+
+
+@given(payloads, st.sampled_from(["ab", "a", "é", "fail", "ab\n", "abab", "漢", " ", "time"]))
+def test_literals_are_those_of_find(data: bytes, needle: str) -> None:
+    expected = [match.span() for match in re.finditer(re.escape(needle.encode()), data)]
+    assert spans(data, needle) == expected
+    assert spans(data, re.escape(needle), regex=True) == expected
+
+
+@given(payloads, patterns, st.integers(1, 4))
+def test_pages_tile(data: bytes, pattern: str, limit: int) -> None:
+    paged: Spans = []
+    start: int | None = 0
+    while start is not None:
+        page = search(data, pattern, regex=True, start=start, limit=limit)
+        assert len(page.matches) == limit or page.next_start is None
+        paged += [(match.start, match.end) for match in page.matches]
+        start = page.next_start
+    assert paged == spans(data, pattern, regex=True)
+
+
+@given(payloads, patterns, st.integers(0, 20))
+def test_context_is_text_around_the_match(data: bytes, pattern: str, context: int) -> None:
+    for match in search(data, pattern, regex=True, context=context).matches:
+        assert match.context is not None
+        shown = match.context.encode()
+        end = match.context_start + len(shown)
+        assert data[match.context_start : end] == shown
+        assert match.start - context <= match.context_start <= match.start
+        assert match.end <= end <= match.end + context
+        assert match.line == data.count(b"\n", 0, match.start)
+        assert match.item is None
+
+
+@pytest.mark.parametrize("cut", range(len(b'{"s": "caf\\u00e9 \\ud83d\\ude00 \\n"} ')))
+def test_context_is_not_cut_inside_an_escape(cut: int) -> None:
+    escaped = b'{"s": "caf\\u00e9 \\ud83d\\ude00 \\n"} '
+    whole = re.compile(rb"(?:\\ud83d\\ude00|\\u00e9|\\n|[^\\])*")
+    for data in (b"HIT" + escaped, escaped + b"HIT"):
+        [match] = search(data, "HIT", context=cut).matches
+        assert match.context is not None
+        assert whole.fullmatch(match.context.encode())
+        assert cut - 11 <= len(match.context) - 3 <= cut
+
+
+def test_no_context_where_the_match_is_not_text() -> None:
+    [match] = search(b"ab\xffcd", r"b(?-u:\xff)c", regex=True).matches
+    assert (match.start, match.end, match.context, match.context_start) == (1, 4, None, 1)
+    [match] = search(b"a\xffb\xff", "b").matches
+    assert (match.context, match.context_start) == ("b", 2)
+
+
+def test_the_context_of_a_long_match_is_bounded() -> None:
+    [match] = search("é" * 10_000, "é+", regex=True, context=9).matches
+    assert match.end == 20_000
+    assert match.context == "é" * 132
+
+
+def test_a_dot_is_a_character() -> None:
+    assert spans("é漢😀", ".", regex=True) == [(0, 2), (2, 5), (5, 9)]
+    assert spans("aé", r"\W", regex=True) == [(1, 3)]
+    assert spans("aé", r"\w+", regex=True) == [(0, 1)]
+
+
+def test_ignore_case() -> None:
+    assert spans("Error ERROR error", "eRRor", ignore_case=True) == [(0, 5), (6, 11), (12, 17)]
+    assert spans("ÉTÉ", "été", ignore_case=True) == [(0, 5)]
+    assert spans("a+b A+B aab", "a+b", ignore_case=True) == [(0, 3), (4, 7)]
+    assert spans("sSkK", r"\W", regex=True, ignore_case=True) == []
+
+
+def test_every_kind_of_payload(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one two")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert [match.start for match in search(mapped, "two").matches] == [4]
+    assert spans("one two", "two") == spans(b"one two", "two") == [(4, 7)]
+    assert spans(b"", "two") == []
+
+
+def test_the_end() -> None:
+    data = b"x a x a"
+    assert search(data, "a", limit=1).next_start == 3
+    assert search(data, "a", limit=2).next_start is None
+    for start in (len(data), 10**12):
+        found = search(data, "a", start=start)
+        assert (found.matches, found.next_start) == ([], None)
+
+
+@pytest.mark.parametrize("options", [{"start": -1}, {"limit": 0}, {"limit": -5}, {"context": -1}])
+def test_arguments_no_payload_satisfies(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="must be at least"):
+        search(b"a", "a", **options)
+
+
+@pytest.mark.parametrize("regex", [False, True])
+def test_an_empty_pattern(regex: bool) -> None:
+    with pytest.raises(InvalidArgument, match="empty"):
+        search(b"a", "", regex=regex)
+
+
+@pytest.mark.parametrize("pattern", ["(", "[z-a]", r"(a)\1", "(?=a)", r"(?:\pL{99}){99}", "(" * 999 + ")" * 999])
+def test_patterns_that_do_not_compile(pattern: str) -> None:
+    with pytest.raises(InvalidPattern, match="pattern not usable: ") as refusal:
+        search(b"a", pattern, regex=True)
+    assert isinstance(refusal.value, ValueError)
+    assert "\n" not in str(refusal.value)
+
+
+def test_patterns_that_blow_up_elsewhere_do_not_here() -> None:
+    assert spans(b"a" * 100_000, "(a+)+b", regex=True) == []
+    assert spans(b"a" * 100_000, "(a|aa)+$", regex=True) == [(0, 100_000)]
+
+
+def test_repr() -> None:
+    found = search(b"aa", "a", limit=1)
+    assert repr(found) == "SearchResult(1 matches, next_start=1)"
+    assert repr(found.matches) == "[Match(start=0, end=1)]"
+    assert headgate.Match.__module__ == headgate.SearchResult.__module__ == "headgate._core"
