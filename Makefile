@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 MADE := $(VENV)/.made-with-$(notdir $(PYTHON))
 BUILT := $(VENV)/.built
 CORPUS := target/corpus
+BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
@@ -48,8 +49,8 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 
 bench: $(BUILT) $(VENV)/.group-bench ## Time headgate beside its peers: one table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)
-	$(BIN)/python -m pytest benches --benchmark-json=target/bench.json
-	cargo bench -p headgate-core --bench index
+	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
+	cargo bench -p headgate-core --bench index -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
