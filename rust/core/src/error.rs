@@ -16,6 +16,8 @@ pub enum ErrorKind {
     InvalidArgument(String),
     /// A JSON Pointer that leads nowhere in this payload.
     PathNotFound(String),
+    /// A JSON Pointer to something else than an array, where items were asked for.
+    NoArray(String),
     /// A pattern that does not compile, or compiles to something too large.
     InvalidPattern(String),
     /// Bytes that are not a serialized index, or an index of another payload.
@@ -48,6 +50,10 @@ impl Error {
         Self { kind: ErrorKind::PathNotFound(pointer.to_owned()), index: 0 }
     }
 
+    pub(crate) fn no_array(pointer: &str) -> Self {
+        Self { kind: ErrorKind::NoArray(pointer.to_owned()), index: 0 }
+    }
+
     pub(crate) fn pattern(why: impl Into<String>) -> Self {
         Self { kind: ErrorKind::InvalidPattern(why.into()), index: 0 }
     }
@@ -67,6 +73,9 @@ impl fmt::Display for Error {
             ErrorKind::InvalidArgument(why) => f.write_str(why),
             ErrorKind::PathNotFound(pointer) => {
                 write!(f, "nothing at path {pointer:?}; outline() shows which paths exist")
+            }
+            ErrorKind::NoArray(pointer) => {
+                write!(f, "no array at path {pointer:?}; outline() shows which paths lead to one")
             }
             ErrorKind::InvalidPattern(why) => write!(f, "pattern not usable: {why}"),
             ErrorKind::CorruptIndex(why) => {

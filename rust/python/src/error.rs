@@ -18,7 +18,7 @@ impl From<CoreError> for PyErr {
             ErrorKind::InvalidJson(_) => "InvalidJSON",
             ErrorKind::InvalidText => "InvalidText",
             ErrorKind::InvalidArgument(_) => "InvalidArgument",
-            ErrorKind::PathNotFound(_) => "PathNotFound",
+            ErrorKind::PathNotFound(_) | ErrorKind::NoArray(_) => "PathNotFound",
             ErrorKind::InvalidPattern(_) => "InvalidPattern",
             ErrorKind::CorruptIndex(_) => "CorruptIndex",
         };

@@ -3,6 +3,7 @@
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8,
     _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+    _mm256_slli_epi16, _mm256_sub_epi8, _pdep_u64, _pext_u64,
 };
 
 use super::{Block, Kernel, WIDTH};
@@ -77,6 +78,28 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
+    fn within(self, low: u8, high: u8) -> u64 {
+        // SAFETY: called inside `run` only.
+        let moved = unsafe {
+            let low = _mm256_set1_epi8(low.cast_signed());
+            Self(_mm256_sub_epi8(self.0, low), _mm256_sub_epi8(self.1, low))
+        };
+        moved.le(high - low)
+    }
+
+    #[inline(always)]
+    fn bit5(self) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            // Bits that cross from one byte to the next do not come as far as a top bit.
+            join(
+                _mm256_movemask_epi8(_mm256_slli_epi16::<2>(self.0)),
+                _mm256_movemask_epi8(_mm256_slli_epi16::<2>(self.1)),
+            )
+        }
+    }
+
+    #[inline(always)]
     fn prefix_xor(mask: u64) -> u64 {
         // SAFETY: called inside `run` only.
         unsafe {
@@ -84,5 +107,19 @@ impl Block for Avx2 {
             let product = _mm_clmulepi64_si128::<0>(_mm_set_epi64x(0, mask.cast_signed()), _mm_set1_epi8(-1));
             _mm_cvtsi128_si64(product).cast_unsigned()
         }
+    }
+
+    const GATHERS: bool = true;
+
+    #[inline(always)]
+    fn gather(mask: u64, at: u64) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe { _pext_u64(mask, at) }
+    }
+
+    #[inline(always)]
+    fn scatter(bits: u64, at: u64) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe { _pdep_u64(bits, at) }
     }
 }

@@ -8,6 +8,7 @@
 mod avx2;
 mod isa;
 pub(crate) mod nesting;
+pub(crate) mod rows;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -33,8 +34,23 @@ pub(crate) trait Block: Copy {
     /// Bytes that are at most `byte`, unsigned.
     fn le(self, byte: u8) -> u64;
 
+    /// Bytes from `low` to `high`, both included.
+    fn within(self, low: u8, high: u8) -> u64;
+
+    /// Bytes that have bit 5 set: of the brackets, the curly ones.
+    fn bit5(self) -> u64;
+
     /// Bit i becomes the exclusive or of bits 0 to i.
     fn prefix_xor(mask: u64) -> u64;
+
+    /// Whether `gather` and `scatter` are instructions; where they are not, a loop over the bits is faster.
+    const GATHERS: bool;
+
+    /// The bits of `mask` at the places that `at` names, moved together.
+    fn gather(mask: u64, at: u64) -> u64;
+
+    /// The lowest bits of `bits`, moved apart to the places that `at` names.
+    fn scatter(bits: u64, at: u64) -> u64;
 }
 
 #[cfg(test)]
@@ -45,22 +61,46 @@ mod tests {
     struct Ask<'a>(&'a [u8; WIDTH], u8);
 
     impl Kernel for Ask<'_> {
-        type Output = [u64; 4];
+        type Output = [u64; 8];
 
         fn run<B: Block>(self) -> Self::Output {
             let block = B::load(self.0);
             let mask = block.eq(self.1);
-            [mask, block.fold().eq(self.1), block.le(self.1), B::prefix_xor(mask)]
+            let other = block.le(self.1);
+            let (gathered, scattered) = (B::gather(mask, other), B::scatter(mask, other));
+            [
+                mask,
+                block.fold().eq(self.1),
+                other,
+                B::prefix_xor(mask),
+                gathered,
+                scattered,
+                block.within(self.1, self.1.saturating_add(9)),
+                block.bit5(),
+            ]
         }
     }
 
-    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 4] {
+    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 8] {
         let ask =
             |hit: &dyn Fn(u8) -> bool| (0..WIDTH).fold(0_u64, |mask, i| mask | u64::from(hit(bytes[i])) << i);
         let mask = ask(&|b| b == byte);
         let prefix =
             (0..WIDTH).fold(0_u64, |out, i| out | u64::from((mask << (63 - i)).count_ones() % 2 == 1) << i);
-        [mask, ask(&|b| b | 0x20 == byte), ask(&|b| b <= byte), prefix]
+        let other = ask(&|b| b <= byte);
+        let places: Vec<_> = (0..WIDTH).filter(|i| other >> i & 1 == 1).collect();
+        let gathered = places.iter().enumerate().fold(0, |out, (n, place)| out | (mask >> place & 1) << n);
+        let scattered = places.iter().enumerate().fold(0, |out, (n, place)| out | (mask >> n & 1) << place);
+        [
+            mask,
+            ask(&|b| b | 0x20 == byte),
+            other,
+            prefix,
+            gathered,
+            scattered,
+            ask(&|b| b >= byte && b - byte <= 9),
+            ask(&|b| b & 0x20 != 0),
+        ]
     }
 
     proptest! {

@@ -11,6 +11,44 @@ pub(crate) struct Nesting {
     depth: u64,
 }
 
+const BATCH: usize = 32;
+const MOST_BRACKETS: u32 = 8;
+const DEPTHS: usize = 16;
+const CLOSES: u16 = 1 << 15;
+
+/// For a depth and up to eight brackets (bit set: it opens), at which of them depth 1 is entered or left;
+/// `CLOSES` if depth 0 is.
+static AT_DEPTH_1: [[u16; 256]; DEPTHS] = {
+    let mut table = [[0; 256]; DEPTHS];
+    let mut depth = 1;
+    while depth < DEPTHS {
+        let mut kinds = 0;
+        while kinds < 256 {
+            let (mut now, mut i, mut entry) = (depth, 0, 0);
+            while i < MOST_BRACKETS {
+                let then = now;
+                if kinds >> i & 1 == 1 {
+                    now += 1;
+                } else {
+                    now -= 1;
+                }
+                if now == 0 {
+                    entry |= CLOSES;
+                    break;
+                }
+                if (then == 1) != (now == 1) {
+                    entry |= 1 << i;
+                }
+                i += 1;
+            }
+            table[depth][kinds] = entry;
+            kinds += 1;
+        }
+        depth += 1;
+    }
+    table
+};
+
 /// Why a pass stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -50,22 +88,40 @@ impl Nesting {
     }
 
     /// The commas directly inside within a block, and the closing bracket's bit if it is in it.
+    ///
+    /// Whether a block comes back to depth 1 decides how much there is to do for it. `STRAIGHT` does all of
+    /// it for every block instead of asking: cheaper where the answer cannot be guessed.
     #[inline(always)]
-    fn block<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> (u64, u64) {
+    fn block<B: Block, const STRAIGHT: bool>(&mut self, bytes: &[u8; WIDTH], near: &mut u64) -> (u64, u64) {
         let block = B::load(bytes);
         let outside = !self.strings.of(block);
         let folded = block.fold();
         let open = folded.eq(b'{') & outside;
         let close = folded.eq(b'}') & outside;
         let closes = u64::from(close.count_ones());
-        if self.depth > closes + 1 {
+        let depth = self.depth;
+        let is_near = depth <= closes + 1;
+        *near += u64::from(is_near);
+        if !STRAIGHT && !is_near {
             // However they are ordered, the brackets of this block do not come back to depth 1.
-            self.depth = self.depth - closes + u64::from(open.count_ones());
+            self.depth = depth + u64::from(open.count_ones()) - closes;
             return (0, 0);
         }
         let commas = block.eq(b',') & outside;
-        if open | close == 0 {
+        let brackets = open | close;
+        if !STRAIGHT && brackets == 0 {
             return (commas, 0);
+        }
+        if B::GATHERS && brackets.count_ones() <= MOST_BRACKETS && depth < DEPTHS as u64 {
+            // What is not a bracket of this block reads as one that opens, which changes nothing before it.
+            let kinds = B::gather(open, brackets) | !0 << brackets.count_ones();
+            let at = AT_DEPTH_1[depth as usize][(kinds & 0xff) as usize];
+            if at & CLOSES == 0 {
+                self.depth = depth + u64::from(open.count_ones()) - closes;
+                let switches = B::scatter(u64::from(at), brackets);
+                let inside = B::prefix_xor(switches) ^ u64::from(depth == 1).wrapping_neg();
+                return (commas & inside, 0);
+            }
         }
         self.bracket_by_bracket(open, close, commas)
     }
@@ -114,18 +170,33 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
         let mut state = *nesting;
         let mut commas = 0;
         let (blocks, rest) = bytes.as_chunks::<WIDTH>();
-        for (i, block) in blocks.iter().enumerate() {
-            let (found, end) = state.block::<B>(block);
-            commas += u64::from(found.count_ones());
-            if (SEEK && commas >= most) || end != 0 {
-                return nesting.stop(i * WIDTH, found, end, commas, most);
+        let mut straight = false;
+        for (i, batch) in blocks.chunks(BATCH).enumerate() {
+            let mut near = 0;
+            let base = i * BATCH;
+            macro_rules! pass {
+                ($straight:literal) => {
+                    for (j, block) in batch.iter().enumerate() {
+                        let (found, end) = state.block::<B, $straight>(block, &mut near);
+                        commas += u64::from(found.count_ones());
+                        if (SEEK && commas >= most) || end != 0 {
+                            return nesting.stop((base + j) * WIDTH, found, end, commas, most);
+                        }
+                    }
+                };
             }
+            if straight {
+                pass!(true)
+            } else {
+                pass!(false)
+            }
+            straight = B::GATHERS && near > BATCH as u64 / 8 && near < BATCH as u64 * 7 / 8;
         }
         if !rest.is_empty() {
             let mut padded = [b' '; WIDTH];
             padded[..rest.len()].copy_from_slice(rest);
             let before = state.strings;
-            let (found, end) = state.block::<B>(&padded);
+            let (found, end) = state.block::<B, false>(&padded, &mut 0);
             commas += u64::from(found.count_ones());
             if (SEEK && commas >= most) || end != 0 {
                 return nesting.stop(blocks.len() * WIDTH, found, end, commas, most);

@@ -29,6 +29,24 @@ pub(super) fn prefix_xor(mut mask: u64) -> u64 {
     mask
 }
 
+pub(super) fn gather_bits(mask: u64, mut at: u64) -> u64 {
+    let mut out = 0;
+    for n in 0..at.count_ones() {
+        out |= (mask >> at.trailing_zeros() & 1) << n;
+        at &= at - 1;
+    }
+    out
+}
+
+pub(super) fn scatter_bits(bits: u64, mut at: u64) -> u64 {
+    let mut out = 0;
+    for n in 0..at.count_ones() {
+        out |= (bits >> n & 1) << at.trailing_zeros();
+        at &= at - 1;
+    }
+    out
+}
+
 impl Block for Scalar {
     #[inline(always)]
     fn load(bytes: &[u8; WIDTH]) -> Self {
@@ -60,7 +78,27 @@ impl Block for Scalar {
     }
 
     #[inline(always)]
+    fn within(self, low: u8, high: u8) -> u64 {
+        self.le(high) & !if low == 0 { 0 } else { self.le(low - 1) }
+    }
+
+    #[inline(always)]
+    fn bit5(self) -> u64 {
+        self.mask(|word| word << 2 & HIGH)
+    }
+
+    #[inline(always)]
     fn prefix_xor(mask: u64) -> u64 {
         prefix_xor(mask)
+    }
+
+    const GATHERS: bool = false;
+
+    fn gather(mask: u64, at: u64) -> u64 {
+        gather_bits(mask, at)
+    }
+
+    fn scatter(bits: u64, at: u64) -> u64 {
+        scatter_bits(bits, at)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+    _mm_slli_epi16, _mm_sub_epi8,
 };
 
 use super::{Block, WIDTH, scalar};
@@ -48,7 +49,30 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
+    fn within(self, low: u8, high: u8) -> u64 {
+        // SAFETY: SSE2 is part of x86-64.
+        let moved = self.0.map(|lane| unsafe { _mm_sub_epi8(lane, _mm_set1_epi8(low.cast_signed())) });
+        Self(moved).le(high - low)
+    }
+
+    #[inline(always)]
+    fn bit5(self) -> u64 {
+        // SAFETY: SSE2 is part of x86-64. Bits that cross between bytes do not come as far as a top bit.
+        self.mask(|lane| unsafe { _mm_slli_epi16::<2>(lane) })
+    }
+
+    #[inline(always)]
     fn prefix_xor(mask: u64) -> u64 {
         scalar::prefix_xor(mask)
+    }
+
+    const GATHERS: bool = false;
+
+    fn gather(mask: u64, at: u64) -> u64 {
+        scalar::gather_bits(mask, at)
+    }
+
+    fn scatter(bits: u64, at: u64) -> u64 {
+        scalar::scatter_bits(bits, at)
     }
 }

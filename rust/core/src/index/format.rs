@@ -1,0 +1,118 @@
+//! An index as bytes: a header, then the differences between entries as variable-length numbers.
+
+use super::{BLOCK, Entry, ItemIndex, Kind};
+use crate::error::{Error, Result};
+
+/// Read by whoever opens a stored payload; a different layout gets a different number.
+const MAGIC: &[u8; 4] = b"hgi1";
+
+impl ItemIndex {
+    /// Compact bytes that [`ItemIndex::from_bytes`] loads again.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.push(match self.kind {
+            None => 0,
+            Some(Kind::Array) => 1,
+            Some(Kind::Ndjson) => 2,
+            Some(Kind::Lines) => 3,
+        });
+        // No path and the empty path differ: the length is written one larger, 0 is none.
+        push_number(&mut out, self.path.as_ref().map_or(0, |path| path.len() as u64 + 1));
+        out.extend_from_slice(self.path.as_deref().unwrap_or_default().as_bytes());
+        for number in [self.start, self.end - self.start, self.count, self.entries.len() as u64] {
+            push_number(&mut out, number);
+        }
+        let (mut block, mut number) = (self.start / BLOCK, 0);
+        for entry in &self.entries {
+            push_number(&mut out, entry.offset / BLOCK - block);
+            push_number(&mut out, entry.offset % BLOCK);
+            push_number(&mut out, entry.number - number);
+            (block, number) = (entry.offset / BLOCK, entry.number);
+        }
+        out
+    }
+
+    /// Loads what [`ItemIndex::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// Anything else is `CorruptIndex`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(|| Error::index("unknown format"))?;
+        let kind = match take(&mut rest, 1)?[0] {
+            0 => None,
+            1 => Some(Kind::Array),
+            2 => Some(Kind::Ndjson),
+            3 => Some(Kind::Lines),
+            _ => return Err(Error::index("unknown kind")),
+        };
+        let path = match take_number(&mut rest)? {
+            0 => None,
+            len => {
+                let path = take(&mut rest, usize::try_from(len - 1).unwrap_or(usize::MAX))?;
+                Some(str::from_utf8(path).map_err(|_| Error::index("path is not text"))?.to_owned())
+            }
+        };
+        let start = take_number(&mut rest)?;
+        let end = add(start, take_number(&mut rest)?)?;
+        let count = take_number(&mut rest)?;
+        let entries = take_entries(&mut rest, start)?;
+        if !rest.is_empty() {
+            return Err(Error::index("more bytes than entries"));
+        }
+        Self { kind, path, start, end, count, entries }.checked()
+    }
+}
+
+fn take_entries(rest: &mut &[u8], start: u64) -> Result<Vec<Entry>> {
+    let len = take_number(rest)?;
+    // An entry takes three bytes at least: what claims more than that is not believed, nor allocated for.
+    if len > rest.len() as u64 / 3 {
+        return Err(Error::index("fewer bytes than entries"));
+    }
+    let mut entries = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
+    let (mut block, mut number) = (start / BLOCK, 0);
+    for _ in 0..len {
+        block = add(block, take_number(rest)?)?;
+        let base = block.checked_mul(BLOCK).ok_or_else(|| Error::index("number too large"))?;
+        let offset = add(base, take_number(rest)?)?;
+        number = add(number, take_number(rest)?)?;
+        entries.push(Entry { offset, number });
+    }
+    Ok(entries)
+}
+
+fn add(a: u64, b: u64) -> Result<u64> {
+    a.checked_add(b).ok_or_else(|| Error::index("number too large"))
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(len).ok_or_else(|| Error::index("ends too early"))?;
+    *rest = left;
+    Ok(taken)
+}
+
+/// Seven bits a byte, low ones first; the top bit says that more follow.
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take_number(rest: &mut &[u8]) -> Result<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = take(rest, 1)?[0];
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Error::index("number too large"))
+}

@@ -1,0 +1,142 @@
+//! Where the items of a payload are: one entry a block of 64 KiB, whatever the items' size.
+
+mod format;
+mod indexer;
+mod items;
+mod keys;
+mod locator;
+
+use crate::error::{Error, Result};
+use crate::range::Range;
+
+pub use indexer::{ItemIndexer, index_items, index_lines};
+
+/// How far apart entries are, in bytes of the payload.
+pub(crate) const BLOCK: u64 = 64 * 1024;
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A value in an array.
+    Array,
+    /// A value on a line of its own.
+    Ndjson,
+    /// A line of text.
+    Lines,
+}
+
+/// The first item of a block.
+///
+/// In an array an item begins right behind the bracket or comma before it, white space and all; in NDJSON
+/// at its first byte that is not white space; a line at its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) offset: u64,
+    pub(crate) number: u64,
+}
+
+/// Where the items of a payload are. Small, and independent of the payload once made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ItemIndex {
+    kind: Option<Kind>,
+    path: Option<String>,
+    start: u64,
+    end: u64,
+    count: u64,
+    entries: Vec<Entry>,
+}
+
+/// Bytes that hold the items asked for, and possibly others around them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte of item `first`.
+    pub start: u64,
+    /// The byte behind the last item asked for, or behind the block it ends in.
+    pub end: u64,
+    /// The number of the item that begins at `start`.
+    pub first: u64,
+    /// How many of the items asked for exist.
+    pub count: u64,
+}
+
+impl ItemIndex {
+    /// What an item is; `None` where there are none.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.kind
+    }
+
+    /// The JSON Pointer of the items' array; empty for a top-level array and for NDJSON.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// The array's opening bracket, or the first byte of the first line.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The byte behind the array's closing bracket, or behind the last line.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// How many items there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The bytes to read to have items whole.
+    #[must_use]
+    pub fn span(&self, range: Range) -> Span {
+        let items = range.resolve(self.count);
+        let count = items.end - items.start;
+        if count == 0 {
+            return Span { start: self.end, end: self.end, first: self.count, count };
+        }
+        let from = self.entry_before(items.start);
+        // The first entry past the last item bounds it from above.
+        let next = self.entries.partition_point(|entry| entry.number < items.end);
+        let end = self.entries.get(next).map_or(self.end, |entry| entry.offset);
+        Span { start: from.offset, end, first: from.number, count }
+    }
+
+    /// The last entry at or before an item.
+    pub(crate) fn entry_before(&self, number: u64) -> Entry {
+        let after = self.entries.partition_point(|entry| entry.number <= number);
+        after.checked_sub(1).map_or(Entry { offset: self.start, number: 0 }, |last| self.entries[last])
+    }
+
+    /// An index is only ever made consistent, by a locator or by loading one that was checked.
+    fn checked(self) -> Result<Self> {
+        let mut before = None;
+        for entry in &self.entries {
+            let is_first = before.is_none();
+            if is_first != (entry.number == 0)
+                || before.is_some_and(|Entry { offset, number }| {
+                    entry.offset / BLOCK <= offset / BLOCK || entry.number <= number
+                })
+                || entry.number >= self.count
+                || entry.offset < self.start
+                || entry.offset >= self.end
+            {
+                return Err(Error::index("entries out of order"));
+            }
+            before = Some(*entry);
+        }
+        if self.entries.is_empty() != (self.count == 0) || self.start > self.end {
+            return Err(Error::index("count and entries disagree"));
+        }
+        Ok(self)
+    }
+}

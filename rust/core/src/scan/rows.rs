@@ -1,0 +1,149 @@
+//! Where lines start: every line of a text, or only those with something on them.
+
+use super::{Block, Isa, Kernel, WIDTH};
+
+/// A pass over lines that may go on from one piece to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// 1 if the next byte would start a line, else 0. Without blank lines: the next byte that is not white space.
+    pending: u64,
+    skips_blank: bool,
+}
+
+/// What a pass over some bytes found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Starts {
+    /// How many lines start in the bytes, up to and with the one asked for.
+    pub(crate) count: u64,
+    /// Where the line that was asked for starts.
+    pub(crate) reached: Option<usize>,
+}
+
+impl Rows {
+    /// At the start of a line that was counted already.
+    pub(crate) fn inside(skips_blank: bool) -> Self {
+        Self { pending: 0, skips_blank }
+    }
+
+    /// Goes on over all `bytes`.
+    #[inline]
+    pub(crate) fn count(&mut self, isa: Isa, bytes: &[u8]) -> u64 {
+        isa.run(Pass::<false> { rows: self, bytes, most: u64::MAX }).count
+    }
+
+    /// Goes on over `bytes` to where the `most`th line from here starts.
+    #[inline]
+    pub(crate) fn seek(&mut self, isa: Isa, bytes: &[u8], most: u64) -> Starts {
+        isa.run(Pass::<true> { rows: self, bytes, most })
+    }
+
+    #[inline(always)]
+    fn block<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> u64 {
+        let block = B::load(bytes);
+        let newlines = block.eq(b'\n');
+        let after = newlines << 1 | self.pending;
+        self.pending = newlines >> 63;
+        if !self.skips_blank {
+            return after;
+        }
+        // Adding a bit to a run of white space carries it to the byte behind the run.
+        let white = block.le(b' ');
+        let (carried, overflow) = (after & white).overflowing_add(white);
+        self.pending |= u64::from(overflow);
+        (carried | after) & !white
+    }
+}
+
+struct Pass<'a, const SEEK: bool> {
+    rows: &'a mut Rows,
+    bytes: &'a [u8],
+    most: u64,
+}
+
+impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
+    type Output = Starts;
+
+    #[inline(always)]
+    fn run<B: Block>(self) -> Starts {
+        let Self { rows, bytes, most } = self;
+        let mut state = *rows;
+        let mut count = 0;
+        let (blocks, rest) = bytes.as_chunks::<WIDTH>();
+        for (i, block) in blocks.iter().enumerate() {
+            let starts = state.block::<B>(block);
+            count += u64::from(starts.count_ones());
+            if SEEK && count >= most {
+                *rows = Rows::inside(state.skips_blank);
+                return reached(i * WIDTH, starts, count, most);
+            }
+        }
+        if !rest.is_empty() {
+            // Padded with what starts nothing: a line's content, masked out of the answer.
+            let mut padded = [b'.'; WIDTH];
+            padded[..rest.len()].copy_from_slice(rest);
+            let starts = state.block::<B>(&padded);
+            state.pending = starts >> rest.len() & 1;
+            let starts = starts & !(!0 << rest.len());
+            count += u64::from(starts.count_ones());
+            if SEEK && count >= most {
+                *rows = Rows::inside(state.skips_blank);
+                return reached(blocks.len() * WIDTH, starts, count, most);
+            }
+        }
+        *rows = state;
+        Starts { count, reached: None }
+    }
+}
+
+fn reached(base: usize, mut starts: u64, count: u64, most: u64) -> Starts {
+    for _ in 0..u64::from(starts.count_ones()) - (count - most) - 1 {
+        starts &= starts - 1;
+    }
+    Starts { count: most, reached: Some(base + starts.trailing_zeros() as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The starts of all lines but the first, which begins before the bytes.
+    fn naive(bytes: &[u8], skips_blank: bool) -> Vec<usize> {
+        let mut starts = Vec::new();
+        let mut line = 0;
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let content = piece.iter().position(|&byte| !skips_blank || byte > b' ');
+            starts.extend(content.filter(|_| line > 0).map(|at| line + at));
+            line += piece.len();
+        }
+        starts
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_splitting(
+            bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b' '), Just(b'\r'), Just(b'x')], 0..300),
+            cuts in prop::collection::vec(0..300_usize, 0..4),
+            most in 1..30_u64,
+        ) {
+            for isa in Isa::available() {
+                for skips_blank in [true, false] {
+                    let starts = naive(&bytes, skips_blank);
+                    let sought = Rows::inside(skips_blank).seek(isa, &bytes, most);
+                    prop_assert_eq!(sought.reached, starts.get(most as usize - 1).copied(), "{:?}", isa);
+                    prop_assert_eq!(sought.count, most.min(starts.len() as u64));
+
+                    let mut cuts: Vec<_> = cuts.iter().map(|&cut| cut.min(bytes.len())).collect();
+                    cuts.sort_unstable();
+                    cuts.push(bytes.len());
+                    let (mut rows, mut at, mut count) = (Rows::inside(skips_blank), 0, 0);
+                    for cut in cuts {
+                        count += rows.count(isa, &bytes[at..cut]);
+                        at = cut;
+                    }
+                    prop_assert_eq!(count, starts.len() as u64, "{:?}", isa);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Is it JSON? RFC 8259, and NDJSON, checked 64 bytes at a time.
+//!
+//! Every rule is a mask of the bytes that break it, so an error's position is the lowest bit of all of them:
+//! the first byte with which what came before cannot go on to be valid.
+
+mod block;
+#[cfg(test)]
+mod naive;
+mod number;
+mod stack;
+mod text;
+
+use crate::error::{Error, Result};
+use crate::scan::{Block, Isa, Kernel, WIDTH};
+use block::State;
+use text::Text;
+
+/// Checks a payload that arrives in pieces. Every way of cutting it gives the same answer.
+///
+/// Valid is one JSON value, or several of them, each on a line of its own (NDJSON).
+#[derive(Debug, Clone)]
+pub struct Validator {
+    isa: Isa,
+    state: State,
+    text: Text,
+    /// How many bytes were checked: those before `tail`.
+    checked: u64,
+    /// The last bytes that were fed, too few for a block.
+    tail: [u8; WIDTH],
+    tail_len: usize,
+}
+
+impl Validator {
+    /// Nothing fed yet.
+    #[must_use]
+    pub fn new(isa: Isa) -> Self {
+        let state = State::default();
+        Self { isa, state, text: Text::default(), checked: 0, tail: [0; WIDTH], tail_len: 0 }
+    }
+
+    /// Takes the next piece of the payload.
+    ///
+    /// # Errors
+    /// `InvalidJson` with the first byte that cannot be right.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
+        let bad_text = self.text.feed(bytes);
+        // Bytes that are not text end what can be right, but something before them may not be either.
+        let end = bad_text.as_ref().map_or(self.fed() + bytes.len() as u64, |error| error.index);
+        let new = usize::try_from(end.saturating_sub(self.fed())).unwrap_or(bytes.len());
+        self.check(&bytes[..new])?;
+        match bad_text {
+            Some(error) => {
+                self.check_tail(error.index)?;
+                Err(error)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all that was fed is a whole payload.
+    ///
+    /// # Errors
+    /// `InvalidJson` if it is not; the byte is the payload's length if it ends too early.
+    pub fn finish(mut self) -> Result<()> {
+        let len = self.fed();
+        let bad_text = self.text.finish();
+        self.check_tail(bad_text.as_ref().map_or(len, |error| error.index))?;
+        if let Some(error) = bad_text {
+            return Err(error);
+        }
+        if self.state.is_complete() { Ok(()) } else { Err(Error::json(len, "unexpected end")) }
+    }
+
+    fn fed(&self) -> u64 {
+        self.checked + self.tail_len as u64
+    }
+
+    fn check(&mut self, mut bytes: &[u8]) -> Result<()> {
+        if self.tail_len > 0 {
+            let taken = bytes.len().min(WIDTH - self.tail_len);
+            let (head, rest) = bytes.split_at(taken);
+            self.tail[self.tail_len..][..taken].copy_from_slice(head);
+            self.tail_len += taken;
+            bytes = rest;
+            if self.tail_len < WIDTH {
+                return Ok(());
+            }
+            let block = self.tail;
+            self.tail_len = 0;
+            self.blocks(&[block])?;
+        }
+        let (blocks, rest) = bytes.as_chunks::<WIDTH>();
+        self.blocks(blocks)?;
+        self.tail[..rest.len()].copy_from_slice(rest);
+        self.tail_len = rest.len();
+        Ok(())
+    }
+
+    /// Checks what is left before byte `end`, where the payload ends or stops being text.
+    fn check_tail(&mut self, end: u64) -> Result<()> {
+        let len = usize::try_from(end.saturating_sub(self.checked)).unwrap_or_default().min(self.tail_len);
+        let mut block = [b' '; WIDTH];
+        block[..len].copy_from_slice(&self.tail[..len]);
+        match self.blocks(&[block]) {
+            // What only the padding breaks, the end does.
+            Err(error) if error.index >= end => Err(Error::json(end, "unexpected end")),
+            result => result,
+        }
+    }
+
+    fn blocks(&mut self, blocks: &[[u8; WIDTH]]) -> Result<()> {
+        let result = self.isa.run(Check { state: &mut self.state, blocks });
+        let before = self.checked;
+        self.checked += (blocks.len() * WIDTH) as u64;
+        result.map_err(|(offset, why)| Error::json(before + offset as u64, why))
+    }
+}
+
+struct Check<'a> {
+    state: &'a mut State,
+    blocks: &'a [[u8; WIDTH]],
+}
+
+impl Kernel for Check<'_> {
+    type Output = std::result::Result<(), (usize, &'static str)>;
+
+    #[inline(always)]
+    fn run<B: Block>(self) -> Self::Output {
+        for (i, bytes) in self.blocks.iter().enumerate() {
+            let bad = self.state.block::<B>(bytes);
+            if bad.any() != 0 {
+                return Err((i * WIDTH + bad.any().trailing_zeros() as usize, bad.why()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

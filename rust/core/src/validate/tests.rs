@@ -1,0 +1,144 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::json;
+
+fn check(isa: Isa, data: &[u8], cuts: &[usize]) -> std::result::Result<(), usize> {
+    let mut validator = Validator::new(isa);
+    let mut at = 0;
+    let mut feed_all = || -> Result<()> {
+        for &cut in cuts {
+            let cut = cut.clamp(at, data.len());
+            validator.feed(&data[at..cut])?;
+            at = cut;
+        }
+        validator.feed(&data[at..])?;
+        validator.clone().finish()
+    };
+    feed_all().map_err(|error| error.index as usize)
+}
+
+fn compare(data: &[u8], cuts: &[usize]) -> std::result::Result<(), TestCaseError> {
+    let expected = naive::check(data);
+    for isa in Isa::available() {
+        prop_assert_eq!(check(isa, data, &[]), expected, "{:?} {}", isa, String::from_utf8_lossy(data));
+        prop_assert_eq!(check(isa, data, cuts), expected, "{:?} in pieces {:?}", isa, cuts);
+    }
+    Ok(())
+}
+
+/// Tokens, and pieces of tokens, that mostly do not fit together.
+fn tokens() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop::sample::select(
+        &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"a\"",
+            "\"a\":",
+            "\"",
+            "\\",
+            "\\u00e9",
+            "\\ud83d",
+            "\\x",
+            " ",
+            "\n",
+            "\t",
+            "\r\n",
+            "1",
+            "0",
+            "-",
+            "+",
+            ".",
+            "e",
+            "E",
+            "10.5e-3",
+            "01",
+            "-0",
+            "1.",
+            "true",
+            "false",
+            "null",
+            "tru",
+            "nulls",
+            "\u{1}",
+            "é",
+            "漢",
+            "😀",
+            "[1,2]",
+            "{\"k\":[]}",
+            "x",
+            "/",
+        ][..],
+    );
+    prop::collection::vec(token, 0..12).prop_map(|tokens| tokens.concat().into_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn agrees_with_the_naive_grammar(
+        // Moves everything that can be said in a block across the border of two.
+        padding in 0..70_usize,
+        data in tokens(),
+        cuts in prop::collection::vec(0..140_usize, 0..3),
+    ) {
+        let mut cuts = cuts;
+        cuts.sort_unstable();
+        let mut padded = vec![b' '; padding];
+        padded.extend(&data);
+        compare(&padded, &cuts)?;
+        let mut inside = b"[".to_vec();
+        inside.resize(padding + 1, b' ');
+        inside.extend(&data);
+        inside.push(b']');
+        compare(&inside, &cuts)?;
+    }
+
+    #[test]
+    fn agrees_on_any_bytes(data in prop::collection::vec(any::<u8>(), 0..150), cut in 0..150_usize) {
+        compare(&data, &[cut])?;
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_on_json_with_a_byte_changed(
+        value in json(), pretty in any::<bool>(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut data = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
+        let cut = cut.index(data.len() + 1);
+        prop_assert_eq!(check(Isa::detect(), &data, &[cut]), Ok(()));
+        compare(&data[..cut], &[cut / 2])?;
+        let at = at.index(data.len());
+        data[at] = byte;
+        compare(&data, &[cut])?;
+    }
+
+    #[test]
+    fn accepts_rows(values in prop::collection::vec(json(), 1..8), blank in any::<bool>(), cut in any::<prop::sample::Index>()) {
+        let separator = if blank { "\n\r\n" } else { "\n" };
+        let data = values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator);
+        compare(data.as_bytes(), &[cut.index(data.len() + 1)])?;
+        prop_assert_eq!(check(Isa::detect(), data.as_bytes(), &[]), Ok(()));
+    }
+}
+
+#[test]
+fn nesting_is_bounded_but_generous() {
+    for depth in [63, 64, 65, 128, 100_000] {
+        let data = [b"[".repeat(depth), b"]".repeat(depth)].concat();
+        assert_eq!(check(Isa::detect(), &data, &[]), Ok(()), "{depth}");
+        let crossed = [b"[".repeat(depth), b"}".to_vec()].concat();
+        assert_eq!(check(Isa::detect(), &crossed, &[]), Err(depth));
+        let mixed = [b"[{\"a\":".repeat(depth), b"1".to_vec(), b"}]".repeat(depth)].concat();
+        assert_eq!(check(Isa::detect(), &mixed, &[]), Ok(()), "{depth}");
+    }
+    let depth = stack::MOST_DEPTH as usize + 1;
+    assert_eq!(check(Isa::detect(), &b"[".repeat(depth), &[]), Err(depth - 1));
+}

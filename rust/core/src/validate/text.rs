@@ -1,0 +1,53 @@
+//! Is it UTF-8? In pieces that may end inside a character.
+
+use crate::error::Error;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Text {
+    /// Where the next piece starts.
+    pos: u64,
+    /// The start of a character whose end has not come yet.
+    partial: [u8; 4],
+    partial_len: usize,
+}
+
+impl Text {
+    /// The first byte that is not text, if the piece decides that there is one.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<Error> {
+        let start = self.pos;
+        self.pos += bytes.len() as u64;
+        let mut at = 0;
+        while self.partial_len > 0 && at < bytes.len() {
+            self.partial[self.partial_len] = bytes[at];
+            self.partial_len += 1;
+            at += 1;
+            match str::from_utf8(&self.partial[..self.partial_len]) {
+                Ok(_) => self.partial_len = 0,
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => return Some(not_text(start + at as u64 - self.partial_len as u64)),
+            }
+        }
+        let rest = &bytes[at..];
+        if simdutf8::basic::from_utf8(rest).is_ok() {
+            return None;
+        }
+        let error = str::from_utf8(rest).err()?;
+        let valid = error.valid_up_to();
+        if error.error_len().is_some() {
+            return Some(not_text(start + (at + valid) as u64));
+        }
+        let partial = &rest[valid..];
+        self.partial[..partial.len()].copy_from_slice(partial);
+        self.partial_len = partial.len();
+        None
+    }
+
+    /// The character that never ended, if there is one.
+    pub(super) fn finish(&self) -> Option<Error> {
+        (self.partial_len > 0).then(|| not_text(self.pos - self.partial_len as u64))
+    }
+}
+
+fn not_text(index: u64) -> Error {
+    Error::json(index, "not UTF-8")
+}
