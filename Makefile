@@ -41,6 +41,7 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy benches
 	$(BIN)/python -m mypy.stubtest headgate._core
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml

@@ -78,7 +78,7 @@ def preview() -> bool:
 
 @check
 def truncate() -> bool:
-    return json.loads(headgate.truncate(DOCUMENT))["items"]["totalCount"] == 100
+    return bool(json.loads(headgate.truncate(DOCUMENT))["items"]["totalCount"] == 100)
 
 
 @check
@@ -94,7 +94,7 @@ def outline() -> bool:
 
 @check
 def get() -> bool:
-    return json.loads(headgate.get(DOCUMENT, "/items/7/name")) == "naïve 7"
+    return bool(json.loads(headgate.get(DOCUMENT, "/items/7/name")) == "naïve 7")
 
 
 @check

@@ -4,6 +4,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import headgate
@@ -86,7 +87,7 @@ def main() -> None:
 
     for name, offset in (("first", 0), ("middle", len(index) // 2), ("last", len(index) - 3)):
         call = f"read_items(data, index, {offset}, 3)  # the {name} ones"
-        page = show.step(call, lambda offset=offset: headgate.read_items(data, index, offset, 3))
+        page = show.step(call, partial(headgate.read_items, data, index, offset, 3))
         show.answer(page.content.decode(), lines=1)
 
     pattern = r'"tier":"pro"[^}]*\}[^}]*refund failed'
