@@ -1,0 +1,91 @@
+# Every target sets itself up: all it needs is Python 3.11 or newer and a Rust toolchain.
+#
+#   PYTHON=python3.13   the interpreter to work with (another one makes the environment anew)
+#   TIME=600            how many seconds `make fuzz` gives each target
+#   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
+
+PYTHON ?= python3
+TIME ?= 60
+FUZZER ?= $(shell cargo +nightly fuzz --version >/dev/null 2>&1 && echo libfuzzer || echo stable)
+
+VENV := .venv
+BIN := $(VENV)/bin
+MADE := $(VENV)/.made-with-$(notdir $(PYTHON))
+BUILT := $(VENV)/.built
+CORPUS := target/corpus
+BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
+FUZZ := rust/fuzz
+FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard rust/core/Cargo.toml rust/python/Cargo.toml) \
+	$(shell find rust/core/src rust/python/src -name '*.rs')
+
+# One interpreter for every cargo command, so that none of them rebuilds what another one built.
+export PYO3_PYTHON := $(abspath $(BIN)/python)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench wheel fuzz clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(BUILT) ## Slice a 50 MB payload before your eyes
+	@$(BIN)/python -m headgate.demo
+
+test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
+	cargo test -p headgate-core
+	$(BIN)/python -m pytest
+
+lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, types and stubs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/mypy benches
+	$(BIN)/python -m mypy.stubtest headgate._core
+	cargo fmt --check
+	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --manifest-path $(FUZZ)/Cargo.toml -- -D warnings
+
+bench: $(BUILT) $(VENV)/.group-bench ## Time headgate beside its peers: one table, results.json, results.svg
+	$(BIN)/python benches/corpus.py $(CORPUS)
+	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
+	cargo bench -p headgate-core --bench index -- --quiet
+	$(BIN)/python benches/report.py target/bench.json target/criterion
+
+wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
+	rm -f dist/*.whl
+	$(BIN)/maturin build --release --out dist
+	@size=$$(cat dist/*.whl | wc -c); echo "wheel: $$size bytes"; test "$$size" -lt 5000000
+
+fuzz: | cargo ## Compare every verb with its twin on mutated inputs, TIME seconds each
+ifeq ($(FUZZER),libfuzzer)
+	cd $(FUZZ) && for target in $(FUZZ_TARGETS); do \
+		cargo +nightly fuzz run --fuzz-dir . --features libfuzzer $$target -- -max_total_time=$(TIME) -timeout=10 || exit 1; \
+	done
+else
+	cargo run --manifest-path $(FUZZ)/Cargo.toml --release -- --seconds $(TIME)
+endif
+
+clean: ## Remove everything the other targets made
+	rm -rf $(VENV) target dist $(FUZZ)/target python/headgate/_core*.so .hypothesis .pytest_cache .mypy_cache .ruff_cache
+
+.PHONY: cargo
+cargo:
+	@command -v cargo >/dev/null || { echo "headgate is built with Rust and there is no cargo on the PATH: see https://rustup.rs" >&2; exit 1; }
+
+$(MADE): | cargo
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "headgate needs Python 3.11 or newer; choose one with make PYTHON=…" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.group-%: pyproject.toml $(MADE)
+	$(BIN)/python -m pip install --quiet --group $*
+	@touch $@
+
+$(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release
+	@touch $@

@@ -1,0 +1,121 @@
+"""Finding the items of a payload, trusted and validated."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import corpus
+import headgate
+import msgspec
+import orjson
+import pytest
+import simdjson
+from conftest import Measure
+from memcpy import Memcpy
+
+# simdjson keeps the count of an array in 24 bits.
+SIMDJSON_MOST = 0xFFFFFF
+
+Sample = tuple[int, Any, Any]
+
+
+class Contender(NamedTuple):
+    """What is timed, and what it found: how many items, the first one and the last one."""
+
+    work: Callable[[bytes], Any]
+    sample: Callable[[bytes, Any], Sample]
+
+
+class Wrapped(msgspec.Struct):
+    statuses: list[msgspec.Raw]
+
+
+def headgate_sample(data: bytes, index: headgate.ItemIndex) -> Sample:
+    first = headgate.read_items(data, index, limit=1)
+    last = headgate.read_items(data, index, last=1)
+    return len(index), orjson.loads(first.content)[0], orjson.loads(last.content)[0]
+
+
+def raw_sample(_: bytes, items: list[msgspec.Raw]) -> Sample:
+    return len(items), orjson.loads(bytes(items[0])), orjson.loads(bytes(items[-1]))
+
+
+def object_sample(_: bytes, items: list[Any]) -> Sample:
+    return len(items), items[0], items[-1]
+
+
+def headgate_index(validate: bool) -> Contender:
+    return Contender(lambda data: headgate.index_items(data, validate=validate), headgate_sample)
+
+
+def msgspec_raw(name: str) -> Contender:
+    if name == "wrapped":
+        return Contender(msgspec.json.Decoder(Wrapped).decode, lambda data, value: raw_sample(data, value.statuses))
+    if name == "ndjson":
+        return Contender(msgspec.json.Decoder(msgspec.Raw).decode_lines, raw_sample)
+    return Contender(msgspec.json.Decoder(list[msgspec.Raw]).decode, raw_sample)
+
+
+def orjson_loads(name: str) -> Contender:
+    if name == "wrapped":
+        return Contender(orjson.loads, lambda data, value: object_sample(data, value["statuses"]))
+    if name == "ndjson":
+        return Contender(lambda data: [orjson.loads(line) for line in data.splitlines()], object_sample)
+    return Contender(orjson.loads, object_sample)
+
+
+def simdjson_parse(name: str) -> Contender:
+    def sample(_: bytes, document: Any) -> Sample:
+        items = document["statuses"] if name == "wrapped" else document
+        return len(items), simdjson_value(items[0]), simdjson_value(items[len(items) - 1])
+
+    return Contender(simdjson.Parser().parse, sample)
+
+
+def simdjson_value(value: Any) -> Any:
+    return orjson.loads(value.mini) if hasattr(value, "mini") else value
+
+
+def agree(theirs: Sample, ours: Sample) -> bool:
+    if theirs[0] == SIMDJSON_MOST:
+        return ours[0] >= SIMDJSON_MOST and theirs[1] == ours[1]
+    return theirs == ours
+
+
+def contender(who: str, name: str, validate: bool) -> Contender:
+    makers: dict[str, Callable[[], Contender]] = {
+        "headgate": lambda: headgate_index(validate),
+        "msgspec": lambda: msgspec_raw(name),
+        "orjson": lambda: orjson_loads(name),
+        "pysimdjson": lambda: simdjson_parse(name),
+    }
+    return makers[who]()
+
+
+def run(measure: Measure, row: str, name: str, size: str, who: str, validate: bool) -> None:
+    data = corpus.load(name, size)
+    label = f"{name} {size}"
+    if who == "memcpy":
+        copy = Memcpy(data)
+        measure(row, label, who, len(data), copy)
+        assert copy.copied()
+        return
+    ours = contender("headgate", name, validate)
+    theirs = contender(who, name, validate)
+    assert agree(theirs.sample(data, theirs.work(data)), ours.sample(data, ours.work(data)))
+    measure(row, label, who, len(data), theirs.work, data)
+
+
+ARRAYS = ["records", "big_items", "tweets", "wrapped", "deep", "tiny_ints"]
+LOADS = [("records", "1 MB"), *((name, "100 MB") for name in [*ARRAYS, "ndjson"])]
+
+
+@pytest.mark.parametrize("who", ["headgate", "memcpy", "msgspec", "orjson"])
+@pytest.mark.parametrize(("name", "size"), LOADS)
+def bench_trusted(measure: Measure, name: str, size: str, who: str) -> None:
+    run(measure, "index, trusted", name, size, who, validate=False)
+
+
+@pytest.mark.parametrize("who", ["headgate", "memcpy", "pysimdjson"])
+@pytest.mark.parametrize(("name", "size"), [load for load in LOADS if load[0] != "ndjson"])
+def bench_validated(measure: Measure, name: str, size: str, who: str) -> None:
+    run(measure, "index, validated", name, size, who, validate=True)

@@ -1,0 +1,39 @@
+"""What headgate costs a process before it does anything, and whether its work leaves other threads alone."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import corpus
+import headgate
+import pytest
+from conftest import Measure
+
+CALLS = 8
+
+
+def start(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own interpreter
+
+
+@pytest.mark.parametrize(("who", "code"), [("headgate", "import headgate"), ("bare interpreter", "pass")])
+def bench_import(measure: Measure, who: str, code: str) -> None:
+    measure("start and import", "", who, 0, start, code)
+
+
+def truncate_in(threads: int, data: bytes) -> None:
+    """The same number of calls, whatever the number of threads."""
+    with ThreadPoolExecutor(threads) as pool:
+        answers = set(pool.map(headgate.truncate, [data] * CALLS))
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(("who", "threads"), [("headgate", 2), ("1 thread", 1)])
+def bench_threads(measure: Measure, who: str, threads: int) -> None:
+    data = corpus.load("records", "100 MB")
+    wall, cpu = time.perf_counter(), time.process_time()
+    truncate_in(threads, data)
+    cores = (time.process_time() - cpu) / (time.perf_counter() - wall)
+    row = "truncate in 2 threads"
+    measure(row, "records 100 MB", who, len(data) * CALLS, truncate_in, threads, data, note=f"{cores:.1f} cores busy")

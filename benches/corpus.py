@@ -1,0 +1,223 @@
+"""Payloads to measure on: the same bytes on every machine, 100 MB of them in well under a second.
+
+A megabyte of items is made from a seed and then repeated with other ids, so a generator costs a few copies.
+`python benches/corpus.py DIR` writes those that the Rust benches read.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Callable
+from functools import cache, lru_cache
+from itertools import accumulate
+from pathlib import Path
+
+MB = 1_000_000
+SIZES = {"1 MB": MB, "100 MB": 100 * MB}
+
+# Stands where the number of the chunk goes: four digits that make ids differ from chunk to chunk.
+CHUNK = "@@@@"
+
+WORDS = [
+    *("cache", "index", "shard", "queue", "login", "payment", "invoice"),
+    *("profile", "session", "upload", "export", "webhook", "retry", "audit"),
+]
+PROSE = [
+    "the request was accepted",
+    "naïve café, déjà vu",
+    "検索結果を表示しています",
+    "Привет, мир",
+    'she said "ship it" and left',
+    "path C:\\temp\\new",
+    "line one\nline two\ttabbed",
+    "shipping 🚀 to production 👩‍💻",
+    "見積もりは 3,200 円です",
+    "nothing to see here",
+]
+LEVELS = ["INFO"] * 12 + ["DEBUG"] * 4 + ["WARN"] * 2 + ["ERROR"]
+EVENTS = [
+    "request served",
+    "login failed: bad password",
+    "upstream timeout, will retry",
+    "payment failed after timeout",
+    "cache miss for naïve key",
+    "検索が完了しました",
+    "connection reset by peer",
+    "session refreshed",
+]
+
+Make = Callable[[random.Random, int], str]
+
+
+def records(size: int) -> bytes:
+    """An array of small objects with a list of tags, about 200 bytes each."""
+    return _array(_record, size)
+
+
+def big_items(size: int) -> bytes:
+    """An array of nested objects of more than a kilobyte each."""
+    return _array(_big_item, size)
+
+
+def tweets(size: int) -> bytes:
+    """An array of posts: multibyte text, escapes, nested users and entities."""
+    return _array(_tweet, size)
+
+
+def deep(size: int) -> bytes:
+    """An array of items that nest ten levels."""
+    return _array(_deep, size)
+
+
+def tiny_ints(size: int) -> bytes:
+    """An array of small integers: as many items as bytes allow."""
+    return _array(_tiny_int, size)
+
+
+def wrapped(size: int) -> bytes:
+    """Posts under a key, with metadata behind them."""
+    tail = b',"search_metadata":{"count":100,"query":"headgate","next":null}}'
+    return b'{"statuses":' + tweets(size - len(tail) - 12) + tail
+
+
+def ndjson(size: int) -> bytes:
+    """The records, one a line."""
+    return _lines(_record, size)
+
+
+def log(size: int) -> bytes:
+    """Lines of a service's log, some of them multibyte."""
+    return _lines(_log_line, size)
+
+
+BY_NAME: dict[str, Callable[[int], bytes]] = {
+    make.__name__: make for make in (records, big_items, tweets, deep, tiny_ints, wrapped, ndjson, log)
+}
+
+
+@lru_cache(maxsize=2)
+def load(name: str, size: str) -> bytes:
+    """A corpus by name; the last two stay in memory, as benches ask for the same one many times in a row."""
+    return BY_NAME[name](SIZES[size])
+
+
+def _item(number: int, fields: dict[str, object]) -> str:
+    """An object whose `id` is an integer that no other item has."""
+    rest = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return f'{{"id":1{CHUNK}{number:06},{rest[1:]}'
+
+
+def _record(rng: random.Random, number: int) -> str:
+    return _item(
+        number,
+        {
+            "name": f"{rng.choice(WORDS)}-{rng.randrange(10**6)}",
+            "active": rng.random() < 0.8,
+            "score": round(rng.random() * 100, 3),
+            "tags": [rng.choice(WORDS) for _ in range(rng.randrange(1, 4))],
+            "owner": {"id": rng.randrange(10**6), "email": f"{rng.choice(WORDS)}@example.org"},
+            "note": rng.choice(PROSE),
+        },
+    )
+
+
+def _user(rng: random.Random) -> dict[str, object]:
+    return {
+        "id": rng.randrange(10**9),
+        "screen_name": f"{rng.choice(WORDS)}_{rng.randrange(10**4)}",
+        "description": " ".join(rng.choice(PROSE) for _ in range(2)),
+        "followers": rng.randrange(10**5),
+        "verified": rng.random() < 0.1,
+        "location": None,
+    }
+
+
+def _tweet(rng: random.Random, number: int) -> str:
+    return _item(
+        number,
+        {
+            "created_at": f"Mon Nov {rng.randrange(1, 29):02} 12:{rng.randrange(60):02}:00 +0000 2026",
+            "text": " ".join(rng.choice(PROSE) for _ in range(4)),
+            "entities": {
+                "hashtags": [{"text": rng.choice(WORDS), "indices": [0, 9]} for _ in range(rng.randrange(3))],
+                "urls": [{"url": f"https://example.org/{rng.randrange(10**8)}", "indices": [10, 33]}],
+            },
+            "user": _user(rng),
+            "retweets": rng.randrange(10**4),
+            "favorited": False,
+        },
+    )
+
+
+def _big_item(rng: random.Random, number: int) -> str:
+    return _item(
+        number,
+        {
+            "title": rng.choice(PROSE),
+            "body": " ".join(rng.choice(PROSE) for _ in range(20)),
+            "author": _user(rng),
+            "replies": [{"user": _user(rng), "text": rng.choice(PROSE)} for _ in range(3)],
+            "coordinates": [round(rng.uniform(-180, 180), 6) for _ in range(12)],
+        },
+    )
+
+
+def _deep(rng: random.Random, number: int) -> str:
+    value: object = {"leaf": rng.choice(PROSE), "n": rng.randrange(10**6)}
+    for level in range(9):
+        value = {"level": level, "next": value} if level % 2 else [rng.randrange(100), value]
+    return _item(number, {"root": value})
+
+
+def _tiny_int(rng: random.Random, _: int) -> str:
+    return str(rng.randrange(100))
+
+
+def _log_line(rng: random.Random, number: int) -> str:
+    return (
+        f"2026-11-{rng.randrange(1, 29):02}T{rng.randrange(24):02}:{rng.randrange(60):02}:{rng.randrange(60):02}Z "
+        f"{rng.choice(LEVELS)} {rng.choice(WORDS)} 10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)} "
+        f"request=1{CHUNK}{number:06} user_id={rng.randrange(10**6)} {rng.choice(EVENTS)} in {rng.randrange(5000)} ms"
+    )
+
+
+@cache
+def _items(make: Make) -> list[bytes]:
+    """About a megabyte of items."""
+    rng = random.Random(make.__name__)  # noqa: S311 - it has to be reproducible, not secret
+    items: list[bytes] = []
+    size = 0
+    while size < MB:
+        items.append(make(rng, len(items)).encode())
+        size += len(items[-1]) + 1
+    return items
+
+
+def _repeat(make: Make, size: int, separator: bytes) -> bytes:
+    """As many whole chunks as fit in `size`, and whole items to fill it up."""
+    items = _items(make)
+    chunk = separator.join(items)
+    chunks, rest = divmod(size, len(chunk) + len(separator))
+    ends = accumulate(len(item) + len(separator) for item in items)
+    last = separator.join(items[: sum(end <= rest for end in ends)])
+    pieces = [*[chunk] * chunks, last] if last else [chunk] * chunks
+    marker = CHUNK.encode()
+    return separator.join(piece.replace(marker, b"%04d" % number) for number, piece in enumerate(pieces))
+
+
+def _array(make: Make, size: int) -> bytes:
+    return b"[" + _repeat(make, size - 2, b",") + b"]"
+
+
+def _lines(make: Make, size: int) -> bytes:
+    return _repeat(make, size - 1, b"\n") + b"\n"
+
+
+def _write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("records", "big_items", "tweets", "wrapped", "tiny_ints"):
+        (folder / f"{name}.json").write_bytes(BY_NAME[name](SIZES["100 MB"]))
+
+
+if __name__ == "__main__":
+    _write(Path(sys.argv[1]))

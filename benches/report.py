@@ -1,0 +1,225 @@
+"""One table out of all benches: `python benches/report.py target/bench.json target/criterion`.
+
+Ratios compare the fastest round of either side: on a machine that does other things too, noise only ever adds.
+Bars on a time of our own are held against the median, which is what a caller meets. A ratio is how many times
+faster than the peer headgate is; against memcpy, the part of its speed that is reached.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import chart
+
+FOLDER = Path(__file__).parent
+OURS = "headgate"
+
+
+class Bar(NamedTuple):
+    """What a line has to reach: a ratio to a peer or, where `seconds` is set, a time of our own."""
+
+    row: str
+    corpus: str
+    peer: str
+    ratio: float = 0.0
+    stretch: float = 0.0
+    seconds: float = 0.0
+
+
+# The first that matches a line counts. A peer in front of `seconds` is subtracted.
+BARS = [
+    Bar("index, trusted", "tiny_ints 100 MB", "memcpy", 0.6),
+    Bar("index, trusted", "records 100 MB", "memcpy", 0.5, stretch=1.0),
+    Bar("index, trusted", "big_items 100 MB", "memcpy", 0.8, stretch=1.0),
+    Bar("index, trusted", "* 100 MB", "msgspec", 5),
+    Bar("index, trusted", "* 100 MB", "orjson", 50),
+    Bar("index, validated", "tiny_ints 100 MB", "memcpy", 0.05),
+    Bar("index, validated", "* 100 MB", "memcpy", 0.2, stretch=0.4),
+    Bar("index, validated", "* 100 MB", "pysimdjson", 1.5),
+    Bar("index in Rust, trusted", "*", "sonic-rs", 1.5),
+    Bar("index in Rust, trusted", "*", "rsonpath", 1.5),
+    Bar("truncate to 10 KB", "* 100 MB", "orjson", 50),
+    Bar("truncate to 10 KB", "* 1 MB", "orjson", 12),
+    Bar("truncate to 10 KB", "* 100 MB", "memcpy", 0.5),
+    Bar("page of 50 items", "* 100 MB", "orjson", 1000),
+    Bar("page of 50 items", "* 100 MB", "", seconds=100e-6),
+    Bar("20 pages at the end", "*", "?*", 0.5),
+    Bar("preview of 2 KB", "*", "", seconds=2e-6),
+    Bar("start and import", "*", "bare interpreter", seconds=50e-3),
+    Bar("truncate in 2 threads", "*", "1 thread", 1.3),
+]
+
+
+# Rows that compare headgate with itself or with nothing: in the table, not in the chart.
+WITHOUT_PEER = {"20 pages at the end", "start and import", "truncate in 2 threads"}
+
+
+class Timing(NamedTuple):
+    best: float
+    median: float
+    size: int
+    note: str = ""
+
+
+class Line(NamedTuple):
+    """A line of the table: what headgate took beside what a peer took."""
+
+    row: str
+    corpus: str
+    ours: Timing
+    peer: str
+    theirs: Timing | None
+    bar: Bar | None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.theirs.best / self.ours.best if self.theirs else None
+
+    @property
+    def verdict(self) -> str:
+        if self.bar is None:
+            return ""
+        if self.bar.seconds:
+            beyond = self.theirs.median if self.theirs else 0.0
+            return "met" if self.ours.median - beyond <= self.bar.seconds else "missed"
+        if self.ratio is None or self.ratio < self.bar.ratio:
+            return "missed"
+        return "stretch" if self.bar.stretch and self.ratio >= self.bar.stretch else "met"
+
+
+Timings = dict[tuple[str, str], dict[str, Timing]]
+
+
+def read_pytest(path: Path) -> Timings:
+    timings: Timings = defaultdict(dict)
+    for bench in json.loads(path.read_bytes())["benchmarks"]:
+        info, stats = bench["extra_info"], bench["stats"]
+        timing = Timing(stats["min"], stats["median"], info["bytes"], info.get("note", ""))
+        timings[info["row"], info["corpus"]][info["who"]] = timing
+    return timings
+
+
+def read_criterion(folder: Path) -> Timings:
+    """A group is a row, a function is who, a parameter is the corpus."""
+    timings: Timings = defaultdict(dict)
+    for path in sorted(folder.rglob("new/benchmark.json")):
+        bench = json.loads(path.read_bytes())
+        sample = json.loads((path.parent / "sample.json").read_bytes())
+        estimates = json.loads((path.parent / "estimates.json").read_bytes())
+        best = min(time / count for time, count in zip(sample["times"], sample["iters"], strict=True))
+        timing = Timing(best * 1e-9, estimates["median"]["point_estimate"] * 1e-9, bench["throughput"]["Bytes"])
+        timings[bench["group_id"], bench["value_str"]][bench["function_id"]] = timing
+    return timings
+
+
+def find_bar(row: str, corpus: str, peer: str) -> Bar | None:
+    def matches(bar: Bar) -> bool:
+        return fnmatch(row, bar.row) and fnmatch(corpus, bar.corpus) and fnmatch(peer, bar.peer)
+
+    return next((bar for bar in BARS if matches(bar)), None)
+
+
+def compare(timings: Timings) -> Iterator[Line]:
+    for (row, corpus), by_who in timings.items():
+        if OURS not in by_who:
+            continue
+        ours = by_who[OURS]
+        for peer, theirs in by_who.items():
+            if peer != OURS:
+                yield Line(row, corpus, ours, peer, theirs, find_bar(row, corpus, peer))
+        if bar := find_bar(row, corpus, ""):
+            yield Line(row, corpus, ours, "", None, bar)
+
+
+def duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:,.0f} ×" if ratio >= 100 else f"{ratio:.3g} ×"
+
+
+def cells(line: Line) -> list[str]:
+    bar = ""
+    if line.bar and line.bar.seconds:
+        bar = f"{'+' if line.theirs else ''}≤ {duration(line.bar.seconds)}"
+    elif line.bar:
+        bar = f"≥ {times(line.bar.ratio)}"
+    absolute = line.bar is not None and line.bar.seconds > 0
+    ours, theirs = (
+        duration(timing.median if absolute else timing.best) if timing else "" for timing in (line.ours, line.theirs)
+    )
+    ratio = times(line.ratio) if line.ratio and not absolute else ""
+    return [line.row, line.corpus, ours, line.peer, theirs, ratio, bar, line.verdict, line.ours.note]
+
+
+HEADER = ["row", "corpus", "headgate", "peer", "its time", "ratio", "bar", "", ""]
+
+
+def table(lines: list[Line]) -> str:
+    rows = [HEADER, *(cells(line) for line in lines)]
+    for above, row in reversed(list(pairwise(rows))):
+        if above[:2] == row[:2]:
+            row[:2] = "", ""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["─" * width for width in widths]
+    numeric = {2, 4, 5, 6}
+
+    def render(row: list[str]) -> str:
+        padded = (
+            cell.rjust(width) if column in numeric else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join(render(row) for row in [rows[0], rule, *rows[1:]])
+
+
+def as_json(line: Line) -> dict[str, Any]:
+    return {
+        "row": line.row,
+        "corpus": line.corpus,
+        "bytes": line.ours.size,
+        "headgate_seconds": {"min": line.ours.best, "median": line.ours.median},
+        "peer": line.peer or None,
+        "peer_seconds": {"min": line.theirs.best, "median": line.theirs.median} if line.theirs else None,
+        "ratio": line.ratio,
+        "bar": line.bar and {"ratio": line.bar.ratio or None, "seconds": line.bar.seconds or None},
+        "verdict": line.verdict or None,
+        "note": line.ours.note or None,
+    }
+
+
+def describe_machine(path: Path) -> dict[str, Any]:
+    """What a ratio depends on, and nothing that tells whose machine it was."""
+    info = json.loads(path.read_bytes())["machine_info"]
+    cpu = info["cpu"]
+    return {"cpu": cpu.get("brand_raw"), "cores": cpu.get("count"), "python": info["python_version"]}
+
+
+def main(bench: Path, criterion: Path) -> None:
+    lines = list(compare(read_pytest(bench) | read_criterion(criterion)))
+    print(table(lines))
+    judged = [line for line in lines if line.verdict]
+    missed = sum(line.verdict == "missed" for line in judged)
+    print(f"\n{len(judged) - missed} of {len(judged)} bars met; ratios of fastest rounds, bars in seconds by median")
+    results = {"machine": describe_machine(bench), "lines": [as_json(line) for line in lines]}
+    (FOLDER / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    marks = [
+        chart.Mark(line.row, line.corpus, line.peer, line.ratio, line.bar.ratio if line.bar else None)
+        for line in lines
+        if line.ratio and line.row not in WITHOUT_PEER
+    ]
+    chart.draw(marks, FOLDER / "results.svg")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,53 @@
+//! Differential targets: each compares a verb with a naive twin on any bytes at all.
+//!
+//! A target panics where they differ. To add one, write a module with `compare`, name it in [`TARGETS`] and
+//! give it a file under `fuzz_targets/`.
+
+pub mod index;
+pub mod pages;
+pub mod pointer;
+pub mod preview;
+pub mod search;
+pub mod truncate;
+pub mod twin;
+pub mod validate;
+
+/// What a target is given: a payload, and bytes to choose arguments by.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    pub knobs: [u8; KNOBS],
+    pub data: &'a [u8],
+}
+
+/// How many bytes of an input choose arguments.
+pub const KNOBS: usize = 4;
+
+impl<'a> Input<'a> {
+    #[must_use]
+    pub fn split(bytes: &'a [u8]) -> Self {
+        match bytes.split_first_chunk() {
+            Some((&knobs, data)) => Self { knobs, data },
+            None => Self { knobs: [0; KNOBS], data: bytes },
+        }
+    }
+
+    /// A number from 0 to twice the payload's length, so that budgets bite half of the time.
+    #[must_use]
+    pub fn budget(&self) -> u64 {
+        let part = u64::from(u16::from_le_bytes([self.knobs[0], self.knobs[1]]));
+        2 * self.data.len() as u64 * part / u64::from(u16::MAX)
+    }
+}
+
+/// A target's name and what it does.
+pub type Target = (&'static str, fn(Input<'_>));
+
+pub const TARGETS: [Target; 7] = [
+    ("index", index::compare),
+    ("pages", pages::compare),
+    ("pointer", pointer::compare),
+    ("preview", preview::compare),
+    ("search", search::compare),
+    ("truncate", truncate::compare),
+    ("validate", validate::compare),
+];

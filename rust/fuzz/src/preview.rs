@@ -1,0 +1,57 @@
+//! Previews, against what serde_json says they weigh.
+
+use headgate_core::{Escaping, preview};
+
+use crate::Input;
+
+pub fn compare(input: Input<'_>) {
+    let Input { knobs, data } = input;
+    let max_bytes = input.budget();
+    let max_escaped = (knobs[2] % 2 == 1).then(|| data.len() as u64 * u64::from(knobs[3]) / 64);
+    let twice = knobs[2] & 2 != 0;
+    let escaping = if twice { Escaping::Twice } else { Escaping::Once };
+    let Some(end) = preview(data, max_bytes, max_escaped, escaping).expect("the arguments are right") else {
+        check_binary(data, max_bytes, max_escaped);
+        return;
+    };
+    let text = std::str::from_utf8(&data[..end]).expect("whole characters");
+    assert!(end as u64 <= max_bytes);
+    assert!(!text.contains('\0'));
+    assert!(!is_inside_an_escape(text, &data[end..]), "half an escape: {text:?}");
+    let weight = weigh(text, twice);
+    assert!(max_escaped.is_none_or(|most| weight <= most), "{weight} bytes on the wire of {max_escaped:?}");
+    if max_bytes >= data.len() as u64 && max_escaped.is_none() {
+        assert_eq!(end, data.len(), "what fits is its own preview");
+    }
+}
+
+fn weigh(text: &str, twice: bool) -> u64 {
+    let quote = |text: &str| {
+        let quoted = serde_json::to_string(text).expect("a string");
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let once = quote(text);
+    if twice { quote(&once).len() as u64 } else { once.len() as u64 }
+}
+
+/// Behind an odd number of backslashes, or among the hexadecimal digits behind the `u` of one.
+fn is_inside_an_escape(before: &str, after: &[u8]) -> bool {
+    let is_escape = |text: &str| (text.len() - text.trim_end_matches('\\').len()) % 2 == 1;
+    let without_digits = before.trim_end_matches(|c: char| c.is_ascii_hexdigit());
+    let missing = 4_usize.saturating_sub(before.len() - without_digits.len());
+    let is_completed = after.len() >= missing && after[..missing].iter().all(u8::is_ascii_hexdigit);
+    let is_unicode = without_digits.strip_suffix('u').is_some_and(is_escape);
+    !after.is_empty() && (is_escape(before) || (is_unicode && missing > 0 && is_completed))
+}
+
+/// Nothing within the budget may be text: a NUL, or a sequence that is wrong and not only cut.
+fn check_binary(data: &[u8], max_bytes: u64, max_escaped: Option<u64>) {
+    let limit = max_escaped.map_or(max_bytes, |most| most.min(max_bytes)) as usize;
+    let seen = &data[..limit.min(data.len())];
+    let is_wrong = match std::str::from_utf8(seen) {
+        Ok(_) => false,
+        Err(error) => error.error_len().is_some() || seen.len() == data.len(),
+    };
+    let cut_character = data[seen.len()..].first().is_some_and(|&byte| byte & 0xC0 == 0x80);
+    assert!(is_wrong || seen.contains(&0) || cut_character, "text was called binary");
+}

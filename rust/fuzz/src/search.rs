@@ -1,0 +1,78 @@
+//! Searching, against a loop for literals and the `regex` crate without a prefilter of ours for expressions.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use headgate_core::search::{Options, Pattern, search};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::Input;
+
+/// An expression as headgate reads it, and the same for the `regex` crate, whose `\b`, `\w` and `\d` are Unicode.
+const EXPRESSIONS: [(&str, &str); 8] = [
+    (r"\bfailed\b.{0,40}timeout", r"(?-u:\b)failed(?-u:\b).{0,40}timeout"),
+    (r"user_id=\d{2,}", r"user_id=(?-u:\d){2,}"),
+    (r"(?i)error|warn", r"(?i)error|warn"),
+    (r"[a-z]+ing\b", r"[a-z]+ing(?-u:\b)"),
+    (r#""[^"]*id[^"]*""#, r#""[^"]*id[^"]*""#),
+    (r"^.{0,10}name", r"^.{0,10}name"),
+    (r"\w+:\s*$", r"(?-u:\w)+:(?-u:\s)*$"),
+    (r"[^\x00-\x7f]+", r"[^\x00-\x7f]+"),
+];
+
+static COMPILED: LazyLock<[(Pattern, Regex); 8]> = LazyLock::new(|| {
+    EXPRESSIONS.map(|(ours, theirs)| {
+        let twin = RegexBuilder::new(theirs).multi_line(true).build();
+        (Pattern::regex(ours, false).expect("an expression"), twin.expect("an expression"))
+    })
+});
+
+pub fn compare(Input { knobs, data }: Input<'_>) {
+    let (needle, rest) = data.split_at(data.len().min(usize::from(knobs[0] % 8)));
+    if let Ok(needle) = std::str::from_utf8(needle)
+        && !needle.is_empty()
+    {
+        let pattern = Pattern::literal(needle, false).expect("a literal");
+        let expected = find(rest, needle.as_bytes());
+        check(rest, &pattern, &expected, knobs);
+    }
+    let (pattern, twin) = &COMPILED[usize::from(knobs[1]) % COMPILED.len()];
+    let expected: Vec<_> = twin.find_iter(data).map(|found| found.range()).collect();
+    check(data, pattern, &expected, knobs);
+}
+
+fn find(data: &[u8], needle: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + needle.len() <= data.len() {
+        if &data[at..at + needle.len()] == needle {
+            found.push(at..at + needle.len());
+            at += needle.len();
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+/// All at once, and page by page.
+fn check(data: &[u8], pattern: &Pattern, expected: &[Range<usize>], knobs: [u8; 4]) {
+    for limit in [i64::MAX, i64::from(knobs[2] % 4) + 1] {
+        let mut found = Vec::new();
+        let mut next = Some(0);
+        while let Some(start) = next {
+            let options = Options { start: start as i64, limit, context: i64::from(knobs[3]) };
+            let page = search(data, pattern, options, None).expect("the arguments are right");
+            for at in &page.matches {
+                let lines = data[..at.start].iter().filter(|&&byte| byte == b'\n').count();
+                assert_eq!(at.line, Some(lines as u64));
+                if let Some(context) = &at.context {
+                    assert_eq!(context.as_bytes(), &data[at.context_start..at.context_start + context.len()]);
+                }
+            }
+            found.extend(page.matches.iter().map(|at| at.start..at.end));
+            next = page.next_start;
+        }
+        assert_eq!(found, expected, "limit {limit}");
+    }
+}

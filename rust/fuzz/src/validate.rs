@@ -1,0 +1,37 @@
+//! Validating, against serde_json line by line.
+
+use headgate_core::Isa;
+use headgate_core::validate::Validator;
+
+use crate::{Input, twin};
+
+pub fn compare(Input { knobs, data }: Input<'_>) {
+    let is_valid = twin::is_json(data) || twin::rows(data).is_some_and(|rows| rows.len() > 1);
+    let step = usize::from(knobs[0]) + 1;
+    let mut first = None;
+    for isa in Isa::available() {
+        let whole = validate(isa, data, data.len());
+        assert_eq!(whole.is_ok(), is_valid, "{isa:?} says {whole:?}");
+        assert_eq!(validate(isa, data, step), whole, "{isa:?} in pieces of {step}");
+        assert_eq!(*first.get_or_insert(whole.clone()), whole, "{isa:?} differs from another");
+        if let Err(error) = whole {
+            check_index(isa, data, error.index);
+        }
+    }
+}
+
+/// What stands before the byte to blame may still become valid; together with it, it never can.
+fn check_index(isa: Isa, data: &[u8], index: u64) {
+    let index = usize::try_from(index).expect("an index into the payload");
+    assert!(index <= data.len());
+    let mut before = Validator::new(isa);
+    assert_eq!(before.feed(&data[..index]), Ok(()), "blamed too late");
+}
+
+fn validate(isa: Isa, data: &[u8], step: usize) -> headgate_core::Result<()> {
+    let mut validator = Validator::new(isa);
+    for piece in data.chunks(step.max(1)) {
+        validator.feed(piece)?;
+    }
+    validator.finish()
+}

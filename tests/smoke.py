@@ -1,0 +1,146 @@
+"""Does an installed headgate work? Every verb once, without pytest, from anywhere but the source tree."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import headgate
+
+RECORDS = [{"id": n, "name": f"naïve {n}", "tags": ["a", "b"]} for n in range(100)]
+DOCUMENT = json.dumps({"items": RECORDS, "count": 100}, ensure_ascii=False).encode()
+LOG = "".join(f"{n} ERROR request failed in {n} ms\n" for n in range(100))
+
+CHECKS: list[Callable[[], bool]] = []
+
+
+def check(function: Callable[[], bool]) -> Callable[[], bool]:
+    CHECKS.append(function)
+    return function
+
+
+@check
+def imported_from_where_it_was_installed() -> bool:
+    return "site-packages" in Path(headgate.__file__).parts
+
+
+@check
+def index_items() -> bool:
+    index = headgate.index_items(DOCUMENT)
+    return (len(index), index.path, index.kind) == (100, "/items", "array")
+
+
+@check
+def index_items_trusted() -> bool:
+    return headgate.index_items(DOCUMENT, validate=False) == headgate.index_items(DOCUMENT)
+
+
+@check
+def index_lines() -> bool:
+    return len(headgate.index_lines(LOG)) == 100
+
+
+@check
+def indexer() -> bool:
+    pieces = headgate.ItemIndexer()
+    pieces.feed(DOCUMENT[:1000])
+    pieces.feed(DOCUMENT[1000:])
+    return pieces.finish() == headgate.index_items(DOCUMENT)
+
+
+@check
+def index_survives_storage() -> bool:
+    index = headgate.index_items(DOCUMENT)
+    return headgate.ItemIndex.from_bytes(index.to_bytes()) == index
+
+
+@check
+def read_items() -> bool:
+    page = headgate.read_items(DOCUMENT, headgate.index_items(DOCUMENT), 50, 10)
+    return json.loads(page.content) == RECORDS[50:60] and page.next_offset == 60
+
+
+@check
+def read_text() -> bool:
+    return headgate.read_text(LOG, 0, 10).text == LOG[:10]
+
+
+@check
+def read_lines() -> bool:
+    return headgate.read_lines(LOG, 98).text == "".join(LOG.splitlines(keepends=True)[98:])
+
+
+@check
+def preview() -> bool:
+    text = headgate.preview(DOCUMENT, 100)
+    return text is not None and DOCUMENT.startswith(text.encode()) and len(text.encode()) <= 100
+
+
+@check
+def truncate() -> bool:
+    return bool(json.loads(headgate.truncate(DOCUMENT))["items"]["totalCount"] == 100)
+
+
+@check
+def truncate_lines() -> bool:
+    text = headgate.truncate_lines(LOG, 2, 2)
+    return text.startswith(LOG[:20]) and LOG.rstrip().endswith(text.rstrip()[-20:])
+
+
+@check
+def outline() -> bool:
+    return "×100" in headgate.outline(DOCUMENT)
+
+
+@check
+def get() -> bool:
+    return bool(json.loads(headgate.get(DOCUMENT, "/items/7/name")) == "naïve 7")
+
+
+@check
+def locate() -> bool:
+    start, end = headgate.locate(DOCUMENT, "/count")
+    return DOCUMENT[start:end] == b"100"
+
+
+@check
+def project() -> bool:
+    return bool(json.loads(headgate.project(json.dumps(RECORDS), ["id"])) == [{"id": n} for n in range(100)])
+
+
+@check
+def search() -> bool:
+    matches = headgate.search(LOG, "99 ms").matches
+    return [match.line for match in matches] == [99]
+
+
+@check
+def search_by_expression() -> bool:
+    return len(headgate.search(LOG, r"in \d ms", regex=True).matches) == 10
+
+
+@check
+def errors() -> bool:
+    try:
+        headgate.index_items(b"[1, 2")
+    except headgate.InvalidJSON as error:
+        return error.index == 6
+    return False
+
+
+def main() -> int:
+    failed = 0
+    for function in CHECKS:
+        try:
+            outcome = "ok" if function() else "wrong answer"
+        except Exception as error:
+            outcome = f"{type(error).__name__}: {error}"
+        if outcome != "ok":
+            failed += 1
+            print(f"{function.__name__}: {outcome}")
+    print(f"smoke: {len(CHECKS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""The public API, by name: adding to it or taking from it is a decision, and shows up here."""
+
+import ast
+from pathlib import Path
+
+import headgate
+from headgate import _core, errors
+
+VERBS = [
+    "get",
+    "index_items",
+    "index_lines",
+    "locate",
+    "outline",
+    "preview",
+    "project",
+    "read_items",
+    "read_lines",
+    "read_text",
+    "search",
+    "truncate",
+    "truncate_lines",
+]
+RESULTS = ["Cut", "ItemIndex", "ItemIndexer", "ItemPage", "LinePage", "Match", "SearchResult", "Span", "TextPage"]
+ERRORS = [
+    "CorruptIndex",
+    "HeadgateError",
+    "InvalidArgument",
+    "InvalidJSON",
+    "InvalidPattern",
+    "InvalidText",
+    "PathNotFound",
+]
+
+# Names of the core that the package keeps to itself.
+INTERNAL: set[str] = set()
+
+
+def stub_names() -> set[str]:
+    """What `_core.pyi` declares at its top level."""
+    stub = Path(headgate.__file__).with_name("_core.pyi").read_text(encoding="utf-8")
+    names = set()
+    for node in ast.parse(stub).body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return names
+
+
+def test_the_public_api_is_what_it_was() -> None:
+    assert sorted(headgate.__all__) == sorted([*VERBS, *RESULTS, *ERRORS, "__version__"])
+
+
+def test_every_exported_name_exists() -> None:
+    assert [name for name in headgate.__all__ if not hasattr(headgate, name)] == []
+
+
+def test_the_core_has_what_its_stub_declares() -> None:
+    assert [name for name in sorted(stub_names()) if not hasattr(_core, name)] == []
+
+
+def test_every_name_of_the_core_is_exported_or_kept_internal_on_purpose() -> None:
+    assert stub_names() - set(headgate.__all__) == INTERNAL
+
+
+def test_every_error_is_exported() -> None:
+    assert sorted(errors.__all__) == ERRORS
+
+
+def test_every_error_is_one_of_ours() -> None:
+    assert all(issubclass(getattr(errors, name), headgate.HeadgateError) for name in ERRORS)

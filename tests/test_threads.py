@@ -1,0 +1,118 @@
+"""Verbs release the interpreter: many threads at work on one payload get what one thread gets."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import headgate
+import pytest
+
+THREADS = 8
+CALLS = 64
+
+RECORDS = [{"id": n, "name": f"naïve {n} 検索", "tags": ["a", "b" * (n % 7)]} for n in range(3000)]
+DOCUMENT = json.dumps({"statuses": RECORDS, "count": len(RECORDS)}, ensure_ascii=False).encode()
+LOG = "".join(f"{n} ERROR 検索 failed after {n % 100} ms\n" for n in range(5000)).encode()
+
+
+def page(offset: int) -> Any:
+    index = headgate.index_items(DOCUMENT)
+    read = headgate.read_items(DOCUMENT, index, offset, 50)
+    return read.content, read.next_offset
+
+
+def found(pattern: str, regex: bool) -> Any:
+    result = headgate.search(LOG, pattern, regex=regex)
+    return [(match.start, match.end, match.line, match.context) for match in result.matches], result.next_start
+
+
+def streamed() -> bytes:
+    indexer = headgate.ItemIndexer()
+    for start in range(0, len(DOCUMENT), 4099):
+        indexer.feed(DOCUMENT[start : start + 4099])
+    return indexer.finish().to_bytes()
+
+
+VERBS: dict[str, Callable[[int], Any]] = {
+    "index_items": lambda _: headgate.index_items(DOCUMENT).to_bytes(),
+    "index_lines": lambda _: headgate.index_lines(LOG).to_bytes(),
+    "ItemIndexer": lambda _: streamed(),
+    "read_items": lambda n: page(n * 40),
+    "read_text": lambda n: headgate.read_text(LOG, n * 101, 1000).text,
+    "read_lines": lambda n: headgate.read_lines(LOG, n * 7, 20).text,
+    "preview": lambda n: headgate.preview(DOCUMENT, 100 + n),
+    "truncate": lambda n: headgate.truncate(DOCUMENT, max_bytes=1000 + n),
+    "truncate_lines": lambda n: headgate.truncate_lines(LOG, n, n),
+    "outline": lambda _: headgate.outline(DOCUMENT),
+    "get": lambda n: headgate.get(DOCUMENT, f"/statuses/{n * 11}/name"),
+    "locate": lambda n: headgate.locate(DOCUMENT, f"/statuses/{n}"),
+    "project": lambda _: headgate.project(headgate.get(DOCUMENT, "/statuses"), ["id"]),
+    "search": lambda n: found(f"{n} ms", regex=False),
+    "search by expression": lambda n: found(rf"\b{n}\d ERROR", regex=True),
+}
+
+
+def in_threads(verb: Callable[[int], Any]) -> list[Any]:
+    """All threads start together; each call's answer stands at its place."""
+    barrier = threading.Barrier(THREADS)
+
+    def work(thread: int) -> list[tuple[int, Any]]:
+        barrier.wait()
+        return [(n, verb(n)) for n in range(thread, CALLS, THREADS)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = dict(pair for pairs in pool.map(work, range(THREADS)) for pair in pairs)
+    return [answers[n] for n in range(CALLS)]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_threads_get_what_one_thread_gets(name: str) -> None:
+    verb = VERBS[name]
+    assert in_threads(verb) == [verb(n) for n in range(CALLS)]
+
+
+def test_an_index_is_shared_by_threads() -> None:
+    index = headgate.index_items(DOCUMENT)
+    pages = in_threads(lambda n: json.loads(headgate.read_items(DOCUMENT, index, n, 1).content))
+    assert pages == [[RECORDS[n]] for n in range(CALLS)]
+
+
+def test_errors_arrive_in_the_thread_that_caused_them() -> None:
+    def cause(n: int) -> int:
+        with pytest.raises(headgate.InvalidJSON) as caught:
+            headgate.index_items(b"[" + b" " * n + b"}")
+        return caught.value.index
+
+    assert in_threads(cause) == [n + 1 for n in range(CALLS)]
+
+
+@pytest.fixture
+def no_forced_switches() -> Iterator[None]:
+    """Another thread then runs only when the running one lets go of the interpreter by itself."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("no_forced_switches")
+def test_other_threads_run_while_a_verb_works() -> None:
+    started, done = threading.Event(), threading.Event()
+
+    def signal() -> None:
+        started.wait()
+        done.set()
+
+    thread = threading.Thread(target=signal)
+    thread.start()
+    started.set()
+    for _ in range(1000):
+        headgate.index_items(DOCUMENT)
+        if done.is_set():
+            break
+    was_let_in = done.is_set()
+    thread.join()
+    assert was_let_in
