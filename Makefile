@@ -51,7 +51,7 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 bench: $(BUILT) $(VENV)/.group-bench ## Time headgate beside its peers: one table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
-	cargo bench -p headgate-core --bench index -- --quiet
+	cargo bench -p headgate-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/

@@ -30,7 +30,7 @@ const CORPORA: [Corpus; 5] = [
 
 impl Corpus {
     fn load(&self) -> Vec<u8> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/corpus");
         std::fs::read(folder.join(self.name).with_extension("json")).expect("`make bench` writes the corpora")
     }
 }

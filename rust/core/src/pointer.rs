@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::ndjson::{is_first_line, is_ndjson, lines, trim};
-use crate::reader::{Kind, Reader};
+use crate::reader::{Kind, Reader, check_json};
 use crate::scan::Isa;
 
 /// A path to a value, e.g. `/users/0/name`; `""` is the whole payload.
@@ -150,7 +150,7 @@ fn hex4(text: &str) -> Option<(u32, &str)> {
 /// Where the value at `pointer` is, without white space around it.
 ///
 /// Of equal keys the first is meant. In NDJSON the first token is the number of a value. Reading ends with
-/// the value; what was passed over on the way is trusted.
+/// the value, which is checked; what was passed over on the way is trusted.
 pub fn locate(data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
     locate_with(Isa::detect(), data, pointer)
 }
@@ -173,8 +173,12 @@ fn locate_with(isa: Isa, data: &[u8], pointer: &Pointer) -> Result<Range<usize>>
 
 fn everything(isa: Isa, data: &[u8]) -> Result<Range<usize>> {
     let mut reader = Reader::new(data, isa);
-    let value = take_value(&mut reader)?;
-    if is_first_line(&mut reader, data, isa)? { Ok(trim(data, 0..data.len())) } else { Ok(value) }
+    let value = reader.value()?;
+    if !is_first_line(&mut reader, data, isa)? {
+        return Ok(value);
+    }
+    let lines = trim(data, 0..data.len());
+    check_json(isa, data, lines.clone()).map(|()| lines)
 }
 
 fn walk(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<Range<usize>>> {
@@ -188,7 +192,7 @@ fn walk(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<
             return Ok(None);
         }
     }
-    take_value(&mut reader).map(Some)
+    reader.value().map(Some)
 }
 
 /// Moves to the value of a key.
@@ -215,16 +219,6 @@ fn enter_array(reader: &mut Reader<'_>, token: &Token) -> Result<bool> {
         return Ok(!reader.take(b']')?);
     }
     reader.skip_values(index)
-}
-
-/// Takes a value that will be shown as it stands: a string or scalar is checked, the inside of a
-/// container is trusted.
-pub(crate) fn take_value(reader: &mut Reader<'_>) -> Result<Range<usize>> {
-    match reader.kind()? {
-        Kind::Object | Kind::Array => reader.skip(),
-        Kind::String => reader.string().map(|content| content.start - 1..content.end + 1),
-        Kind::Number | Kind::Bool | Kind::Null => reader.scalar(),
-    }
 }
 
 #[cfg(test)]
@@ -335,7 +329,18 @@ mod tests {
 
     #[test]
     fn says_where_json_ends() {
-        for (data, index) in [("", 0), (" ", 1), ("1 2", 2), ("[1] x", 4), ("{\"a\": tru}", 6), ("[1", 2)] {
+        for (data, index) in [
+            ("", 0),
+            (" ", 1),
+            ("1 2", 2),
+            ("[1] x", 4),
+            ("{\"a\": tru}", 6),
+            ("[1", 2),
+            ("{\"a\": [1,]}", 9),
+            ("[1 2", 3),
+            ("[1}", 2),
+            ("1\n[}", 3),
+        ] {
             let pointer = if data.starts_with('{') { "/a" } else { "" };
             let error = find(data.as_bytes(), pointer).unwrap_err();
             assert!(matches!(error.kind, ErrorKind::InvalidJson(_)), "{error}");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::ndjson::{expect_end, is_first_line, lines};
-use crate::pointer::{take_value, unescape};
+use crate::pointer::unescape;
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 
@@ -211,7 +211,7 @@ impl Projection<'_> {
         self.out.extend_from_slice(&self.data[key.start - 1..=key.end]);
         self.out.push(b':');
         if fields.is_leaf() {
-            let span = take_value(reader)?;
+            let span = reader.value()?;
             self.out.extend_from_slice(&self.data[span]);
         } else {
             self.item(reader, fields, arrays)?;
@@ -323,9 +323,15 @@ mod tests {
 
     #[test]
     fn says_where_json_ends() {
-        for (data, index) in
-            [("", 0), ("[1,]", 3), ("[{}] 1", 5), ("{\"a\":tru}", 5), ("{}\n{\"a\" 1}", 8), ("[1", 2)]
-        {
+        for (data, index) in [
+            ("", 0),
+            ("[1,]", 3),
+            ("[{}] 1", 5),
+            ("{\"a\":tru}", 5),
+            ("{}\n{\"a\" 1}", 8),
+            ("[1", 2),
+            ("{\"a\":[1}}", 7),
+        ] {
             let error = run(data.as_bytes(), &["a"]).unwrap_err();
             assert!(matches!(error.kind, ErrorKind::InvalidJson(_)), "{error}");
             assert_eq!(error.index, index, "{data}");

@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::scan::nesting::{Nesting, Stop};
 use crate::scan::{Isa, closing_quote};
+use crate::validate::Validator;
 
 /// What a value is, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +159,22 @@ impl<'a> Reader<'a> {
         Ok(span)
     }
 
+    /// Takes any value, to be shown as it stands, and checks all of it.
+    pub(crate) fn value(&mut self) -> Result<Range<usize>> {
+        match self.kind()? {
+            Kind::Object | Kind::Array => self.container(),
+            Kind::String => self.string().map(|content| content.start - 1..content.end + 1),
+            Kind::Number | Kind::Bool | Kind::Null => self.scalar(),
+        }
+    }
+
+    fn container(&mut self) -> Result<Range<usize>> {
+        let start = self.pos;
+        // One that does not end is checked all the same: something before may be wrong.
+        let end = self.skip().map_or(self.data.len(), |span| span.end);
+        check_json(self.isa, self.data, start..end).map(|()| start..end)
+    }
+
     /// Passes over any value. The span is the value, brackets and quotes included.
     pub(crate) fn skip(&mut self) -> Result<Range<usize>> {
         let kind = self.kind()?;
@@ -220,6 +237,13 @@ impl<'a> Reader<'a> {
         let len = rest.iter().position(is_end).unwrap_or(rest.len());
         self.pos..self.pos + len
     }
+}
+
+/// Checks a whole value, or NDJSON.
+pub(crate) fn check_json(isa: Isa, data: &[u8], span: Range<usize>) -> Result<()> {
+    let mut validator = Validator::new(isa);
+    let result = validator.feed(&data[span.clone()]).and_then(|()| validator.finish());
+    result.map_err(|error| Error { index: span.start as u64 + error.index, ..error })
 }
 
 /// Checks the content of a string: UTF-8, no control characters, whole escapes.

@@ -53,35 +53,38 @@ pub(crate) fn check_text(data: &[u8], span: Range<usize>) -> Result<()> {
 /// The end of the longest prefix, not beyond `at`, that ends neither inside a UTF-8 sequence nor inside a JSON
 /// escape (`\"`, `\u00e9`) or a surrogate pair of them (`\ud83d\ude00`).
 ///
-/// A backslash and the character after it are an escape in any text, also where JSON would not know it: a prefix
-/// that ends in a lone backslash is what this is here to avoid. What follows `at` decides, so `data` should not
-/// end there. A run of backslashes is looked at as far as it goes back.
+/// A prefix that ends in a lone backslash is what this is here to avoid. What follows `at` decides, so `data`
+/// should not end there. A run of backslashes is looked at as far as it goes back.
 pub(crate) fn whole_end(data: &[u8], at: usize) -> usize {
     let at = floor_boundary(data, at);
     if at == data.len() {
         return at;
     }
-    let start = escape_across(data, at).unwrap_or(at);
-    match start.checked_sub(UNICODE_ESCAPE) {
-        Some(high) if is_surrogate_escape(data, start, 0xdc00) && is_surrogate_escape(data, high, 0xd800) => {
-            high
-        }
-        _ => start,
-    }
+    escape_across(data, at).map_or(at, |escape| escape.start)
 }
 
 /// The length of `\u00e9`.
 const UNICODE_ESCAPE: usize = 6;
+/// The length of `\ud83d\ude00`.
+const PAIR: usize = 2 * UNICODE_ESCAPE;
 
-/// The start of the escape that starts before `at` and ends after it.
-fn escape_across(data: &[u8], at: usize) -> Option<usize> {
-    (at.saturating_sub(UNICODE_ESCAPE - 1)..at)
-        .find(|&start| unicode_escape(data, start).is_some())
-        .or_else(|| is_escaped(data, at).then(|| at - 1))
+/// The JSON escape, or the surrogate pair of them, that starts before `at` and ends after it.
+///
+/// A backslash and the character after it are an escape in any text, also where JSON would not know it.
+pub(crate) fn escape_across(data: &[u8], at: usize) -> Option<Range<usize>> {
+    let last = |len: usize| at.saturating_sub(len - 1)..at;
+    let pair = || last(PAIR).find(|&start| is_pair(data, start)).map(|start| start..start + PAIR);
+    let unit = || {
+        let start = last(UNICODE_ESCAPE).find(|&start| unicode_escape(data, start).is_some())?;
+        Some(start..start + UNICODE_ESCAPE)
+    };
+    let short = || (at < data.len() && is_escaped(data, at)).then(|| at - 1..ceil_boundary(data, at + 1));
+    pair().or_else(unit).or_else(short)
 }
 
-fn is_surrogate_escape(data: &[u8], at: usize, first: u16) -> bool {
-    unicode_escape(data, at).is_some_and(|unit| unit & 0xfc00 == first)
+fn is_pair(data: &[u8], at: usize) -> bool {
+    let is_half = |at, first| unicode_escape(data, at).is_some_and(|unit| unit & 0xfc00 == first);
+    is_half(at, 0xd800) && is_half(at + UNICODE_ESCAPE, 0xdc00)
 }
 
 /// The UTF-16 unit that the escape starting at `at` stands for.

@@ -4,9 +4,12 @@
 //! give it a file under `fuzz_targets/`.
 
 pub mod index;
+pub mod items;
+pub mod outline;
 pub mod pages;
 pub mod pointer;
 pub mod preview;
+pub mod project;
 pub mod search;
 pub mod truncate;
 pub mod twin;
@@ -42,11 +45,14 @@ impl<'a> Input<'a> {
 /// A target's name and what it does.
 pub type Target = (&'static str, fn(Input<'_>));
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 10] = [
     ("index", index::compare),
+    ("items", items::compare),
+    ("outline", outline::compare),
     ("pages", pages::compare),
     ("pointer", pointer::compare),
     ("preview", preview::compare),
+    ("project", project::compare),
     ("search", search::compare),
     ("truncate", truncate::compare),
     ("validate", validate::compare),

@@ -1,6 +1,6 @@
 //! Pages of text and lines: they tile, keep to their budget and are whole.
 
-use headgate_core::{Escaping, Range, read_lines, read_text};
+use headgate_core::{Escaping, ItemIndex, Range, index_lines, read_lines, read_text};
 
 use crate::Input;
 
@@ -9,7 +9,10 @@ pub fn compare(input: Input<'_>) {
     let escaping = Escaping::from_levels(u64::from(input.knobs[2] % 3)).expect("0, 1 or 2");
     let max_bytes = escaping.heaviest() as u64 + input.budget();
     check_text(text, max_bytes, escaping);
-    check_lines(text, 1 + u64::from(input.knobs[3]), max_bytes, escaping);
+    let index = index_lines(input.data);
+    for index in [None, Some(&index)] {
+        check_lines(text, index, 1 + u64::from(input.knobs[3]), max_bytes, escaping);
+    }
 }
 
 fn check_text(text: &str, max_bytes: u64, escaping: Escaping) {
@@ -26,14 +29,14 @@ fn check_text(text: &str, max_bytes: u64, escaping: Escaping) {
     assert_eq!(seen, text);
 }
 
-fn check_lines(text: &str, limit: u64, max_bytes: u64, escaping: Escaping) {
+fn check_lines(text: &str, index: Option<&ItemIndex>, limit: u64, max_bytes: u64, escaping: Escaping) {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut next = Some(0);
     let mut at = 0;
     while let Some(offset) = next {
         assert_eq!(offset, at as u64);
         let range = Range::Bounded { offset, limit };
-        let page = read_lines(text.as_bytes(), range, max_bytes, escaping).expect("text");
+        let page = read_lines(text.as_bytes(), index, range, max_bytes, escaping).expect("text");
         let shown = &text[page.span.clone()];
         assert!(escaping.weigh(shown.as_bytes()) as u64 <= max_bytes);
         let expected = &lines[at..at + page.returned as usize];

@@ -57,11 +57,11 @@ fn find(data: &[u8], needle: &[u8]) -> Vec<Range<usize>> {
 
 /// All at once, and page by page.
 fn check(data: &[u8], pattern: &Pattern, expected: &[Range<usize>], knobs: [u8; 4]) {
-    for limit in [i64::MAX, i64::from(knobs[2] % 4) + 1] {
+    for limit in [usize::MAX, usize::from(knobs[2] % 4) + 1] {
         let mut found = Vec::new();
         let mut next = Some(0);
         while let Some(start) = next {
-            let options = Options { start: start as i64, limit, context: i64::from(knobs[3]) };
+            let options = Options { start, limit, context: usize::from(knobs[3]) };
             let page = search(data, pattern, options, None).expect("the arguments are right");
             for at in &page.matches {
                 let lines = data[..at.start].iter().filter(|&&byte| byte == b'\n').count();

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 
 use headgate_core::index::{self, Kind};
-use headgate_core::{Error, ErrorKind, Range};
+use headgate_core::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::count;
+use crate::convert::{int, page};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -70,9 +70,12 @@ impl ItemIndex {
         self.0.end()
     }
 
-    fn span(&self, offset: i64, limit: i64) -> Result<Span, CoreError> {
-        let range = Range::Bounded { offset: count("offset", offset)?, limit: count("limit", limit)? };
-        let index::Span { start, end, first, count } = self.0.span(range);
+    fn span(
+        &self,
+        #[pyo3(from_py_with = int)] offset: i64,
+        #[pyo3(from_py_with = int)] limit: i64,
+    ) -> Result<Span, CoreError> {
+        let index::Span { start, end, first, count } = self.0.span(page(offset, limit, None)?);
         Ok(Span { start, end, first, count })
     }
 

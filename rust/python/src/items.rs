@@ -1,10 +1,10 @@
 //! `read_items`: pages of items.
 
-use headgate_core::{Range, items};
+use headgate_core::items;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::convert::count;
+use crate::convert::{count, int, optional_int, page, size};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::page::Cut;
@@ -38,20 +38,16 @@ pub fn read_items(
     py: Python<'_>,
     data: Payload,
     index: &ItemIndex,
-    offset: i64,
-    limit: i64,
-    max_bytes: i64,
-    last: Option<i64>,
-    base: i64,
+    #[pyo3(from_py_with = int)] offset: i64,
+    #[pyo3(from_py_with = int)] limit: i64,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int)] last: Option<i64>,
+    #[pyo3(from_py_with = int)] base: i64,
 ) -> PyResult<ItemPage> {
     let index = &index.0;
     let read = |data: &[u8]| {
-        let range = match last {
-            Some(last) => Range::Suffix(count("last", last)?),
-            None => Range::Bounded { offset: count("offset", offset)?, limit: count("limit", limit)? },
-        };
-        let max_bytes = usize::try_from(count("max_bytes", max_bytes)?).unwrap_or(usize::MAX);
-        items::read_items(data, count("base", base)?, index, range, max_bytes)
+        let (base, range) = (count("base", base)?, page(offset, limit, last)?);
+        items::read_items(data, base, index, range, size("max_bytes", max_bytes)?)
     };
     let page = data.detached(py, read).map_err(CoreError::from)?;
     Ok(ItemPage {

@@ -37,15 +37,15 @@ mod _core {
     #[pymodule_export]
     use super::project::project;
     #[pymodule_export]
+    use super::search::{Match, SearchResult, search};
+    #[pymodule_export]
     use super::text::{TextPage, read_text};
+    #[pymodule_export]
+    use super::truncate::truncate;
     #[pymodule_export]
     use super::truncate_lines::truncate_lines;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
-
-    use super::search::{Match, SearchResult, search};
-    #[pymodule_export]
-    use super::truncate::truncate;
 }

@@ -1,8 +1,8 @@
-use headgate_core::{Escaping, Range};
+use headgate_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::convert::count;
+use crate::convert::{count, int, optional_int, page};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::page::Cut;
@@ -35,19 +35,16 @@ impl LinePage {
 pub fn read_lines(
     py: Python<'_>,
     data: Payload,
-    offset: i64,
-    limit: i64,
-    max_bytes: i64,
-    last: Option<i64>,
+    #[pyo3(from_py_with = int)] offset: i64,
+    #[pyo3(from_py_with = int)] limit: i64,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int)] last: Option<i64>,
     index: Option<&ItemIndex>,
-    escape_levels: i64,
+    #[pyo3(from_py_with = int)] escape_levels: i64,
 ) -> PyResult<LinePage> {
     let index = index.map(|index| &index.0);
     let read = |data: &[u8]| {
-        let range = match last {
-            Some(last) => Range::Suffix(count("last", last)?),
-            None => Range::Bounded { offset: count("offset", offset)?, limit: count("limit", limit)? },
-        };
+        let range = page(offset, limit, last)?;
         let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
         headgate_core::read_lines(data, index, range, count("max_bytes", max_bytes)?, escaping)
     };

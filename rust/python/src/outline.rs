@@ -2,13 +2,17 @@
 
 use pyo3::prelude::*;
 
+use crate::convert::{int, size};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
 #[pyfunction]
 #[pyo3(signature = (data, max_bytes = 512))]
-pub fn outline(py: Python<'_>, data: Payload, max_bytes: isize) -> PyResult<String> {
-    // Less than nothing is refused like any budget that is too small.
-    let max_bytes = usize::try_from(max_bytes).unwrap_or(0);
-    Ok(data.detached(py, |data| headgate_core::outline::outline(data, max_bytes)).map_err(CoreError::from)?)
+pub fn outline(
+    py: Python<'_>,
+    data: Payload,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
+) -> PyResult<String> {
+    let outline = |data: &[u8]| headgate_core::outline(data, size("max_bytes", max_bytes)?);
+    Ok(data.detached(py, outline).map_err(CoreError::from)?)
 }

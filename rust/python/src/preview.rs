@@ -2,7 +2,7 @@ use headgate_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::convert::count;
+use crate::convert::{count, int, optional_int};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -11,9 +11,9 @@ use crate::payload::Payload;
 pub fn preview<'py>(
     py: Python<'py>,
     data: Payload,
-    max_bytes: i64,
-    max_escaped_bytes: Option<i64>,
-    escape_levels: i64,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int)] max_escaped_bytes: Option<i64>,
+    #[pyo3(from_py_with = int)] escape_levels: i64,
 ) -> PyResult<Option<Bound<'py, PyString>>> {
     let find = |data: &[u8]| {
         let max_escaped = max_escaped_bytes.map(|max| count("max_escaped_bytes", max)).transpose()?;

@@ -1,6 +1,7 @@
 use headgate_core::search::{self as core, Options, Pattern};
 use pyo3::prelude::*;
 
+use crate::convert::{int, size};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
@@ -54,22 +55,22 @@ pub fn search(
     pattern: &str,
     regex: bool,
     ignore_case: bool,
-    start: i64,
-    limit: i64,
-    context: i64,
+    #[pyo3(from_py_with = int)] start: i64,
+    #[pyo3(from_py_with = int)] limit: i64,
+    #[pyo3(from_py_with = int)] context: i64,
     index: Option<&ItemIndex>,
 ) -> PyResult<SearchResult> {
     let index = index.map(|index| &index.0);
-    let page = data
-        .detached(py, |data| {
-            let pattern = if regex {
-                Pattern::regex(pattern, ignore_case)
-            } else {
-                Pattern::literal(pattern, ignore_case)
-            };
-            core::search(data, &pattern?, Options { start, limit, context }, index)
-        })
-        .map_err(CoreError::from)?;
+    let find = |data: &[u8]| {
+        let options = Options {
+            start: size("start", start)?,
+            limit: size("limit", limit)?,
+            context: size("context", context)?,
+        };
+        let compile = if regex { Pattern::regex } else { Pattern::literal };
+        core::search(data, &compile(pattern, ignore_case)?, options, index)
+    };
+    let page = data.detached(py, find).map_err(CoreError::from)?;
     let matches = page.matches.into_iter().map(|found| Py::new(py, Match::from(found)));
     Ok(SearchResult { matches: matches.collect::<PyResult<_>>()?, next_start: page.next_start })
 }

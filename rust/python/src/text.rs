@@ -2,7 +2,7 @@ use headgate_core::{Escaping, Range};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::convert::count;
+use crate::convert::{count, int, optional_int};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -28,10 +28,10 @@ impl TextPage {
 pub fn read_text(
     py: Python<'_>,
     data: Payload,
-    offset: i64,
-    max_bytes: i64,
-    last: Option<i64>,
-    escape_levels: i64,
+    #[pyo3(from_py_with = int)] offset: i64,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int)] last: Option<i64>,
+    #[pyo3(from_py_with = int)] escape_levels: i64,
 ) -> PyResult<TextPage> {
     let read = |data: &[u8]| {
         let range = match last {

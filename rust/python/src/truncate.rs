@@ -4,6 +4,7 @@ use headgate_core::Limits;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::convert::{int, size};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -12,13 +13,19 @@ use crate::payload::Payload;
 pub fn truncate<'py>(
     py: Python<'py>,
     data: Payload,
-    max_bytes: usize,
-    max_array_items: usize,
-    max_string_chars: usize,
-    max_depth: usize,
-    max_object_keys: usize,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
+    #[pyo3(from_py_with = int)] max_array_items: i64,
+    #[pyo3(from_py_with = int)] max_string_chars: i64,
+    #[pyo3(from_py_with = int)] max_depth: i64,
+    #[pyo3(from_py_with = int)] max_object_keys: i64,
 ) -> Result<Bound<'py, PyBytes>, CoreError> {
-    let limits = Limits { max_bytes, max_array_items, max_string_chars, max_depth, max_object_keys };
+    let limits = Limits {
+        max_bytes: size("max_bytes", max_bytes)?,
+        max_array_items: size("max_array_items", max_array_items)?,
+        max_string_chars: size("max_string_chars", max_string_chars)?,
+        max_depth: size("max_depth", max_depth)?,
+        max_object_keys: size("max_object_keys", max_object_keys)?,
+    };
     let answer = data.detached(py, |data| headgate_core::truncate(data, &limits))?;
     Ok(PyBytes::new(py, &answer))
 }

@@ -1,6 +1,6 @@
 use pyo3::prelude::*;
 
-use crate::convert::count;
+use crate::convert::{count, int};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -9,9 +9,9 @@ use crate::payload::Payload;
 pub fn truncate_lines(
     py: Python<'_>,
     data: Payload,
-    head: i64,
-    tail: i64,
-    max_bytes: i64,
+    #[pyo3(from_py_with = int)] head: i64,
+    #[pyo3(from_py_with = int)] tail: i64,
+    #[pyo3(from_py_with = int)] max_bytes: i64,
 ) -> PyResult<String> {
     let truncate = |data: &[u8]| {
         let (head, tail) = (count("head", head)?, count("tail", tail)?);

@@ -3,12 +3,10 @@
 use std::ops::Range;
 use std::str;
 
+use crate::utf8::escape_across;
+
 /// Of a longer match only the beginning is shown: it may be as long as the payload.
 const MATCH_SHOWN: usize = 256;
-
-/// `\uXXXX\uXXXX`: the longest escape.
-const PAIR: usize = 12;
-const UNICODE: usize = 6;
 
 /// A longer run of backslashes is read as if it started here, so that no match costs more than its context.
 const MAX_BACKSLASHES: usize = 4096;
@@ -67,39 +65,9 @@ fn end_of_text(data: &[u8], shown: &Range<usize>, match_end: usize, context: usi
 
 /// The escape, or the surrogate pair of escapes, that a cut before byte `at` would break.
 fn escape_around(data: &[u8], at: usize) -> Option<Range<usize>> {
-    let from = at.saturating_sub(PAIR - 1);
-    // The first hit is the outermost: a pair starts before its second half.
-    (from..at).filter(|&start| is_escape_start(data, start)).find_map(|start| {
-        let escape = start..start + escape_len(data.get(start..)?)?;
-        escape.contains(&at).then_some(escape)
-    })
-}
-
-fn is_escape_start(data: &[u8], at: usize) -> bool {
-    if data.get(at) != Some(&b'\\') {
-        return false;
-    }
-    let before = data.get(at.saturating_sub(MAX_BACKSLASHES)..at).unwrap_or_default();
-    before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 0
-}
-
-/// How long the escape is that `bytes`, a backslash first, start with; `None` where JSON knows no such escape.
-fn escape_len(bytes: &[u8]) -> Option<usize> {
-    match bytes.get(1)? {
-        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
-        b'u' => {
-            let is_pair = matches!(code_unit(bytes)?, 0xD800..=0xDBFF)
-                && matches!(bytes.get(UNICODE..).and_then(code_unit), Some(0xDC00..=0xDFFF));
-            Some(if is_pair { PAIR } else { UNICODE })
-        }
-        _ => None,
-    }
-}
-
-/// The code unit of the `\uXXXX` that `bytes` start with.
-fn code_unit(bytes: &[u8]) -> Option<u16> {
-    let digits = bytes.get(..UNICODE)?.strip_prefix(b"\\u")?;
-    digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)? as u16))
+    let from = at.saturating_sub(MAX_BACKSLASHES);
+    let escape = escape_across(data.get(from..)?, at - from)?;
+    Some(from + escape.start..from + escape.end)
 }
 
 #[cfg(test)]
@@ -112,11 +80,26 @@ mod tests {
         let mut broken = vec![false; data.len() + 1];
         let mut at = 0;
         while at < data.len() {
-            let len = if data[at] == b'\\' { escape_len(&data[at..]).unwrap_or(1) } else { 1 };
+            let len = if data[at] == b'\\' { escape_len(&data[at..]) } else { 1 };
             broken[at + 1..at + len].fill(true);
             at += len;
         }
         broken
+    }
+
+    /// How long the escape is that `bytes`, a backslash first, start with.
+    fn escape_len(bytes: &[u8]) -> usize {
+        let unit = |at: usize| {
+            let digits = str::from_utf8(bytes.get(at..at + 6)?).ok()?.strip_prefix("\\u")?;
+            u16::from_str_radix(digits, 16).ok()
+        };
+        match (unit(0), unit(6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+            (Some(_), _) => 6,
+            _ => (2..=5.min(bytes.len()))
+                .find(|&end| str::from_utf8(&bytes[1..end]).is_ok())
+                .unwrap_or(bytes.len().min(2)),
+        }
     }
 
     /// Tries every start and every end, the furthest first. For matches that are shown whole.

@@ -14,15 +14,15 @@ use crate::error::{Error, Result};
 use crate::index::{Finder, ItemIndex, Kind};
 pub use pattern::Pattern;
 
-/// Which matches to return, and how much around them. Signed, as callers hand them over: checked here, once.
+/// Which matches to return, and how much around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// The byte to search from; look-behind (`^`, `\b`) still sees what is before it.
-    pub start: i64,
-    /// How many matches at most.
-    pub limit: i64,
+    pub start: usize,
+    /// How many matches at most; at least 1.
+    pub limit: usize,
     /// How many bytes of text to show on either side of a match.
-    pub context: i64,
+    pub context: usize,
 }
 
 /// One place a pattern was found; never empty.
@@ -56,7 +56,10 @@ pub struct Page {
 /// With an index of items the matches have item numbers, without one they have line numbers. Each match costs at most one
 /// pass over the payload, whatever the pattern; commonly all of them together do.
 pub fn search(data: &[u8], pattern: &Pattern, options: Options, index: Option<&ItemIndex>) -> Result<Page> {
-    let (start, limit, context) = options.checked()?;
+    let Options { start, limit, context } = options;
+    if limit == 0 {
+        return Err(Error::argument("limit must be at least 1"));
+    }
     let mut places = Places::new(data, index);
     let mut found = pattern.matches(data, start);
     let mut matches = Vec::new();
@@ -67,19 +70,6 @@ pub fn search(data: &[u8], pattern: &Pattern, options: Options, index: Option<&I
         matches.push(Match { start: at.start, end: at.end, line, item, context, context_start });
     }
     Ok(Page { next_start: matches.last().map(|last| last.end).filter(|&end| end < data.len()), matches })
-}
-
-impl Options {
-    fn checked(self) -> Result<(usize, usize, usize)> {
-        let size = |name: &str, value: i64, least: usize| {
-            // What no address reaches is as good as the largest one.
-            let value = if value < 0 { None } else { Some(usize::try_from(value).unwrap_or(usize::MAX)) };
-            value
-                .filter(|&value| value >= least)
-                .ok_or_else(|| Error::argument(format!("{name} must be at least {least}")))
-        };
-        Ok((size("start", self.start, 0)?, size("limit", self.limit, 1)?, size("context", self.context, 0)?))
-    }
 }
 
 /// Which line or item matches are in.

@@ -343,7 +343,7 @@ fn errors_name_the_byte() {
         ("", 0, "unexpected end"),
         ("  ", 2, "unexpected end"),
         ("[1,2", 4, "unexpected end"),
-        ("1 2", 2, "expected the end"),
+        ("1 2", 2, "expected the end, or a value on a line of its own"),
         ("1\n2 3", 4, "expected a new line"),
         ("{}\nx", 3, "expected a value"),
         ("[1,]", 3, "expected a value"),

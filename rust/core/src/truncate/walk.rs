@@ -1,11 +1,10 @@
 //! One pass over the payload: strict through what may be shown, in 64-byte blocks over the rest.
 
-use std::ops::Range;
-
 use super::Limits;
 use super::text;
 use super::tree::{Container, Node, Text, Tree, Value};
 use crate::error::Result;
+use crate::ndjson::{expect_end, is_first_line, lines};
 use crate::reader::{Kind, Reader, check_string};
 use crate::scan::Isa;
 
@@ -21,17 +20,13 @@ const LONG_TOKEN: usize = 64;
 
 /// Records what of `data` may be shown within `budget` bytes.
 pub(super) fn walk(data: &[u8], limits: &Limits, budget: usize, isa: Isa) -> Result<Tree> {
-    let mut walk = Walk { data, limits, reader: Reader::new(data, isa), tree: Tree::new(budget) };
+    let start = || Walk { data, limits, isa, reader: Reader::new(data, isa), tree: Tree::new(budget) };
+    let mut walk = start();
     walk.value(0, Position::ROOT)?;
-    let end = walk.reader.pos();
-    if walk.reader.peek_or_end().is_none() {
-        return Ok(walk.tree);
+    if is_first_line(&mut walk.reader, data, isa)? {
+        walk = start();
+        walk.lines()?;
     }
-    if !is_new_line(data, end..walk.reader.pos()) {
-        return Err(walk.reader.fail("expected the end"));
-    }
-    let mut walk = Walk { data, limits, reader: Reader::new(data, isa), tree: Tree::new(budget) };
-    walk.lines()?;
     Ok(walk.tree)
 }
 
@@ -52,8 +47,10 @@ impl Position {
 }
 
 struct Walk<'a> {
+    /// The payload, up to the end of the line where it is NDJSON.
     data: &'a [u8],
     limits: &'a Limits,
+    isa: Isa,
     reader: Reader<'a>,
     tree: Tree,
 }
@@ -146,18 +143,18 @@ impl Walk<'_> {
     fn lines(&mut self) -> Result<()> {
         let root = self.add(0, Position::ROOT, Value::Container(Container::new(true)));
         let (mut recorded, mut total) = (0, 0);
-        while self.reader.peek_or_end().is_some() {
+        let payload = self.data;
+        for line in lines(payload) {
+            self.data = &payload[..line.end];
+            self.reader = Reader::at(self.data, line.start, self.isa);
             if total < self.limits.max_array_items && self.tree.admits(1, false, total) {
                 self.value(1, Position { key: None, parent: root, number: total, is_repeat: false })?;
                 recorded += 1;
             } else {
                 self.reader.skip()?;
             }
+            expect_end(&mut self.reader)?;
             total += 1;
-            let end = self.reader.pos();
-            if self.reader.peek_or_end().is_some() && !is_new_line(self.data, end..self.reader.pos()) {
-                return Err(self.reader.fail("expected a new line"));
-            }
         }
         self.tree.close(0, root, 0..recorded, total);
         Ok(())
@@ -233,8 +230,4 @@ impl Walk<'_> {
         }
         (size <= most).then_some(size)
     }
-}
-
-fn is_new_line(data: &[u8], between: Range<usize>) -> bool {
-    data[between].contains(&b'\n')
 }
