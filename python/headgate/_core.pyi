@@ -9,6 +9,32 @@ from typing import Literal, final
 
 from typing_extensions import Buffer
 
+__all__ = [
+    "Cut",
+    "ItemIndex",
+    "ItemIndexer",
+    "ItemPage",
+    "LinePage",
+    "Match",
+    "SearchResult",
+    "Span",
+    "TextPage",
+    "__version__",
+    "get",
+    "index_items",
+    "index_lines",
+    "locate",
+    "outline",
+    "preview",
+    "project",
+    "read_items",
+    "read_lines",
+    "read_text",
+    "search",
+    "truncate",
+    "truncate_lines",
+]
+
 __version__: str
 
 @final
@@ -261,8 +287,8 @@ def truncate(
     Arrays over the limit become `{"items": […], "totalCount": n, "showing": k}`, strings over theirs end in
     `...`, what is deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`, keys left out of an
     object are counted by a last one whose key is `...` (more dots beside a key of dots). Keys and numbers of up to
-    64 characters are never cut, however small `max_string_chars` is. Several values on lines of their own are NDJSON,
-    and count as the items of an array.
+    64 characters are never cut, however small `max_string_chars` is. Several values, each on a line of its own, are
+    NDJSON, and count as the items of an array.
 
     Where these limits alone do not fit, shallow goes before deep and every sibling before more of one: containers
     appear closed and strings short until all of a level has appeared. Then they open in turn, but the first item of
@@ -299,8 +325,8 @@ def get(data: Buffer | str, pointer: str) -> bytes:
     """The value at a JSON Pointer (`/users/0/name`), as it stands in the payload. Raises `PathNotFound`.
 
     `""` is everything, without white space around it. Of equal keys the first is meant. In NDJSON the first token
-    is the number of a value. Reading ends with the value: what was passed over, or is inside of an array or object
-    that was asked for, is trusted to be JSON.
+    is the number of a value. Reading ends with the value, which is checked; what was passed over on the way is
+    trusted to be JSON.
     """
 
 def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
@@ -312,7 +338,8 @@ def project(data: Buffer | str, fields: Sequence[str]) -> bytes:
     A field is a path of keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). Arrays on the
     way are mapped through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not have
     is left out; an item that is not an object becomes `null`, so that counts stay. Keys stand in the payload's
-    order, of equal keys the first is meant, and values stand as they do in the payload. NDJSON gives NDJSON.
+    order, of equal keys the first is meant, and values stand as they do in the payload. NDJSON gives NDJSON. What is
+    returned is checked; what is left out is trusted to be JSON.
     """
 
 def search(

@@ -21,6 +21,7 @@ pub fn compare(input: Input<'_>) {
     }
     if let Some(Value::Array(items)) = twin::parse(data) {
         let shape = outline(data, usize::MAX).expect("valid JSON");
-        assert!(shape.ends_with(&format!("×{}", items.len())), "{shape} of {} items", items.len());
+        let end = if items.is_empty() { "[]".to_owned() } else { format!("×{}", items.len()) };
+        assert!(shape.ends_with(&end), "{shape} of {} items", items.len());
     }
 }

@@ -344,7 +344,7 @@ fn errors_name_the_byte() {
         ("  ", 2, "unexpected end"),
         ("[1,2", 4, "unexpected end"),
         ("1 2", 2, "expected the end, or a value on a line of its own"),
-        ("1\n2 3", 4, "expected a new line"),
+        ("1\n2 3", 4, "expected the end, or a value on a line of its own"),
         ("{}\nx", 3, "expected a value"),
         ("[1,]", 3, "expected a value"),
         (r#"{"a" 1}"#, 5, "expected a colon"),
