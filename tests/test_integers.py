@@ -1,0 +1,73 @@
+"""Integers of any size: too small is an `InvalidArgument` that names the argument, too large is the largest."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import headgate
+import pytest
+from headgate import InvalidArgument
+
+DATA = "[1, 2]\n"
+INDEX = headgate.index_items(DATA)
+
+VERBS: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "preview": (partial(headgate.preview, DATA), ["max_bytes", "max_escaped_bytes", "escape_levels"]),
+    "read_items": (partial(headgate.read_items, DATA, INDEX), ["offset", "limit", "max_bytes", "last", "base"]),
+    "read_lines": (partial(headgate.read_lines, DATA), ["offset", "limit", "max_bytes", "last", "escape_levels"]),
+    "read_text": (partial(headgate.read_text, DATA), ["offset", "max_bytes", "last", "escape_levels"]),
+    "truncate": (
+        partial(headgate.truncate, DATA),
+        ["max_bytes", "max_array_items", "max_string_chars", "max_depth", "max_object_keys"],
+    ),
+    "truncate_lines": (partial(headgate.truncate_lines, DATA), ["head", "tail", "max_bytes"]),
+    "outline": (partial(headgate.outline, DATA), ["max_bytes"]),
+    "search": (partial(headgate.search, DATA, "1"), ["start", "limit", "context"]),
+}
+ARGUMENTS = [pytest.param(verb, name, id=f"{key}-{name}") for key, (verb, names) in VERBS.items() for name in names]
+
+
+class Index:
+    """Not an integer, but good for one."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize("value", [-1, -(1 << 63), -(1 << 63) - 1, -(1 << 100)])
+@pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
+def test_negative_is_refused_by_name(verb: Callable[..., Any], name: str, value: int) -> None:
+    for given in (value, Index(value)):
+        with pytest.raises(InvalidArgument, match=f"^{name} must not be negative"):
+            verb(**{name: given})
+
+
+@pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
+def test_beyond_64_bits_is_the_largest(verb: Callable[..., Any], name: str) -> None:
+    def answer(value: object) -> str:
+        try:
+            return repr(verb(**{name: value}))
+        except InvalidArgument as error:
+            return f"{name} refused: {error}"
+
+    largest = answer((1 << 63) - 1)
+    for value in (1 << 63, (1 << 64) - 1, 1 << 64, 1 << 100, Index(1 << 100)):
+        assert answer(value) == largest
+
+
+@pytest.mark.parametrize("value", [1.0, "1", b"1", [1]])
+@pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
+def test_other_things_are_type_errors(verb: Callable[..., Any], name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=name):
+        verb(**{name: value})
+
+
+def test_spans() -> None:
+    for offset, limit in ((-1, 1), (0, -1), (-(1 << 100), 1)):
+        with pytest.raises(InvalidArgument, match="must not be negative"):
+            INDEX.span(offset, limit)
+    assert INDEX.span(1, 1 << 100).count == 1
+    assert INDEX.span(1 << 100, 1).count == 0
