@@ -45,6 +45,18 @@ def pointer(keys: tuple[str, ...]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
+def pointers(value: Any, at: str = "") -> list[tuple[str, Any]]:
+    """Every pointer into a value, and what it points to."""
+    found = [(at, value)]
+    if isinstance(value, dict):
+        for key, member in value.items():
+            found += pointers(member, at + pointer((key,)))
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            found += pointers(item, f"{at}/{number}")
+    return found
+
+
 _decode = json.JSONDecoder().raw_decode
 
 

@@ -4,25 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument, InvalidJSON, PathNotFound, get, locate
+from documents import forms, pointers, values
+from headgate import InvalidArgument, InvalidJSON, PathNotFound, get, index_items, locate
 from hypothesis import given
 from hypothesis import strategies as st
-
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
-forms = st.sampled_from([{"separators": (",", ":")}, {"indent": 1}, {"ensure_ascii": False}])
-
-
-def pointers(value: Any, at: str = "") -> list[tuple[str, Any]]:
-    """Every pointer into a value, and what it points to."""
-    found = [(at, value)]
-    if isinstance(value, dict):
-        for key, member in value.items():
-            found += pointers(member, at + "/" + key.replace("~", "~0").replace("/", "~1"))
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            found += pointers(item, f"{at}/{i}")
-    return found
 
 
 @given(values, forms)
@@ -89,6 +74,16 @@ def test_reads_from_a_map_of_a_file(tmp_path: Path) -> None:
         assert get(memoryview(bytes(data)), "/a/é") == b"[1, 2]"
 
 
+@pytest.mark.parametrize(
+    ("data", "index"), [("[[1,]]", 4), ('{"a": [1 2]}', 9), ('[{"a": tru}]', 10), ("[[1}]", 3), ("[[1", 3)]
+)
+def test_what_is_handed_out_is_json(data: str, index: int) -> None:
+    for pointer in ("", "/0", "/a"):
+        with pytest.raises((InvalidJSON, PathNotFound)) as caught:
+            get(data, pointer)
+        assert caught.type is PathNotFound or caught.value.index == index
+
+
 @given(st.binary(), st.lists(st.sampled_from(["/", "0", "1", "a", "~0"])).map("".join))
 def test_any_bytes_do_no_harm(data: bytes, pointer: str) -> None:
     for payload in (data, b'{"a":[' + data + b"]}", b"[" + data):
@@ -97,3 +92,4 @@ def test_any_bytes_do_no_harm(data: bytes, pointer: str) -> None:
         except (InvalidArgument, InvalidJSON, PathNotFound):
             continue
         assert get(payload, pointer) == payload[start:end]
+        index_items(payload[start:end])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import documents, forms, main_array, pointer, values
+from documents import documents, forms, main_array, pointers, values
 from headgate import (
     CorruptIndex,
     HeadgateError,
@@ -47,17 +47,6 @@ def test_finds_the_main_array(value: Any, form: dict[str, Any]) -> None:
         assert (index.kind, index.path, index.start, index.end) == ("array", expected.path, *expected[1:3])
         assert len(index) == len(expected.items)
     assert index_items(text.encode(), validate=False) == index
-
-
-def pointers(value: Any, at: str = "") -> list[tuple[str, Any]]:
-    found = [(at, value)]
-    if isinstance(value, dict):
-        for key, member in value.items():
-            found += pointers(member, at + pointer((key,)))
-    if isinstance(value, list):
-        for number, item in enumerate(value):
-            found += pointers(item, f"{at}/{number}")
-    return found
 
 
 @given(documents, forms)
@@ -266,6 +255,6 @@ def test_an_index_is_small(data: bytes) -> None:
 
 
 def test_says_what_it_is() -> None:
-    assert repr(index_items('{"a": [1, 2]}')) == "ItemIndex(len=2, kind='array', path=\"/a\")"
+    assert repr(index_items('{"a": [1, 2]}')) == 'ItemIndex(len=2, kind="array", path="/a")'
     assert repr(index_items("{}")) == "ItemIndex(len=0, kind=None, path=None)"
     assert repr(index_items("[1]").span(0, 1)) == "Span(start=1, end=3, first=0, count=1)"

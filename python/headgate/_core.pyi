@@ -9,32 +9,6 @@ from typing import Literal, final
 
 from typing_extensions import Buffer
 
-__all__ = [
-    "Cut",
-    "ItemIndex",
-    "ItemIndexer",
-    "ItemPage",
-    "LinePage",
-    "Match",
-    "SearchResult",
-    "Span",
-    "TextPage",
-    "__version__",
-    "get",
-    "index_items",
-    "index_lines",
-    "locate",
-    "outline",
-    "preview",
-    "project",
-    "read_items",
-    "read_lines",
-    "read_text",
-    "search",
-    "truncate",
-    "truncate_lines",
-]
-
 __version__: str
 
 @final

@@ -1,5 +1,7 @@
 //! Integers as Python hands them over.
 
+use std::fmt::Debug;
+
 use headgate_core::{Error, ErrorKind, Range, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -32,6 +34,11 @@ pub fn count(name: &str, value: i64) -> Result<u64> {
 /// A number of things in memory.
 pub fn size(name: &str, value: i64) -> Result<usize> {
     Ok(usize::try_from(count(name, value)?).unwrap_or(usize::MAX))
+}
+
+/// A value as Python would print it, where there may be none.
+pub fn repr<T: Debug>(value: Option<&T>) -> String {
+    value.map_or_else(|| "None".to_owned(), |value| format!("{value:?}"))
 }
 
 /// Which items or lines a page is asked for: `last` of them, or `limit` from `offset` on.

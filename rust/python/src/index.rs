@@ -7,7 +7,7 @@ use headgate_core::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{int, page};
+use crate::convert::{int, page, repr};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -80,8 +80,8 @@ impl ItemIndex {
     }
 
     fn __repr__(&self) -> String {
-        let kind = self.kind().map_or_else(|| "None".to_owned(), |kind| format!("'{kind}'"));
-        let path = self.path().map_or_else(|| "None".to_owned(), |path| format!("{path:?}"));
+        let kind = repr(self.kind().as_ref());
+        let path = repr(self.path().as_ref());
         format!("ItemIndex(len={}, kind={kind}, path={path})", self.0.len())
     }
 }

@@ -4,7 +4,7 @@ use headgate_core::items;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::convert::{count, int, optional_int, page, size};
+use crate::convert::{count, int, optional_int, page, repr, size};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::page::Cut;
@@ -26,7 +26,7 @@ pub struct ItemPage {
 impl ItemPage {
     fn __repr__(&self) -> String {
         let Self { offset, returned, total, next_offset, .. } = self;
-        let next_offset = next_offset.map_or_else(|| "None".to_owned(), |next| next.to_string());
+        let next_offset = repr(next_offset.as_ref());
         format!("ItemPage(offset={offset}, returned={returned}, total={total}, next_offset={next_offset})")
     }
 }

@@ -2,7 +2,7 @@ use headgate_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::convert::{count, int, optional_int, page};
+use crate::convert::{count, int, optional_int, page, repr};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::page::Cut;
@@ -24,7 +24,7 @@ pub struct LinePage {
 impl LinePage {
     fn __repr__(&self) -> String {
         let Self { offset, returned, next_offset, .. } = self;
-        let next_offset = next_offset.map_or_else(|| "None".to_owned(), |next| next.to_string());
+        let next_offset = repr(next_offset.as_ref());
         format!("LinePage(offset={offset}, returned={returned}, next_offset={next_offset})")
     }
 }

@@ -1,7 +1,7 @@
 use headgate_core::search::{self as core, Options, Pattern};
 use pyo3::prelude::*;
 
-use crate::convert::{int, size};
+use crate::convert::{int, repr, size};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
@@ -41,7 +41,7 @@ pub struct SearchResult {
 #[pymethods]
 impl SearchResult {
     fn __repr__(&self) -> String {
-        let next_start = self.next_start.map_or_else(|| "None".to_owned(), |next| next.to_string());
+        let next_start = repr(self.next_start.as_ref());
         format!("SearchResult({} matches, next_start={next_start})", self.matches.len())
     }
 }

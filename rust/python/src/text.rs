@@ -2,7 +2,7 @@ use headgate_core::{Escaping, Range};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::convert::{count, int, optional_int};
+use crate::convert::{count, int, optional_int, repr};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -18,7 +18,7 @@ pub struct TextPage {
 impl TextPage {
     fn __repr__(&self) -> String {
         let Self { start, end, next_offset, .. } = self;
-        let next_offset = next_offset.map_or_else(|| "None".to_owned(), |next| next.to_string());
+        let next_offset = repr(next_offset.as_ref());
         format!("TextPage(start={start}, end={end}, next_offset={next_offset})")
     }
 }
