@@ -117,7 +117,8 @@ mod tests {
             u64::from(other != 0),
             u64::from(mask != 0),
             ORDER.iter().rev().fold(0, |out, &from| {
-                out << 1 | ((mask & 0xff | (other & 0xff) << 8) >> (from & 15) & 1) * u64::from(from < 128)
+                let bits = mask & 0xff | (other & 0xff) << 8;
+                (out << 1) | if from < 128 { bits >> (from & 15) & 1 } else { 0 }
             }),
         ]
     }

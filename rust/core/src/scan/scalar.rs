@@ -64,13 +64,13 @@ impl Block for Scalar {
 
     #[inline(always)]
     fn fold(self) -> Self {
-        Self(self.0.map(|word| word | LOW * 0x20))
+        Self(self.0.map(|word| word | (LOW * 0x20)))
     }
 
     #[inline(always)]
     fn eq(self, byte: u8) -> u64 {
         self.mask(|word| {
-            let differs = word ^ LOW * u64::from(byte);
+            let differs = word ^ (LOW * u64::from(byte));
             // A byte's top bit stays clear only if neither it nor its low seven bits were set.
             !(((differs & !HIGH) + !HIGH) | differs) & HIGH
         })
