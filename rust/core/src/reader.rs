@@ -342,8 +342,12 @@ mod tests {
                     read(reader)?;
                 }
             }
-            Kind::String => drop(reader.string()?),
-            _ => drop(reader.scalar()?),
+            Kind::String => {
+                reader.string()?;
+            }
+            _ => {
+                reader.scalar()?;
+            }
         }
         Ok(())
     }

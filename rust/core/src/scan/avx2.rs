@@ -1,9 +1,10 @@
 //! x86-64 with AVX2, BMI and carry-less multiplication: Intel since 2013, AMD since 2015.
 
 use std::arch::x86_64::{
-    __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8, _mm256_cmpeq_epi8,
-    _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
-    _mm256_slli_epi16, _mm256_sub_epi8, _pdep_u64, _pext_u64,
+    __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_movemask_epi8, _mm_set_epi64x,
+    _mm_set1_epi8, _mm_shuffle_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8,
+    _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_slli_epi16, _mm256_sub_epi8, _pdep_u64,
+    _pext_u64,
 };
 
 use super::{Block, Kernel, WIDTH};
@@ -135,6 +136,19 @@ impl Block for Avx2 {
     fn gather(mask: u64, at: u64) -> u64 {
         // SAFETY: called inside `run` only.
         unsafe { _pext_u64(mask, at) }
+    }
+
+    #[inline(always)]
+    fn select(low: u64, high: u64, order: &[u8; 16]) -> u64 {
+        // SAFETY: called inside `run` only; the load is of the 16 bytes of `order`.
+        unsafe {
+            let top_bits = 0x8080_8080_8080_8080;
+            let low = _pdep_u64(low, top_bits).cast_signed();
+            let high = _pdep_u64(high, top_bits).cast_signed();
+            let order = _mm_loadu_si128(order.as_ptr().cast());
+            let selected = _mm_shuffle_epi8(_mm_set_epi64x(high, low), order);
+            u64::from(_mm_movemask_epi8(selected).cast_unsigned())
+        }
     }
 
     #[inline(always)]

@@ -55,6 +55,9 @@ pub(crate) trait Block: Copy {
     /// The bits of `mask` at the places that `at` names, moved together.
     fn gather(mask: u64, at: u64) -> u64;
 
+    /// Sixteen bits in a given order: below 8 those of `low`, from 8 on those of `high`; from 128 on none.
+    fn select(low: u64, high: u64, order: &[u8; 16]) -> u64;
+
     /// The lowest bits of `bits`, moved apart to the places that `at` names.
     fn scatter(bits: u64, at: u64) -> u64;
 }
@@ -64,10 +67,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const ORDER: [u8; 16] = [7, 15, 0x80, 3, 3, 8, 9, 1, 0, 12, 0xff, 6, 5, 4, 14, 2];
+
     struct Ask<'a>(&'a [u8; WIDTH], u8);
 
     impl Kernel for Ask<'_> {
-        type Output = [u64; 10];
+        type Output = [u64; 11];
 
         fn run<B: Block>(self) -> Self::Output {
             let block = B::load(self.0);
@@ -85,11 +90,12 @@ mod tests {
                 block.bit5(),
                 u64::from(block.has_le(self.1)),
                 u64::from(block.has(self.1)),
+                B::select(mask & 0xff, other & 0xff, &ORDER),
             ]
         }
     }
 
-    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 10] {
+    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 11] {
         let ask =
             |hit: &dyn Fn(u8) -> bool| (0..WIDTH).fold(0_u64, |mask, i| mask | u64::from(hit(bytes[i])) << i);
         let mask = ask(&|b| b == byte);
@@ -110,6 +116,10 @@ mod tests {
             ask(&|b| b & 0x20 != 0),
             u64::from(other != 0),
             u64::from(mask != 0),
+            ORDER.iter().rev().fold(0, |out, &from| {
+                let bits = mask & 0xff | (other & 0xff) << 8;
+                (out << 1) | if from < 128 { bits >> (from & 15) & 1 } else { 0 }
+            }),
         ]
     }
 

@@ -38,6 +38,15 @@ pub(super) fn gather_bits(mask: u64, mut at: u64) -> u64 {
     out
 }
 
+pub(super) fn select_bits(low: u64, high: u64, order: &[u8; 16]) -> u64 {
+    let bits = low & 0xff | (high & 0xff) << 8;
+    let mut out = 0;
+    for (n, from) in order.iter().enumerate().filter(|(_, from)| **from < 128) {
+        out |= (bits >> (from & 15) & 1) << n;
+    }
+    out
+}
+
 pub(super) fn scatter_bits(bits: u64, mut at: u64) -> u64 {
     let mut out = 0;
     for n in 0..at.count_ones() {
@@ -55,13 +64,13 @@ impl Block for Scalar {
 
     #[inline(always)]
     fn fold(self) -> Self {
-        Self(self.0.map(|word| word | LOW * 0x20))
+        Self(self.0.map(|word| word | (LOW * 0x20)))
     }
 
     #[inline(always)]
     fn eq(self, byte: u8) -> u64 {
         self.mask(|word| {
-            let differs = word ^ LOW * u64::from(byte);
+            let differs = word ^ (LOW * u64::from(byte));
             // A byte's top bit stays clear only if neither it nor its low seven bits were set.
             !(((differs & !HIGH) + !HIGH) | differs) & HIGH
         })
@@ -106,6 +115,10 @@ impl Block for Scalar {
 
     fn gather(mask: u64, at: u64) -> u64 {
         gather_bits(mask, at)
+    }
+
+    fn select(low: u64, high: u64, order: &[u8; 16]) -> u64 {
+        select_bits(low, high, order)
     }
 
     fn scatter(bits: u64, at: u64) -> u64 {

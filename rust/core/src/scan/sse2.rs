@@ -82,6 +82,10 @@ impl Block for Sse2 {
         scalar::gather_bits(mask, at)
     }
 
+    fn select(low: u64, high: u64, order: &[u8; 16]) -> u64 {
+        scalar::select_bits(low, high, order)
+    }
+
     fn scatter(bits: u64, at: u64) -> u64 {
         scalar::scatter_bits(bits, at)
     }

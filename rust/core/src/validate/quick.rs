@@ -68,7 +68,8 @@ impl State {
         let folded = block.fold();
         let open = folded.eq(b'{') & outside;
         let close = folded.eq(b'}') & outside;
-        let Some(nested) = self.stack.after(block, open, close) else { return false };
+        let Some(mut levels) = self.stack.levels() else { return false };
+        let Some(in_object) = levels.follow(block, open, close) else { return false };
         let comma = block.eq(b',') & outside;
         let colon = block.eq(b':') & outside;
         let marks = comma | colon | close;
@@ -82,14 +83,14 @@ impl State {
         let behind = ends << 1 | value | runs.behind;
         let after = next_from::<WHITE>(behind, ends >> 63, &mut value, white);
         // In an object, what follows a brace or a comma is a key.
-        let keys = leading & nested.in_object;
+        let keys = leading & in_object;
         let (carried, key) = inside.overflowing_add(keys & quotes | self.key);
         let after_key = next::<WHITE>(carried & !inside, &mut key_end, white);
         // Behind a value stands a comma, a colon or a closing bracket, and these nowhere else; behind a key stands
         // a colon, and that nowhere else.
         let unmarked = marks ^ after;
         let no_key = keys & !quotes;
-        bad |= nested.crossed | colon ^ after_key;
+        bad |= colon ^ after_key;
         if unmarked | no_key | bad != 0 {
             // Or the container is empty, and closed where something could follow its opening bracket.
             let empty = close & next::<WHITE>(open, &mut self.open.clone(), white);
@@ -98,7 +99,7 @@ impl State {
             }
         }
         self.scalars = scalars;
-        self.stack.enter(open, close, &nested);
+        self.stack.set_levels(levels);
         if WHITE {
             // Which of the two it is that has nothing behind it yet, only the last of them tells.
             let last_open = open > comma || open | comma == 0 && self.open != 0;

@@ -5,15 +5,6 @@ use crate::scan::Block;
 /// Deeper than this is refused: it bounds what a hostile payload can make us remember to 128 KiB.
 pub(super) const MOST_DEPTH: u64 = 1 << 20;
 
-/// What the brackets of a block say of its bytes.
-pub(super) struct Nested {
-    /// Bytes directly inside of an object; a bracket counts to what it opens in or closes.
-    pub(super) in_object: u64,
-    /// Not 0 if a closing bracket does not fit what it closes.
-    pub(super) crossed: u64,
-    kinds: u64,
-}
-
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stack {
     /// The innermost up to 64 containers, the innermost lowest: 1 for an object.
@@ -38,45 +29,17 @@ impl Stack {
         self.depth += 1;
     }
 
-    /// Follows the brackets of a block, all at once, without entering or leaving anything yet. `None` if that
-    /// could reach the top level, or leave the innermost 64.
+    /// The innermost containers, if there are any.
     #[inline(always)]
-    pub(super) fn after<B: Block>(&self, block: B, open: u64, close: u64) -> Option<Nested> {
-        let mut level = self.depth.checked_sub(1)? % 64 + 1;
-        let mut nested =
-            Nested { in_object: (self.innermost & 1).wrapping_neg(), crossed: 0, kinds: self.innermost };
-        let mut brackets = open | close;
-        if brackets == 0 {
-            return Some(nested);
-        }
-        let opens = u64::from(open.count_ones());
-        if level + opens > 64 || self.depth + opens > MOST_DEPTH {
-            return None;
-        }
-        let curly = block.bit5();
-        while brackets != 0 {
-            let bit = brackets & brackets.wrapping_neg();
-            brackets ^= bit;
-            let is_curly = u64::from(curly & bit != 0);
-            let is_open = open & bit != 0;
-            nested.crossed |= if is_open { 0 } else { nested.kinds & 1 ^ is_curly };
-            nested.kinds = if is_open { nested.kinds << 1 | is_curly } else { nested.kinds >> 1 };
-            level = if is_open { level + 1 } else { level - 1 };
-            if level == 0 {
-                return None;
-            }
-            // For all bytes behind the bracket; where another one follows, they change again.
-            let behind = !(bit | (bit - 1));
-            nested.in_object = nested.in_object & !behind | (nested.kinds & 1).wrapping_neg() & behind;
-        }
-        Some(nested)
+    pub(super) fn levels(&self) -> Option<Levels> {
+        Some(Levels { kinds: self.innermost, count: self.depth.checked_sub(1)? % 64 + 1 })
     }
 
-    /// Enters and leaves what [`Stack::after`] has followed.
+    /// Takes back what [`Stack::levels`] gave, after it has followed brackets.
     #[inline(always)]
-    pub(super) fn enter(&mut self, open: u64, close: u64, nested: &Nested) {
-        self.innermost = nested.kinds;
-        self.depth = self.depth + u64::from(open.count_ones()) - u64::from(close.count_ones());
+    pub(super) fn set_levels(&mut self, levels: Levels) {
+        self.depth = (self.depth - 1) / 64 * 64 + levels.count;
+        self.innermost = levels.kinds;
     }
 
     /// There must be a container open.
@@ -94,3 +57,124 @@ impl Stack {
         self.outer.push(self.innermost);
     }
 }
+
+/// The innermost containers of a stack, between 1 and 64 of them: as many as brackets can be followed through at
+/// once.
+#[derive(Clone, Copy)]
+pub(super) struct Levels {
+    kinds: u64,
+    count: u64,
+}
+
+impl Levels {
+    /// The bytes directly inside of an object, brackets counting to what they open in or close. `None` if one closes
+    /// what it does not fit, or these levels are left.
+    #[inline(always)]
+    pub(super) fn follow<B: Block>(&mut self, block: B, open: u64, close: u64) -> Option<u64> {
+        let brackets = open | close;
+        if brackets == 0 {
+            return Some((self.kinds & 1).wrapping_neg());
+        }
+        let curly = block.bit5();
+        let count = brackets.count_ones();
+        if B::GATHERS && count <= MOST_BRACKETS {
+            return self.follow_by_table::<B>(open, brackets, count, curly);
+        }
+        self.follow_one_by_one(open, brackets, curly)
+    }
+
+    #[inline(always)]
+    fn follow_by_table<B: Block>(&mut self, open: u64, brackets: u64, count: u32, curly: u64) -> Option<u64> {
+        let opens = B::gather(open, brackets);
+        let curlies = B::gather(curly, brackets);
+        let Steps { order, left, entered } = &STEPS[(opens | 1 << count) as usize & 0xff];
+        let selected = B::select(curlies, self.kinds & 0xff, order);
+        // Bit i: whether the container behind bracket i, or before it, is an object.
+        let after = selected & 0xff & !(!0 << count);
+        let before = after << 1 | self.kinds & 1;
+        let crossed = !opens & (before ^ curlies) & !(!0 << count);
+        let outer = self.count.wrapping_sub(u64::from(*left));
+        let inner = outer.wrapping_add(u64::from(*entered));
+        if crossed != 0 || outer.wrapping_sub(1) > 63 || inner > 64 {
+            return None;
+        }
+        let changes = B::scatter(after ^ before & !(!0 << count), brackets);
+        let in_object = B::prefix_xor(changes) << 1 ^ (self.kinds & 1).wrapping_neg();
+        self.kinds = self.kinds >> left << entered | selected >> 8;
+        self.count = inner;
+        Some(in_object)
+    }
+
+    #[inline(always)]
+    fn follow_one_by_one(&mut self, open: u64, mut brackets: u64, curly: u64) -> Option<u64> {
+        let mut in_object = (self.kinds & 1).wrapping_neg();
+        while brackets != 0 {
+            let bit = brackets & brackets.wrapping_neg();
+            brackets ^= bit;
+            let is_curly = u64::from(curly & bit != 0);
+            if open & bit != 0 {
+                if self.count == 64 {
+                    return None;
+                }
+                self.count += 1;
+                self.kinds = self.kinds << 1 | is_curly;
+            } else {
+                if self.kinds & 1 != is_curly || self.count == 1 {
+                    return None;
+                }
+                self.count -= 1;
+                self.kinds >>= 1;
+            }
+            // For all bytes behind the bracket; where another one follows, they change again.
+            let behind = !(bit | (bit - 1));
+            in_object = in_object & !behind | (self.kinds & 1).wrapping_neg() & behind;
+        }
+        Some(in_object)
+    }
+}
+
+const MOST_BRACKETS: u32 = 7;
+
+/// What a row of brackets does to a stack.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Where kinds come from: below 8 from that bracket, from 8 on from that level of the stack before. In the first
+    /// half the kind of container behind each bracket, in the second the kinds of those entered, innermost first.
+    order: [u8; 16],
+    /// How many levels of the stack before are left.
+    left: u8,
+    /// How many are entered and not left again.
+    entered: u8,
+}
+
+/// By the brackets, a set bit for each that opens, and a set bit behind the last.
+static STEPS: [Steps; 256] = {
+    let mut table = [Steps { order: [0x80; 16], left: 0, entered: 0 }; 256];
+    let mut row = 1;
+    while row < 256 {
+        let brackets = (row as u32).ilog2();
+        let mut entered = [0; 8];
+        let steps = &mut table[row];
+        let mut i = 0;
+        while i < brackets as usize {
+            if row >> i & 1 == 1 {
+                entered[steps.entered as usize] = i as u8;
+                steps.entered += 1;
+            } else if steps.entered > 0 {
+                steps.entered -= 1;
+            } else {
+                steps.left += 1;
+            }
+            steps.order[i] =
+                if steps.entered > 0 { entered[steps.entered as usize - 1] } else { 8 + steps.left };
+            i += 1;
+        }
+        let mut i = 0;
+        while i < steps.entered as usize {
+            steps.order[8 + i] = entered[steps.entered as usize - 1 - i];
+            i += 1;
+        }
+        row += 1;
+    }
+    table
+};
