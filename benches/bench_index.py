@@ -119,3 +119,21 @@ def bench_trusted(measure: Measure, name: str, size: str, who: str) -> None:
 @pytest.mark.parametrize(("name", "size"), [load for load in LOADS if load[0] != "ndjson"])
 def bench_validated(measure: Measure, name: str, size: str, who: str) -> None:
     run(measure, "index, validated", name, size, who, validate=True)
+
+
+@pytest.mark.parametrize("who", ["headgate", "memcpy"])
+def bench_validated_rows(measure: Measure, who: str) -> None:
+    """pysimdjson reads one document only."""
+    run(measure, "index, validated", "ndjson", "100 MB", who, validate=True)
+
+
+@pytest.mark.parametrize("who", ["headgate", "memcpy", "splitlines"])
+def bench_lines(measure: Measure, who: str) -> None:
+    data = corpus.load("log", "100 MB")
+    assert len(headgate.index_lines(data)) == len(data.splitlines())
+    works: dict[str, Callable[[], Any]] = {
+        "headgate": lambda: headgate.index_lines(data),
+        "memcpy": Memcpy(data),
+        "splitlines": data.splitlines,
+    }
+    measure("index, lines", "log 100 MB", who, len(data), works[who])

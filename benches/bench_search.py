@@ -4,17 +4,17 @@ Both sides are asked for every match and must agree before either is timed. Ours
 contexts out; the peers only find.
 """
 
-import random
 import re
 from collections.abc import Callable
 from functools import cache
 from itertools import islice
-from typing import Any
 
+import corpus
 import headgate
 import pytest
+from conftest import Measure
 
-SIZE = 100_000_000
+LOG = ("log", "100 MB")
 LIMIT = 100_000
 
 NEEDLES = {
@@ -42,53 +42,6 @@ PATTERNS = {
     "line end": r"\d+ms$",
     "line start": r"^.{0,60}WARN",
 }
-
-ORDINARY = (
-    "cache hit for key session:{n} in {n} us",
-    'GET /api/v2/items/{n} "Mozilla/5.0" 200 {n} bytes',
-    "user {n} opened the project Überblick at step {n}",
-    "stored {n} rows of résumé_data, {n} left",
-    "の要求を {n} 件受け付けました shard={n}",
-    "heartbeat from node-{n} ok, load 0.{n}",
-    "token refreshed for tenant {n}, expires after {n} s",
-)
-EVENTS = (
-    "request {n} failed after a timeout",
-    "request {n} failed, retry {n} had its own timeout",
-    "the job failed and nobody knows why, step {n}",
-    "peer 10.20.{b}.{b} left the cluster",
-    "Connection Reset by peer {n}",
-    "接続がリセット されました {n}",
-    "login of user_id={n} refused",
-    "user_id=990017 refused, short user_id=17",
-    'config "read timeout" is "{n} s"',
-    "slow query took {n}ms",
-    "still waiting, retrying {n}",
-    "worker {n} died: segmentation fault",
-    "build QX{n} done",
-    "upstream prematurely closed connection while reading response header from upstream, client {n}",
-)
-
-
-@cache
-def log(size_bytes: int) -> bytes:
-    """Lines of about 90 bytes, one in fifty of them worth finding; the same for the same size."""
-    rng = random.Random(20260314)  # noqa: S311
-    lines: list[bytes] = []
-    size = 0
-    millis = 0
-    while size < size_bytes:
-        millis += rng.randrange(400)
-        clock = f"{millis // 3_600_000 % 24:02}:{millis // 60_000 % 60:02}:{millis // 1000 % 60:02}.{millis % 1000:03}"
-        stamp = f"2026-03-{14 + millis // 86_400_000}T{clock}Z"
-        is_event = rng.random() < 0.02
-        level = rng.choice(("WARN", "ERROR", "FATAL", "INFO")) if is_event else "INFO"
-        message = rng.choice(EVENTS if is_event else ORDINARY).format(n=rng.randrange(10**7), b=rng.randrange(256))
-        line = f"{stamp} {level:5} svc-{rng.randrange(40):02} {message}\n".encode()
-        lines.append(line)
-        size += len(line)
-    return b"".join(lines)[:size_bytes]
-
 
 Spans = list[tuple[int, int]]
 Find = Callable[[bytes], Spans]
@@ -121,23 +74,40 @@ def python_re(pattern: str) -> Find:
     return lambda data: [match.span() for match in islice(compiled.finditer(data), LIMIT)]
 
 
-def compare(benchmark: Any, group: str, find: Find, peer: Find) -> None:
-    data = log(SIZE)
-    assert find(data) == peer(data)
-    benchmark.group = group
-    benchmark.extra_info["bytes"] = len(data)
-    benchmark.pedantic(find, args=(data,), rounds=5, warmup_rounds=1)
+LITERALS = {
+    name: {"headgate": ours(text, regex=False), "bytes.find": bytes_find(text)} for name, text in NEEDLES.items()
+}
+EXPRESSIONS = {name: {"headgate": ours(text, regex=True), "re": python_re(text)} for name, text in PATTERNS.items()}
 
 
-@pytest.mark.parametrize("side", ["headgate", "bytes.find"])
-@pytest.mark.parametrize("name", NEEDLES)
-def bench_literal(benchmark: Any, name: str, side: str) -> None:
-    sides = {"headgate": ours(NEEDLES[name], regex=False), "bytes.find": bytes_find(NEEDLES[name])}
-    compare(benchmark, f"literal, {name}", sides.pop(side), *sides.values())
+@cache
+def agree(sides: tuple[Find, Find]) -> bool:
+    one, other = (find(corpus.load(*LOG)) for find in sides)
+    return one == other
 
 
-@pytest.mark.parametrize("side", ["headgate", "re"])
-@pytest.mark.parametrize("name", PATTERNS)
-def bench_regex(benchmark: Any, name: str, side: str) -> None:
-    sides = {"headgate": ours(PATTERNS[name], regex=True), "re": python_re(PATTERNS[name])}
-    compare(benchmark, f"regex, {name}", sides.pop(side), *sides.values())
+def run(measure: Measure, row: str, name: str, who: str, sides: dict[str, Find]) -> None:
+    one, other = sides.values()
+    assert agree((one, other))
+    data = corpus.load(*LOG)
+    measure(row, f"{' '.join(LOG)}: {name}", who, len(data), sides[who], data)
+
+
+@pytest.mark.parametrize("name", LITERALS)
+@pytest.mark.parametrize("who", ["headgate", "bytes.find"])
+def bench_literal(measure: Measure, name: str, who: str) -> None:
+    run(measure, "search, literal", name, who, LITERALS[name])
+
+
+@pytest.mark.parametrize("who", ["headgate", "bytes.find"])
+def bench_literals(measure: Measure, who: str) -> None:
+    """All of them, one after the other: what a mix of needles costs."""
+    data = corpus.load(*LOG)
+    finds = [sides[who] for sides in LITERALS.values()]
+    measure("search, ten literals", " ".join(LOG), who, len(data) * len(finds), lambda: [find(data) for find in finds])
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("who", ["headgate", "re"])
+def bench_expression(measure: Measure, name: str, who: str) -> None:
+    run(measure, "search, expression", name, who, EXPRESSIONS[name])

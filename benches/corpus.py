@@ -34,16 +34,31 @@ PROSE = [
     "見積もりは 3,200 円です",
     "nothing to see here",
 ]
-LEVELS = ["INFO"] * 12 + ["DEBUG"] * 4 + ["WARN"] * 2 + ["ERROR"]
+# What a log mostly says, and what one line in fifty does: that is worth finding.
+ORDINARY = [
+    "cache hit for key session:{n} in {n} us",
+    'GET /api/v2/items/{n} "Mozilla/5.0" 200 {n} bytes',
+    "user {n} opened the project Überblick at step {n}",
+    "stored {n} rows of résumé_data, {n} left",
+    "の要求を {n} 件受け付けました shard={n}",
+    "heartbeat from node-{n} ok, load 0.{n}",
+    "token refreshed for tenant {n}, expires after {n} s",
+]
 EVENTS = [
-    "request served",
-    "login failed: bad password",
-    "upstream timeout, will retry",
-    "payment failed after timeout",
-    "cache miss for naïve key",
-    "検索が完了しました",
-    "connection reset by peer",
-    "session refreshed",
+    "request {n} failed after a timeout",
+    "request {n} failed, retry {n} had its own timeout",
+    "the job failed and nobody knows why, step {n}",
+    "peer 10.20.{b}.{b} left the cluster",
+    "Connection Reset by peer {n}",
+    "接続がリセット されました {n}",
+    "login of user_id={n} refused",
+    "user_id=990017 refused, short user_id=17",
+    'config "read timeout" is "{n} s"',
+    "slow query took {n}ms",
+    "still waiting, retrying {n}",
+    "worker {n} died: segmentation fault",
+    "build QX{n} done",
+    "upstream prematurely closed connection while reading response header from upstream, client {n}",
 ]
 
 Make = Callable[[random.Random, int], str]
@@ -174,10 +189,13 @@ def _tiny_int(rng: random.Random, _: int) -> str:
 
 
 def _log_line(rng: random.Random, number: int) -> str:
+    is_event = rng.random() < 0.02
+    level = rng.choice(("WARN", "ERROR", "FATAL", "INFO")) if is_event else "INFO"
+    day, hour, minute, second = rng.randrange(1, 29), rng.randrange(24), rng.randrange(60), rng.randrange(60)
+    message = rng.choice(EVENTS if is_event else ORDINARY).format(n=rng.randrange(10**7), b=rng.randrange(256))
     return (
-        f"2026-11-{rng.randrange(1, 29):02}T{rng.randrange(24):02}:{rng.randrange(60):02}:{rng.randrange(60):02}Z "
-        f"{rng.choice(LEVELS)} {rng.choice(WORDS)} 10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)} "
-        f"request=1{CHUNK}{number:06} user_id={rng.randrange(10**6)} {rng.choice(EVENTS)} in {rng.randrange(5000)} ms"
+        f"2026-11-{day:02}T{hour:02}:{minute:02}:{second:02}.{rng.randrange(1000):03}Z "
+        f"{level:5} svc-{rng.randrange(40):02} #1{CHUNK}{number:06} {message}"
     )
 
 

@@ -50,6 +50,8 @@ BARS = [
     Bar("page of 50 items", "* 100 MB", "", seconds=100e-6),
     Bar("20 pages at the end", "*", "?*", 0.5),
     Bar("preview of 2 KB", "*", "", seconds=2e-6),
+    Bar("search, ten literals", "*", "bytes.find", 2),
+    Bar("search, expression", "*", "re", 1),
     Bar("start and import", "*", "bare interpreter", seconds=50e-3),
     Bar("truncate in 2 threads", "*", "1 thread", 1.3),
 ]
