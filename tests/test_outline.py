@@ -140,7 +140,7 @@ def test_the_default_budget_is_half_a_kilobyte() -> None:
     assert outline(data) == outline(data, max_bytes=512)
 
 
-@pytest.mark.parametrize("max_bytes", [7, 0, -1])
+@pytest.mark.parametrize("max_bytes", [7, 0])
 def test_some_budgets_are_too_small(max_bytes: int) -> None:
     with pytest.raises(InvalidArgument, match="8 bytes"):
         outline("[]", max_bytes)
