@@ -124,7 +124,7 @@ def errors() -> bool:
     try:
         headgate.index_items(b"[1, 2")
     except headgate.InvalidJSON as error:
-        return error.index == 6
+        return error.index == 5
     return False
 
 
