@@ -11,7 +11,9 @@ pub(crate) struct Nesting {
     depth: u64,
 }
 
+/// For how many blocks one way of passing them is kept to.
 const BATCH: usize = 32;
+
 const MOST_BRACKETS: u32 = 8;
 const DEPTHS: usize = 16;
 const CLOSES: u16 = 1 << 15;
@@ -92,7 +94,7 @@ impl Nesting {
     /// Whether a block comes back to depth 1 decides how much there is to do for it. `STRAIGHT` does all of
     /// it for every block instead of asking: cheaper where the answer cannot be guessed.
     #[inline(always)]
-    fn block<B: Block, const STRAIGHT: bool>(&mut self, bytes: &[u8; WIDTH], near: &mut u64) -> (u64, u64) {
+    fn block<B: Block, const STRAIGHT: bool>(&mut self, bytes: &[u8; WIDTH], near: &mut usize) -> (u64, u64) {
         let block = B::load(bytes);
         let outside = !self.strings.of(block);
         let folded = block.fold();
@@ -101,7 +103,7 @@ impl Nesting {
         let closes = u64::from(close.count_ones());
         let depth = self.depth;
         let is_near = depth <= closes + 1;
-        *near += u64::from(is_near);
+        *near += usize::from(is_near);
         if !STRAIGHT && !is_near {
             // However they are ordered, the brackets of this block do not come back to depth 1.
             self.depth = depth + u64::from(open.count_ones()) - closes;
@@ -167,52 +169,82 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
     fn run<B: Block>(self) -> Progress {
         let Self { nesting, bytes, most } = self;
         // A copy stays in registers; the caller's would be written back every block.
-        let mut state = *nesting;
-        let mut commas = 0;
+        let mut walk = Walk { state: *nesting, commas: 0, near: 0 };
         let (blocks, rest) = bytes.as_chunks::<WIDTH>();
         let mut straight = false;
         for (i, batch) in blocks.chunks(BATCH).enumerate() {
-            let mut near = 0;
-            let base = i * BATCH;
-            macro_rules! pass {
-                ($straight:literal) => {
-                    for (j, block) in batch.iter().enumerate() {
-                        let (found, end) = state.block::<B, $straight>(block, &mut near);
-                        commas += u64::from(found.count_ones());
-                        if (SEEK && commas >= most) || end != 0 {
-                            return nesting.stop((base + j) * WIDTH, found, end, commas, most);
-                        }
-                    }
-                };
-            }
-            if straight {
-                pass!(true)
+            walk.near = 0;
+            let hit = if straight {
+                walk.blocks::<B, true, SEEK>(batch, most)
             } else {
-                pass!(false)
+                walk.blocks::<B, false, SEEK>(batch, most)
+            };
+            if let Some(hit) = hit {
+                return nesting.stop(i * BATCH * WIDTH, hit, walk.commas, most);
             }
-            straight = B::GATHERS && near > BATCH as u64 / 8 && near < BATCH as u64 * 7 / 8;
+            // Nearly none and nearly all can be guessed.
+            straight = B::GATHERS && (BATCH / 8..BATCH * 7 / 8).contains(&walk.near);
         }
         if !rest.is_empty() {
             let mut padded = [b' '; WIDTH];
             padded[..rest.len()].copy_from_slice(rest);
-            let before = state.strings;
-            let (found, end) = state.block::<B, false>(&padded, &mut 0);
+            let before = walk.state.strings;
+            if let Some(hit) = walk.blocks::<B, false, SEEK>(&[padded], most) {
+                return nesting.stop(blocks.len() * WIDTH, hit, walk.commas, most);
+            }
+            walk.state.strings.unpad(before, rest);
+        }
+        *nesting = walk.state;
+        Progress { consumed: bytes.len(), commas: walk.commas, stop: Stop::Exhausted }
+    }
+}
+
+/// A pass under way.
+#[derive(Clone, Copy)]
+struct Walk {
+    state: Nesting,
+    commas: u64,
+    /// How many blocks of the batch have come near depth 1.
+    near: usize,
+}
+
+/// The block that ends a pass: its place, the commas found in it, and the closing bracket if it is in it.
+struct Hit {
+    start: usize,
+    found: u64,
+    end: u64,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn blocks<B: Block, const STRAIGHT: bool, const SEEK: bool>(
+        &mut self,
+        blocks: &[[u8; WIDTH]],
+        most: u64,
+    ) -> Option<Hit> {
+        // Locals, for the same reason as in `run`.
+        let Self { mut state, mut commas, mut near } = *self;
+        let mut hit = None;
+        for (i, block) in blocks.iter().enumerate() {
+            let (found, end) = state.block::<B, STRAIGHT>(block, &mut near);
             commas += u64::from(found.count_ones());
             if (SEEK && commas >= most) || end != 0 {
-                return nesting.stop(blocks.len() * WIDTH, found, end, commas, most);
+                hit = Some(Hit { start: i * WIDTH, found, end });
+                break;
             }
-            state.strings.unpad(before, rest);
         }
-        *nesting = state;
-        Progress { consumed: bytes.len(), commas, stop: Stop::Exhausted }
+        *self = Self { state, commas, near };
+        hit
     }
 }
 
 impl Nesting {
-    /// Ends a pass inside the block at `start`. Brackets and commas that count are outside of strings, so
-    /// after either of them nothing is carried on.
-    fn stop(&mut self, start: usize, found: u64, end: u64, commas: u64, most: u64) -> Progress {
+    /// Ends a pass inside the block that `hit` is in, of those that start at `base`. Brackets and commas that count
+    /// are outside of strings, so after either of them nothing is carried on.
+    fn stop(&mut self, base: usize, hit: Hit, commas: u64, most: u64) -> Progress {
         *self = Self::inside();
+        let Hit { start, found, end } = hit;
+        let start = base + start;
         if commas >= most {
             let mut found = found;
             for _ in 0..u64::from(found.count_ones()) - (commas - most) - 1 {
