@@ -65,7 +65,12 @@ impl Strings {
     /// Quotes that no backslash escapes.
     #[inline(always)]
     fn quotes<B: Block>(&mut self, block: B) -> u64 {
-        block.eq(b'"') & !self.escaped(block.eq(b'\\'))
+        // Whether there are any backslashes is cheaper to ask than where, and mostly there are none.
+        if self.escaped != 0 || block.has(b'\\') {
+            let escaped = self.escaped(block.eq(b'\\'));
+            return block.eq(b'"') & !escaped;
+        }
+        block.eq(b'"')
     }
 }
 
