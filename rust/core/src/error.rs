@@ -66,7 +66,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            ErrorKind::InvalidJson(why) => write!(f, "not valid JSON: {why} at byte {}", self.index),
+            ErrorKind::InvalidJson(why) => {
+                write!(f, "not valid JSON: {why} at byte {}; read_text shows what is there", self.index)
+            }
             ErrorKind::InvalidText => {
                 write!(f, "not UTF-8 text at byte {}; read it as bytes instead", self.index)
             }

@@ -124,10 +124,25 @@ impl Window<'_> {
         Error::index("the items are not where it says")
     }
 
+    /// Whether something can begin here: as much as a look at one byte says of an index of another payload.
+    fn begins_item(&self, place: usize) -> bool {
+        let before = place.checked_sub(1).and_then(|before| self.data.get(before));
+        match before {
+            // What is before the window is out of sight.
+            None => true,
+            Some(b'\n' | b' ' | b'\t' | b'\r') => self.is_rows(),
+            Some(b'[' | b',') => !self.is_rows(),
+            Some(_) => false,
+        }
+    }
+
     /// Where an item starts.
     fn find(&self, number: u64) -> Result<usize> {
         let Entry { offset, number: known } = self.index.entry_before(number);
         let mut place = self.place(offset)?;
+        if !self.begins_item(place) {
+            return Err(Self::differs());
+        }
         let rest = &self.data[place..];
         let skip = number - known;
         if skip > 0 && self.is_rows() {

@@ -89,6 +89,18 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
+    fn has_either(self, one: u8, other: u8) -> bool {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let one = _mm256_set1_epi8(one.cast_signed());
+            let other = _mm256_set1_epi8(other.cast_signed());
+            let low = _mm256_or_si256(_mm256_cmpeq_epi8(self.0, one), _mm256_cmpeq_epi8(self.0, other));
+            let high = _mm256_or_si256(_mm256_cmpeq_epi8(self.1, one), _mm256_cmpeq_epi8(self.1, other));
+            _mm256_movemask_epi8(_mm256_or_si256(low, high)) != 0
+        }
+    }
+
+    #[inline(always)]
     fn has_le(self, byte: u8) -> bool {
         // SAFETY: called inside `run` only.
         unsafe {

@@ -37,6 +37,9 @@ pub(crate) trait Block: Copy {
     /// Whether any byte is `byte`: cheaper than asking which.
     fn has(self, byte: u8) -> bool;
 
+    /// Whether any byte is `one` or `other`.
+    fn has_either(self, one: u8, other: u8) -> bool;
+
     /// Whether any byte is at most `byte`, unsigned: cheaper than asking which.
     fn has_le(self, byte: u8) -> bool;
 
@@ -72,7 +75,7 @@ mod tests {
     struct Ask<'a>(&'a [u8; WIDTH], u8);
 
     impl Kernel for Ask<'_> {
-        type Output = [u64; 11];
+        type Output = [u64; 12];
 
         fn run<B: Block>(self) -> Self::Output {
             let block = B::load(self.0);
@@ -91,11 +94,12 @@ mod tests {
                 u64::from(block.has_le(self.1)),
                 u64::from(block.has(self.1)),
                 B::select(mask & 0xff, other & 0xff, &ORDER),
+                u64::from(block.has_either(self.1, self.1 ^ 6)),
             ]
         }
     }
 
-    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 11] {
+    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 12] {
         let ask =
             |hit: &dyn Fn(u8) -> bool| (0..WIDTH).fold(0_u64, |mask, i| mask | u64::from(hit(bytes[i])) << i);
         let mask = ask(&|b| b == byte);
@@ -120,6 +124,7 @@ mod tests {
                 let bits = mask & 0xff | (other & 0xff) << 8;
                 (out << 1) | if from < 128 { bits >> (from & 15) & 1 } else { 0 }
             }),
+            u64::from(mask | ask(&|b| b == byte ^ 6) != 0),
         ]
     }
 

@@ -96,8 +96,17 @@ impl Nesting {
     #[inline(always)]
     fn block<B: Block, const STRAIGHT: bool>(&mut self, bytes: &[u8; WIDTH], near: &mut usize) -> (u64, u64) {
         let block = B::load(bytes);
-        let outside = !self.strings.of(block);
+        let quotes = self.strings.quotes(block);
         let folded = block.fold();
+        if !STRAIGHT && !folded.has_either(b'{', b'}') {
+            if self.depth > 1 {
+                self.strings.pass(quotes);
+                return (0, 0);
+            }
+            *near += 1;
+            return (block.eq(b',') & !self.strings.mask::<B>(quotes), 0);
+        }
+        let outside = !self.strings.mask::<B>(quotes);
         let open = folded.eq(b'{') & outside;
         let close = folded.eq(b'}') & outside;
         let closes = u64::from(close.count_ones());

@@ -54,6 +54,11 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
+    fn has_either(self, one: u8, other: u8) -> bool {
+        self.eq(one) | self.eq(other) != 0
+    }
+
+    #[inline(always)]
     fn has_le(self, byte: u8) -> bool {
         self.le(byte) != 0
     }
