@@ -89,6 +89,11 @@ pub(super) fn next_from<const WHITE: bool>(behind: u64, last: u64, carry: &mut u
 }
 
 impl State {
+    /// Whether there was no value, nor anything else.
+    pub(super) fn is_empty(&self) -> bool {
+        self.values == 0
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.stack.depth == 0 && !self.strings.is_inside() && self.values != 0
     }

@@ -70,6 +70,7 @@ impl Validator {
             (Err(error), _) => Err(error),
             (Ok(()), Some(bad_text)) => Err(bad_text),
             (Ok(()), None) if self.state.is_complete() => Ok(()),
+            (Ok(()), None) if self.state.is_empty() => Err(Error::json(len, "nothing but white space")),
             (Ok(()), None) => Err(Error::json(len, "unexpected end")),
         }
     }
