@@ -171,6 +171,10 @@ impl State {
             newlines,
         };
         bad.structure |= self.nest(open, open | close, block.bit5(), contexts);
+        // A string that stands where a key may be is one in an object only: what is carried on must know.
+        let in_object = u64::from(self.stack.is_object());
+        self.key &= in_object;
+        self.key_end &= in_object;
     }
 
     /// Walks from bracket to bracket: what stands between two of them is judged by where it stands.

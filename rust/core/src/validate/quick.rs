@@ -77,17 +77,14 @@ impl State {
         let runs = self.scalars.runs(scalar);
         let (mut bad, scalars) = self.scalars.check(bytes, block, scalar, runs.starts);
 
-        // The exact look takes any string behind a comma for a key until it knows better; here it is known.
-        let is_object = u64::from(self.stack.is_object());
-        let (mut lead, mut value, mut key_end) =
-            (self.open | self.comma, self.value, self.key_end & is_object);
+        let (mut lead, mut value, mut key_end) = (self.open | self.comma, self.value, self.key_end);
         let leading = next::<WHITE>(open | comma, &mut lead, white);
         let ends = quotes & !inside | close;
         let behind = ends << 1 | value | runs.behind;
         let after = next_from::<WHITE>(behind, ends >> 63, &mut value, white);
         // In an object, what follows a brace or a comma is a key.
         let keys = leading & in_object;
-        let (carried, key) = inside.overflowing_add(keys & quotes | self.key & is_object);
+        let (carried, key) = inside.overflowing_add(keys & quotes | self.key);
         let after_key = next::<WHITE>(carried & !inside, &mut key_end, white);
         // Behind a value stands a comma, a colon or a closing bracket, and these nowhere else; behind a key stands
         // a colon, and that nowhere else.
