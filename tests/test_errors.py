@@ -76,3 +76,43 @@ def test_a_mistake_is_told_with_what_to_do(
     assert told in str(caught.value)
     # What a model reads has no debug print of ours in it.
     assert not any(name in str(caught.value) for name in ("ErrorKind", "Some(", "Err("))
+
+
+LONG = "a" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: headgate.get("{}", LONG),
+        lambda: headgate.get("{}", "/" + LONG),
+        lambda: headgate.index_items("{}", "/" + LONG),
+        lambda: headgate.ItemIndexer(LONG),
+        lambda: headgate.project("{}", [LONG + "."]),
+        lambda: headgate.project("{}", [".".join(LONG)]),
+        lambda: headgate.search("a", LONG + "(", regex=True),
+        lambda: headgate.search("a", rf"\p{{{LONG}}}", regex=True),
+        lambda: headgate.search("a", f"(?P<{LONG}>a)(?P<{LONG}>a)", regex=True),
+        lambda: headgate.search("a", LONG, ignore_case=True),
+    ],
+)
+def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[], Any]) -> None:
+    with pytest.raises(HeadgateError) as caught:
+        mistake()
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda: headgate.get("{}", None), "pointer must be a str, not NoneType"),  # type: ignore[arg-type]
+        (lambda: headgate.locate("{}", b""), "pointer must be a str, not bytes"),  # type: ignore[arg-type]
+        (lambda: headgate.search("a", b"a"), "pattern must be a str, not bytes"),  # type: ignore[arg-type]
+        (lambda: headgate.index_items("[]", 1), "path must be a str, not int"),  # type: ignore[arg-type]
+        (lambda: headgate.ItemIndexer(["a"]), "path must be a str, not list"),  # type: ignore[arg-type]
+    ],
+)
+def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], told: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        mistake()
+    assert str(caught.value) == told

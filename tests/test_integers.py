@@ -60,9 +60,17 @@ def test_beyond_64_bits_is_the_largest(verb: Callable[..., Any], name: str) -> N
 
 @pytest.mark.parametrize("value", [1.0, "1", b"1", [1]])
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
-def test_other_things_are_type_errors(verb: Callable[..., Any], name: str, value: object) -> None:
-    with pytest.raises(TypeError, match=name):
+def test_other_things_are_type_errors_by_name(verb: Callable[..., Any], name: str, value: object) -> None:
+    with pytest.raises(TypeError) as caught:
         verb(**{name: value})
+    assert str(caught.value) == f"{name} must be an integer, not {type(value).__name__}"
+
+
+@pytest.mark.parametrize("value", [3, 1 << 100])
+@pytest.mark.parametrize("verb", [headgate.preview, headgate.read_text, headgate.read_lines])
+def test_more_than_two_levels_of_escaping_are_refused(verb: Callable[..., Any], value: int) -> None:
+    with pytest.raises(InvalidArgument, match=r"^escape_levels must be at most 2, not"):
+        verb(DATA, escape_levels=value)
 
 
 def test_spans() -> None:

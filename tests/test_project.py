@@ -66,16 +66,31 @@ def test_a_cut_payload_is_refused() -> None:
         assert caught.value.index <= cut
 
 
-@pytest.mark.parametrize("fields", [[], [""], ["a..b"], [".a"], ["a."], ["a\\"], ["\\a"], [".".join("a" * 65)]])
+@pytest.mark.parametrize("fields", [[], [""], ["a..b"], [".a"], ["a."], ["a\\"], ["\\a"]])
 def test_refuses_what_is_no_field(fields: list[str]) -> None:
     with pytest.raises(InvalidArgument, match=r"user\.name"):
         project("{}", fields)
 
 
-def test_fields_are_a_sequence_of_their_own() -> None:
-    with pytest.raises(TypeError):
-        project("{}", "name")
-    assert project('{"name": 1}', ("name",)) == b'{"name":1}'
+def test_a_field_goes_down_64_keys_at_most() -> None:
+    assert project("{}", [".".join("a" * 64)]) == b"{}"
+    with pytest.raises(InvalidArgument, match=r"more than 64 keys; name one at most 64 keys deep"):
+        project("{}", [".".join("a" * 65)])
+
+
+def test_fields_are_any_iterable_but_one_text() -> None:
+    for fields in (("name",), {"name"}, {"name": 1}, iter(["name"]), (field for field in ["name"])):
+        assert project('{"name": 1, "other": 2}', fields) == b'{"name":1}'
+    for other in ("name", 1, None):
+        with pytest.raises(TypeError, match=r"^fields must be a list of fields such as .*, not (str|int|NoneType)\b"):
+            project("{}", other)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^each of fields must be a str, not int\b"):
+        project("{}", ["name", 1])  # type: ignore[list-item]
+
+
+def test_what_an_iterable_raises_comes_through() -> None:
+    with pytest.raises(ZeroDivisionError):
+        project("{}", (str(1 // number) for number in [1, 0]))
 
 
 def test_hostile_nesting_ends_in_an_error() -> None:

@@ -4,20 +4,33 @@ import json
 import re
 from pathlib import Path
 
+import headgate
 import pytest
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 1
+    example, _ = blocks()
     orders = [{"id": n, "total": n / 2, "note": "refund of it failed" if n % 10 == 3 else "ok"} for n in range(200_100)]
     monkeypatch.chdir(tmp_path)
     Path("orders.json").write_text(json.dumps({"orders": orders, "page": 1}), encoding="utf-8")
     names: dict[str, object] = {}
-    lines = blocks[0].replace("headgate.outline", "shape = headgate.outline")
+    lines = example.replace("headgate.outline", "shape = headgate.outline")
     exec(lines.replace("headgate.search", "matches = headgate.search"), names)  # noqa: S102 - our own example
     assert names["shape"] == "{orders: [{id: int, total: float, note: str}] ×200100, page: int}"
     assert json.loads(names["page"].content) == orders[200_000:200_050]  # type: ignore[attr-defined]
     assert [match.item for match in names["matches"]] == list(range(3, 503, 10))  # type: ignore[attr-defined]
+
+
+def test_the_recipe_unwraps_what_a_tool_returned() -> None:
+    _, recipe = blocks()
+    payload = json.dumps({"name": 'é\n"', "items": [1, 2]})
+    response = json.dumps({"content": [{"type": "text", "text": payload}]}).encode()
+    names: dict[str, object] = {"headgate": headgate, "json": json, "response": response}
+    exec(recipe, names)  # noqa: S102 - our own example
+    assert names["text"] == payload

@@ -175,5 +175,5 @@ def test_patterns_that_blow_up_elsewhere_do_not_here() -> None:
 def test_repr() -> None:
     found = search(b"aa", "a", limit=1)
     assert repr(found) == "SearchResult(1 matches, next_start=1)"
-    assert repr(found.matches) == "[Match(start=0, end=1)]"
+    assert repr(found.matches) == "[Match(start=0, end=1, line=0, item=None)]"
     assert headgate.Match.__module__ == headgate.SearchResult.__module__ == "headgate._core"

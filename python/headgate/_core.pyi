@@ -1,10 +1,13 @@
 """The Rust core. Every verb borrows its payload, releases the interpreter and returns small things.
 
 A payload is `bytes`, a read-only buffer (an `mmap` opened for reading, a read-only `memoryview`) or a `str`,
-which counts as its UTF-8 bytes. Offsets and sizes are in bytes unless a name says items, lines or chars.
+which counts as its UTF-8 bytes: CPython encodes one that is not ASCII on first use, and keeps both. Offsets and sizes
+are in bytes unless a name says items, lines or chars.
+
+The owner of a read-only buffer must not change it during a call: the answer would be wrong, though never unsafe.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Literal, final
 
 from typing_extensions import Buffer
@@ -31,14 +34,16 @@ class ItemIndex:
     """Where the items of a payload are: one entry a 64 KiB block, whatever the items' size."""
 
     @staticmethod
-    def from_bytes(data: bytes) -> ItemIndex:
-        """Loads what `to_bytes` wrote. Raises `CorruptIndex` for anything else."""
-    def to_bytes(self) -> bytes: ...
+    def from_bytes(data: Buffer) -> ItemIndex:
+        """Loads what `to_bytes` wrote, from any buffer. Raises `CorruptIndex` for anything else."""
+    def to_bytes(self) -> bytes:
+        """The index in a form to store: a few bytes an entry."""
+    def __reduce__(self) -> tuple[Callable[[Buffer], ItemIndex], tuple[bytes]]: ...
     def __len__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
     @property
     def kind(self) -> Literal["array", "ndjson", "lines"] | None:
-        """What an item is; `None` where the payload has no items."""
+        """What an item is: "array", "ndjson" or "lines"; `None` where the payload has no items."""
     @property
     def path(self) -> str | None:
         """The JSON Pointer of the items' array; `""` for a top-level array and for NDJSON."""
@@ -60,17 +65,26 @@ class ItemIndexer:
 
     def __new__(cls, path: str | None = None, *, validate: bool = True) -> ItemIndexer: ...
     def feed(self, data: Buffer | str) -> None:
-        """Takes the next piece. Raises `InvalidJSON` as soon as the payload cannot be right."""
-    def finish(self) -> ItemIndex: ...
+        """Takes the next piece.
+
+        Raises `InvalidJSON` within 64 bytes of the byte that cannot be right, since it works by blocks; `finish` does
+        at the latest. Nothing can be fed after an error.
+        """
+    def finish(self) -> ItemIndex:
+        """The index of all pieces. Nothing can be fed after it."""
 
 def index_items(data: Buffer | str, path: str | None = None, *, validate: bool = True) -> ItemIndex:
     """Finds the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
 
     Without a `path`, the items of a document that is an object are those of its *main* array: of all arrays
     reachable by object keys alone, at most four keys deep, the one with the most bytes; the first of equals.
-    A document without one has no items: length 0, `path` and `kind` are `None`.
+    A deeper one needs a `path`. A document without one has no items: length 0, `path` and `kind` are `None`.
 
-    Several values, each on a line of its own, are NDJSON: every value is an item, blank lines are not.
+    Of equal keys in one object all may lead to the main array, while a `path`, like `get` and `project`, means the
+    first: `start` and `end` say which array was indexed.
+
+    Several values, each on a line of its own, are NDJSON: every value is an item, blank lines are not. A `path` does
+    not lead into NDJSON, as that of `get` does.
 
     `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON` with the byte.
     `validate=False` trusts it and reads structure only: what is not JSON gives some answer or an error, never harm.
@@ -198,7 +212,8 @@ def preview(
 
     Whole: not cut inside a UTF-8 sequence, a JSON escape or a surrogate pair of escapes, nor inside a grapheme
     cluster where avoiding that costs at most 64 bytes. `max_escaped_bytes` also bounds what the prefix weighs
-    once it was JSON-escaped `escape_levels` times (1 or 2), without the quotes around it.
+    once it was JSON-escaped `escape_levels` times (1 or 2), without the quotes around it. There is no least budget:
+    where not even one character fits, the preview is `""`.
 
     Binary: the bytes looked at are not UTF-8, or hold a NUL.
     """
@@ -215,9 +230,13 @@ def read_items(
 ) -> ItemPage:
     """Whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
 
-    `last=n` reads the last n instead. `data` may be a part of the payload that starts at byte `base` and holds
+    `last=n` replaces `offset` and `limit`: the page starts at the n-th item from the end, and where the last n do not
+    fit `next_offset` leads on to the rest. `data` may be a part of the payload that starts at byte `base` and holds
     at least what `index.span(offset, limit)` names. An item that alone exceeds the budget comes back truncated,
-    by itself, and is named in `truncated`.
+    by itself, and is named in `truncated`. A budget under 15 is refused.
+
+    It trusts that the index is this payload's: with another one it raises `CorruptIndex` where that shows, and gives
+    some wrong answer where it does not.
     """
 
 def read_text(
@@ -225,9 +244,9 @@ def read_text(
 ) -> TextPage:
     """Text from byte `offset` on that is at most `max_bytes` once it was JSON-escaped `escape_levels` times.
 
-    `last=n` reads the end of the payload instead: at most its last n bytes. A budget that some character would
-    never fit in (4 bytes, escaped once 6, twice 7) is refused. Raises `InvalidText` where what would be returned
-    is not UTF-8.
+    `last=n` replaces `offset`: the page starts at the n-th byte from the end, or at the first character after it, and
+    where the last n do not fit `next_offset` leads on to the rest. A budget that some character would never fit in
+    (under 4 bytes, escaped once 6, twice 7) is refused. Raises `InvalidText` where what would be returned is not UTF-8.
     """
 
 def read_lines(
@@ -240,8 +259,10 @@ def read_lines(
     index: ItemIndex | None = None,
     escape_levels: int = 0,
 ) -> LinePage:
-    """Whole lines from number `offset` on, at most `limit`, that are at most `max_bytes` once they were JSON-escaped
-    `escape_levels` times. `last=n` starts at the n-th line from the end instead, and `limit` does not apply.
+    """Whole lines from number `offset` on, at most `limit`, within `max_bytes` once JSON-escaped `escape_levels` times.
+
+    `last=n` replaces `offset` and `limit`: the page starts at the n-th line from the end, and where the last n do not
+    fit `next_offset` leads on to the rest. The least budgets are those of `read_text`.
 
     With an index (`index_lines`) the time does not depend on `offset`. A line that alone exceeds the budget
     comes back cut, by itself, and is named in `truncated` with the byte to read on from by `read_text`.
@@ -269,7 +290,8 @@ def truncate(
     an array before the others, as their example. A larger budget never shows less.
 
     Raises `InvalidArgument` if `max_bytes` is too small for any answer (13 always suffice) or `max_depth` is more
-    than 64, `InvalidJSON` if the payload's structure is broken; what is left out is otherwise trusted.
+    than 64, `InvalidJSON` if what is shown is not JSON or the payload ends too early. What is left out is trusted, not
+    checked: a mismatched bracket in a part that is not shown passes.
     """
 
 def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_bytes: int = 10240) -> str:
@@ -292,26 +314,28 @@ def outline(data: Buffer | str, max_bytes: int = 512) -> str:
     The first 100 items of an array are merged, or fewer of very large ones. It is counted to its end, but arrays
     inside of items that were not merged have no part in a range such as `×0-3`. What did not fit into `max_bytes`
     (at least 8) is `…`: keys are revealed level by level and in turns among siblings, and a larger budget never
-    shows less.
+    shows less. What is deeper than 32 levels shows as `{…}` or `[…]`.
+
+    Only what it reads is checked, which is what it merges; the rest is trusted to be JSON.
     """
 
 def get(data: Buffer | str, pointer: str) -> bytes:
-    """The value at a JSON Pointer (`/users/0/name`), as it stands in the payload. Raises `PathNotFound`.
+    """The value at a JSON Pointer (`/users/0/name`), as it stands in the payload.
 
-    `""` is everything, without white space around it. Of equal keys the first is meant. In NDJSON the first token
-    is the number of a value. Reading ends with the value, which is checked; what was passed over on the way is
-    trusted to be JSON.
+    Raises `PathNotFound`. `""` is everything, without white space around it. Of equal keys the first is meant. In
+    NDJSON the first token is the number of a value. Reading ends with the value, which is checked; what was passed
+    over on the way is trusted to be JSON.
     """
 
 def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
     """Where `get` finds its value: `data[start:end]`."""
 
-def project(data: Buffer | str, fields: Sequence[str]) -> bytes:
+def project(data: Buffer | str, fields: Iterable[str]) -> bytes:
     r"""The items of an array, an object or NDJSON, with the named fields only.
 
-    A field is a path of keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). Arrays on the
-    way are mapped through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not have
-    is left out; an item that is not an object becomes `null`, so that counts stay. Keys stand in the payload's
+    A field is a path of at most 64 keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). Arrays
+    on the way are mapped through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not
+    have is left out; an item that is not an object becomes `null`, so that counts stay. Keys stand in the payload's
     order, of equal keys the first is meant, and values stand as they do in the payload. NDJSON gives NDJSON. What is
     returned is checked; what is left out is trusted to be JSON.
     """
@@ -330,12 +354,16 @@ def search(
     r"""Finds a literal, or a regular expression, a page of `limit` matches at a time.
 
     Matches do not overlap, and empty ones are not reported. Following `next_start` gives exactly the matches of
-    one unlimited search. No match costs more than time linear in the payload, whatever the pattern.
+    one unlimited search.
 
-    Expressions have the syntax of Rust's `regex`: no back-references or look-around. `^` and `$` match at the
-    start and end of every line, as with `re.MULTILINE`. `\w`, `\d`, `\s` and `\b` are ASCII, as in Python's
-    patterns over bytes; `.`, `\W` and sets match whole characters, `\p{…}` knows Unicode. `ignore_case` folds by
-    Unicode, for literals too. Raises `InvalidPattern` for what does not compile, or compiles to too much.
+    Finding the next match takes time linear in the payload at most, whatever the pattern. Every match of a page may
+    cost such a pass, so that patterns like `.*x|A` on one long line are slow: keep `limit` small for untrusted ones.
+
+    Expressions have the syntax of Rust's `regex`: no back-references or look-around. `^` and `$` match at the start
+    and end of every line, as with `re.MULTILINE`; `$` does not match before `\r\n`. `\w`, `\d`, `\s` and `\b` are
+    ASCII, as in Python's patterns over bytes; `.`, `\W` and sets match whole characters, `\p{…}` knows Unicode.
+    `ignore_case` folds by Unicode, for literals too. Raises `InvalidPattern` for what does not compile, or compiles to
+    too much.
 
     `context` is how many bytes of text to show on either side: whole characters, never half a JSON
     escape, nothing beyond a byte that is not UTF-8. A match of more than 256 bytes counts as its first 256 there.

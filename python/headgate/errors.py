@@ -31,24 +31,34 @@ class HeadgateError(Exception):
 
 
 class InvalidJSON(HeadgateError, ValueError):
+    """The payload is not JSON; `index` is the byte that cannot be right, or the payload's length if it ended early."""
+
     code = "invalid_json"
 
 
 class InvalidText(HeadgateError, ValueError):
+    """What would be returned as text is not UTF-8; `index` is the byte."""
+
     code = "invalid_format_for_payload"
 
 
 class InvalidArgument(HeadgateError, ValueError):
+    """An argument no payload could satisfy. One of the wrong type is a `TypeError`."""
+
     code = "invalid_argument"
 
 
 class InvalidPattern(InvalidArgument):
-    pass
+    """A pattern that does not compile, or compiles to something too large."""
 
 
 class PathNotFound(HeadgateError, LookupError):
+    """A JSON Pointer that leads nowhere in this payload, or not to an array where items were asked for."""
+
     code = "path_not_found"
 
 
 class CorruptIndex(HeadgateError, ValueError):
+    """Bytes that are not an index, or an index that is not this payload's as far as that shows."""
+
     code = "output_handle_corrupt"

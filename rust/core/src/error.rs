@@ -74,10 +74,10 @@ impl fmt::Display for Error {
             }
             ErrorKind::InvalidArgument(why) => f.write_str(why),
             ErrorKind::PathNotFound(pointer) => {
-                write!(f, "nothing at path {pointer:?}; outline() shows which paths exist")
+                write!(f, "nothing at path {}; outline() shows which paths exist", quoted(pointer))
             }
             ErrorKind::NoArray(pointer) => {
-                write!(f, "no array at path {pointer:?}; outline() shows which paths lead to one")
+                write!(f, "no array at path {}; outline() shows which paths lead to one", quoted(pointer))
             }
             ErrorKind::InvalidPattern(why) => write!(f, "pattern not usable: {why}"),
             ErrorKind::CorruptIndex(why) => {
@@ -88,3 +88,29 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// How much of what was passed in a message repeats: enough to recognize it.
+const MAX_QUOTED_CHARS: usize = 100;
+
+/// An argument as a message quotes it; a long one is cut and ends in `…`.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
+        Some((end, _)) => format!("\"{}…\"", text[..end].escape_debug()),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_arguments_are_cut_between_characters() {
+        assert_eq!(quoted("a\"b"), r#""a\"b""#);
+        assert_eq!(quoted(&"é".repeat(100)), format!("\"{}\"", "é".repeat(100)));
+        assert_eq!(quoted(&"é".repeat(101)), format!("\"{}…\"", "é".repeat(100)));
+        for error in [Error::path(&"/a".repeat(1 << 20)), Error::no_array(&"/\u{0}".repeat(1 << 20))] {
+            assert!(error.to_string().len() < 1000);
+        }
+    }
+}

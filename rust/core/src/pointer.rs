@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::ndjson::{is_first_line, is_ndjson, lines, trim};
 use crate::reader::{Kind, Reader, check_json};
 use crate::scan::Isa;
@@ -28,8 +28,9 @@ impl Pointer {
         };
         let tokens = tokens.ok_or_else(|| {
             Error::argument(format!(
-                "{text:?} is not a JSON Pointer: write \"/users/0/name\", with ~1 for a slash and ~0 for a tilde \
-                 in a key, or \"\" for everything"
+                "{} is not a JSON Pointer: write \"/users/0/name\", with ~1 for a slash and ~0 for a tilde in a key, \
+                 or \"\" for everything",
+                quoted(text)
             ))
         })?;
         Ok(Self { text: text.to_owned(), tokens })

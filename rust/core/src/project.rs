@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::ndjson::{expect_end, is_first_line, lines};
 use crate::pointer::unescape;
 use crate::reader::{Kind, Reader};
@@ -96,9 +96,8 @@ impl Fields {
 
 /// The keys of a field's path.
 fn split(field: &str) -> Result<Vec<String>> {
-    let refuse = |why| {
-        Err(Error::argument(format!("field {field:?} {why}; write keys joined by dots: \"user.name\"")))
-    };
+    let refuse = |why, hint| Err(Error::argument(format!("field {} {why}; {hint}", quoted(field))));
+    let syntax = "write keys joined by dots: \"user.name\"";
     let mut path = vec![String::new()];
     let mut chars = field.chars();
     while let Some(char) = chars.next() {
@@ -109,7 +108,7 @@ fn split(field: &str) -> Result<Vec<String>> {
             }
             '\\' => match chars.next() {
                 Some(escaped @ ('.' | '\\')) => escaped,
-                _ => return refuse("has a backslash that is not followed by a dot or a backslash"),
+                _ => return refuse("has a backslash that is not followed by a dot or a backslash", syntax),
             },
             char => char,
         };
@@ -118,10 +117,13 @@ fn split(field: &str) -> Result<Vec<String>> {
         }
     }
     if path.iter().any(String::is_empty) {
-        return refuse("has an empty key");
+        return refuse("has an empty key", syntax);
     }
     if path.len() > MAX_SEGMENTS {
-        return refuse("goes down more than 64 keys");
+        return refuse(
+            "goes down more than 64 keys",
+            "name one at most 64 keys deep, which takes all below it",
+        );
     }
     Ok(path)
 }

@@ -24,7 +24,7 @@ impl Escaping {
             0 => Ok(Self::Never),
             1 => Ok(Self::Once),
             2 => Ok(Self::Twice),
-            _ => Err(Error::argument(format!("escape_levels must be 0, 1 or 2, not {levels}"))),
+            _ => Err(Error::argument(format!("escape_levels must be at most 2, not {levels}"))),
         }
     }
 

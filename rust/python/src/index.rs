@@ -4,18 +4,24 @@ use std::sync::{Mutex, PoisonError};
 
 use headgate_core::index::{self, Kind};
 use headgate_core::{Error, ErrorKind};
+use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{int, page, repr};
+use crate::convert::{int, optional_text, page, repr};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
+/// Where items are: `data[start:end]` holds them whole.
 #[pyclass(frozen, get_all, module = "headgate._core")]
 pub struct Span {
+    /// The first byte to read.
     start: u64,
+    /// The byte after the last one to read.
     end: u64,
+    /// The number of the item that starts at `start`; at most a block before the one asked for.
     first: u64,
+    /// How many of the items asked for exist.
     count: u64,
 }
 
@@ -27,25 +33,39 @@ impl Span {
     }
 }
 
+/// Where the items of a payload are: one entry a 64 KiB block, whatever the items' size.
+///
+/// `index_items` and `index_lines` make one. It can be stored (`to_bytes`) and pickled.
 #[pyclass(frozen, eq, module = "headgate._core")]
 #[derive(PartialEq)]
 pub struct ItemIndex(pub index::ItemIndex);
 
 #[pymethods]
 impl ItemIndex {
+    /// Loads what `to_bytes` wrote, from any buffer.
+    ///
+    /// Raises `CorruptIndex` for anything else.
     #[staticmethod]
-    fn from_bytes(data: &[u8]) -> Result<Self, CoreError> {
-        Ok(Self(index::ItemIndex::from_bytes(data)?))
+    fn from_bytes(py: Python<'_>, data: PyBuffer<u8>) -> PyResult<Self> {
+        // An index is small: a copy is cheaper than asking who else may write to the buffer.
+        let index = index::ItemIndex::from_bytes(&data.to_vec(py)?).map_err(CoreError::from)?;
+        Ok(Self(index))
     }
 
+    /// The index in a form to store: a few bytes an entry.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((slf.getattr("from_bytes")?, (slf.get().to_bytes(slf.py()),)))
     }
 
     fn __len__(&self) -> usize {
         usize::try_from(self.0.len()).unwrap_or(usize::MAX)
     }
 
+    /// What an item is: "array", "ndjson" or "lines"; `None` where the payload has no items.
     #[getter]
     fn kind(&self) -> Option<&'static str> {
         self.0.kind().map(|kind| match kind {
@@ -55,25 +75,29 @@ impl ItemIndex {
         })
     }
 
+    /// The JSON Pointer of the items' array; `""` for a top-level array and for NDJSON.
     #[getter]
     fn path(&self) -> Option<&str> {
         self.0.path()
     }
 
+    /// The first byte of the array (its bracket), or of the first line.
     #[getter]
     fn start(&self) -> u64 {
         self.0.start()
     }
 
+    /// The byte after the array's closing bracket, or after the last line.
     #[getter]
     fn end(&self) -> u64 {
         self.0.end()
     }
 
+    /// The blocks that hold `limit` items from `offset` on: what to read to have them whole.
     fn span(
         &self,
-        #[pyo3(from_py_with = int)] offset: i64,
-        #[pyo3(from_py_with = int)] limit: i64,
+        #[pyo3(from_py_with = int::offset)] offset: i64,
+        #[pyo3(from_py_with = int::limit)] limit: i64,
     ) -> Result<Span, CoreError> {
         let index::Span { start, end, first, count } = self.0.span(page(offset, limit, None)?);
         Ok(Span { start, end, first, count })
@@ -86,18 +110,27 @@ impl ItemIndex {
     }
 }
 
-/// `None` once finished or failed: there is nothing to go on from.
+/// Indexes a payload that arrives in pieces; the answer is the same for every way of cutting it.
 #[pyclass(frozen, module = "headgate._core")]
-pub struct ItemIndexer(Mutex<Option<index::ItemIndexer>>);
+pub struct ItemIndexer(Slot);
+
+/// `None` once finished or failed: there is nothing to go on from.
+type Slot = Mutex<Option<index::ItemIndexer>>;
 
 #[pymethods]
 impl ItemIndexer {
     #[new]
     #[pyo3(signature = (path = None, *, validate = true))]
-    fn new(path: Option<&str>, validate: bool) -> Result<Self, CoreError> {
+    fn new(
+        #[pyo3(from_py_with = optional_text::path)] path: Option<&str>,
+        validate: bool,
+    ) -> Result<Self, CoreError> {
         Ok(Self(Mutex::new(Some(index::ItemIndexer::new(path, validate)?))))
     }
 
+    /// Takes the next piece.
+    ///
+    /// Raises `InvalidJSON` within 64 bytes of the byte that cannot be right; `finish` does at the latest.
     fn feed(&self, py: Python<'_>, data: Payload) -> Result<(), CoreError> {
         Ok(data.detached(py, |data| {
             let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,6 +141,7 @@ impl ItemIndexer {
         })?)
     }
 
+    /// The index of all pieces. Nothing can be fed after it.
     fn finish(&self) -> Result<ItemIndex, CoreError> {
         let indexer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(ItemIndex(indexer.ok_or_else(ended)?.finish()?))
@@ -119,17 +153,22 @@ fn ended() -> Error {
     Error { kind: ErrorKind::InvalidArgument(why.to_owned()), index: 0 }
 }
 
+/// Finds the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
+///
+/// Without a `path`, the items of an object are those of its *main* array: the one with the most bytes at most four
+/// keys deep. `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON` with the byte.
 #[pyfunction]
 #[pyo3(signature = (data, path = None, *, validate = true))]
 pub fn index_items(
     py: Python<'_>,
     data: Payload,
-    path: Option<&str>,
+    #[pyo3(from_py_with = optional_text::path)] path: Option<&str>,
     validate: bool,
 ) -> Result<ItemIndex, CoreError> {
     Ok(ItemIndex(data.detached(py, |data| index::index_items(data, path, validate))?))
 }
 
+/// Finds the lines of a text. Every line counts, blank or not; a last line needs no newline.
 #[pyfunction]
 pub fn index_lines(py: Python<'_>, data: Payload) -> ItemIndex {
     ItemIndex(data.detached(py, index::index_lines))

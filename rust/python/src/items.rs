@@ -10,15 +10,24 @@ use crate::index::ItemIndex;
 use crate::page::Cut;
 use crate::payload::Payload;
 
+/// Whole items within a budget.
 #[pyclass(frozen, get_all, module = "headgate._core")]
 pub struct ItemPage {
+    /// A JSON array of the items, each as it stands in the payload.
     content: Py<PyBytes>,
+    /// The number of the first item shown.
     offset: u64,
+    /// How many items are shown.
     returned: u64,
+    /// How many items there are.
     total: u64,
+    /// The item after the last one shown; `None` exactly at the end.
     next_offset: Option<u64>,
+    /// The first byte of the first item shown.
     start: u64,
+    /// The byte after the last item shown.
     end: u64,
+    /// The item that alone exceeded the budget, if one did.
     truncated: Py<PyList>,
 }
 
@@ -31,6 +40,10 @@ impl ItemPage {
     }
 }
 
+/// Whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
+///
+/// `last=n` starts at the n-th item from the end instead. An item that alone exceeds the budget comes back truncated,
+/// by itself, and is named in `truncated`. It trusts that the index is this payload's.
 #[pyfunction]
 #[pyo3(signature = (data, index, offset = 0, limit = 200, max_bytes = 65536, *, last = None, base = 0))]
 #[allow(clippy::too_many_arguments)]
@@ -38,11 +51,11 @@ pub fn read_items(
     py: Python<'_>,
     data: Payload,
     index: &ItemIndex,
-    #[pyo3(from_py_with = int)] offset: i64,
-    #[pyo3(from_py_with = int)] limit: i64,
-    #[pyo3(from_py_with = int)] max_bytes: i64,
-    #[pyo3(from_py_with = optional_int)] last: Option<i64>,
-    #[pyo3(from_py_with = int)] base: i64,
+    #[pyo3(from_py_with = int::offset)] offset: i64,
+    #[pyo3(from_py_with = int::limit)] limit: i64,
+    #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int::last)] last: Option<i64>,
+    #[pyo3(from_py_with = int::base)] base: i64,
 ) -> PyResult<ItemPage> {
     let index = &index.0;
     let read = |data: &[u8]| {

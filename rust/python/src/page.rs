@@ -1,9 +1,13 @@
 use pyo3::prelude::*;
 
+/// An item or line that was larger than the page's budget and came back cut.
 #[pyclass(frozen, get_all, module = "headgate._core")]
 pub struct Cut {
+    /// Its number.
     index: u64,
+    /// Its whole size.
     size_bytes: u64,
+    /// Where to read on from: an item's first byte, or the byte after what was shown of a line.
     byte_offset: u64,
 }
 

@@ -1,6 +1,6 @@
 //! A payload as Python hands it over: borrowed, never copied.
 
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
@@ -23,11 +23,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Payload {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(Self::Text(PyBackedStr::try_from(text.to_owned())?));
         }
-        let Ok(buffer) = PyBuffer::<u8>::get(&object) else {
-            return Err(PyTypeError::new_err(
-                "a payload is bytes, a read-only buffer of bytes or a str; encode other objects first",
-            ));
-        };
+        let buffer = PyUntypedBuffer::get(&object).map_err(|error| why_not(error, object.py()))?;
+        let buffer = buffer.into_typed::<u8>().map_err(|_| {
+            PyBufferError::new_err("a payload's buffer must be of bytes; pass memoryview(…).cast(\"B\")")
+        })?;
         if !buffer.readonly() {
             return Err(PyTypeError::new_err(
                 "a payload's buffer must be read-only; pass bytes(…) or memoryview(…).toreadonly()",
@@ -37,6 +36,17 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Payload {
             return Err(PyBufferError::new_err("a payload's buffer must be contiguous"));
         }
         Ok(Self::Buffer(buffer))
+    }
+}
+
+/// A buffer that was closed or released says so itself; only what has none at all is told what a payload is.
+fn why_not(error: PyErr, py: Python<'_>) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(py) {
+        PyTypeError::new_err(
+            "a payload is bytes, a read-only buffer of bytes or a str; encode other objects first",
+        )
+    } else {
+        error
     }
 }
 

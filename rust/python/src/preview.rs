@@ -6,14 +6,18 @@ use crate::convert::{count, int, optional_int};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
+/// The longest prefix of at most `max_bytes` that is whole; `None` for binary.
+///
+/// Whole: not cut inside a character or a JSON escape, nor inside a grapheme cluster where avoiding that costs at
+/// most 64 bytes. `max_escaped_bytes` also bounds what it weighs once JSON-escaped `escape_levels` times (1 or 2).
 #[pyfunction]
 #[pyo3(signature = (data, max_bytes = 2048, *, max_escaped_bytes = None, escape_levels = 1))]
 pub fn preview<'py>(
     py: Python<'py>,
     data: Payload,
-    #[pyo3(from_py_with = int)] max_bytes: i64,
-    #[pyo3(from_py_with = optional_int)] max_escaped_bytes: Option<i64>,
-    #[pyo3(from_py_with = int)] escape_levels: i64,
+    #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int::max_escaped_bytes)] max_escaped_bytes: Option<i64>,
+    #[pyo3(from_py_with = int::escape_levels)] escape_levels: i64,
 ) -> PyResult<Option<Bound<'py, PyString>>> {
     let find = |data: &[u8]| {
         let max_escaped = max_escaped_bytes.map(|max| count("max_escaped_bytes", max)).transpose()?;

@@ -1,7 +1,7 @@
 use headgate_core::search::{self as core, Options, Pattern};
 use pyo3::prelude::*;
 
-use crate::convert::{int, repr, size};
+use crate::convert::{int, repr, size, text};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
@@ -9,18 +9,26 @@ use crate::payload::Payload;
 /// One place a pattern was found.
 #[pyclass(frozen, get_all, module = "headgate._core")]
 pub struct Match {
+    /// Its first byte.
     start: usize,
+    /// The byte after it.
     end: usize,
+    /// The number of the line it starts in, from 0; `None` where an item index was given.
     line: Option<u64>,
+    /// The number of the item it starts in; `None` without an index, or outside of the items.
     item: Option<u64>,
+    /// Whole characters around and including the match; `None` where the match is not text.
     context: Option<String>,
+    /// The byte the context starts at.
     context_start: usize,
 }
 
 #[pymethods]
 impl Match {
     fn __repr__(&self) -> String {
-        format!("Match(start={}, end={})", self.start, self.end)
+        let Self { start, end, line, item, .. } = self;
+        let (line, item) = (repr(line.as_ref()), repr(item.as_ref()));
+        format!("Match(start={start}, end={end}, line={line}, item={item})")
     }
 }
 
@@ -34,7 +42,9 @@ impl From<core::Match> for Match {
 /// A page of matches.
 #[pyclass(frozen, get_all, module = "headgate._core")]
 pub struct SearchResult {
+    /// In the order of the payload.
     matches: Vec<Py<Match>>,
+    /// The `start` that goes on after these matches; `None` when the payload was searched to its end.
     next_start: Option<usize>,
 }
 
@@ -46,18 +56,23 @@ impl SearchResult {
     }
 }
 
+/// Finds a literal, or a regular expression, a page of `limit` matches at a time.
+///
+/// Following `next_start` gives exactly the matches of one unlimited search. Finding a match takes time linear in the
+/// payload at most, whatever the pattern; for untrusted patterns keep `limit` small. Raises `InvalidPattern` for what
+/// does not compile, or compiles to too much.
 #[pyfunction]
 #[pyo3(signature = (data, pattern, *, regex = false, ignore_case = false, start = 0, limit = 50, context = 80, index = None))]
 #[allow(clippy::too_many_arguments, reason = "the signature Python sees")]
 pub fn search(
     py: Python<'_>,
     data: Payload,
-    pattern: &str,
+    #[pyo3(from_py_with = text::pattern)] pattern: &str,
     regex: bool,
     ignore_case: bool,
-    #[pyo3(from_py_with = int)] start: i64,
-    #[pyo3(from_py_with = int)] limit: i64,
-    #[pyo3(from_py_with = int)] context: i64,
+    #[pyo3(from_py_with = int::start)] start: i64,
+    #[pyo3(from_py_with = int::limit)] limit: i64,
+    #[pyo3(from_py_with = int::context)] context: i64,
     index: Option<&ItemIndex>,
 ) -> PyResult<SearchResult> {
     let index = index.map(|index| &index.0);

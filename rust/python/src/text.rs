@@ -6,11 +6,16 @@ use crate::convert::{count, int, optional_int, repr};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
+/// Whole characters within a budget.
 #[pyclass(frozen, get_all, module = "headgate._core")]
 pub struct TextPage {
+    /// `data[start:end]`.
     text: Py<PyString>,
+    /// Where the text really starts: an offset inside a character moves back to its first byte.
     start: usize,
+    /// The byte after the text.
     end: usize,
+    /// `end`, or `None` exactly at the end of the payload.
     next_offset: Option<u64>,
 }
 
@@ -23,15 +28,19 @@ impl TextPage {
     }
 }
 
+/// Text from byte `offset` on that is at most `max_bytes` once it was JSON-escaped `escape_levels` times.
+///
+/// `last=n` reads from the n-th byte before the end instead. Never cut inside a character. Raises `InvalidText` where
+/// what would be returned is not UTF-8.
 #[pyfunction]
 #[pyo3(signature = (data, offset = 0, max_bytes = 65536, *, last = None, escape_levels = 0))]
 pub fn read_text(
     py: Python<'_>,
     data: Payload,
-    #[pyo3(from_py_with = int)] offset: i64,
-    #[pyo3(from_py_with = int)] max_bytes: i64,
-    #[pyo3(from_py_with = optional_int)] last: Option<i64>,
-    #[pyo3(from_py_with = int)] escape_levels: i64,
+    #[pyo3(from_py_with = int::offset)] offset: i64,
+    #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
+    #[pyo3(from_py_with = optional_int::last)] last: Option<i64>,
+    #[pyo3(from_py_with = int::escape_levels)] escape_levels: i64,
 ) -> PyResult<TextPage> {
     let read = |data: &[u8]| {
         let range = match last {

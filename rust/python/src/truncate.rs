@@ -8,16 +8,20 @@ use crate::convert::{int, size};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
+/// An overview of a JSON document: valid JSON, never longer than `max_bytes`.
+///
+/// Long arrays become `{"items": […], "totalCount": n, "showing": k}`, long strings end in `...`, what is too deep
+/// becomes `"[truncated]"`. A larger budget never shows less. What is left out is trusted, not checked.
 #[pyfunction]
 #[pyo3(signature = (data, *, max_bytes=10240, max_array_items=10, max_string_chars=500, max_depth=4, max_object_keys=100))]
 pub fn truncate<'py>(
     py: Python<'py>,
     data: Payload,
-    #[pyo3(from_py_with = int)] max_bytes: i64,
-    #[pyo3(from_py_with = int)] max_array_items: i64,
-    #[pyo3(from_py_with = int)] max_string_chars: i64,
-    #[pyo3(from_py_with = int)] max_depth: i64,
-    #[pyo3(from_py_with = int)] max_object_keys: i64,
+    #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
+    #[pyo3(from_py_with = int::max_array_items)] max_array_items: i64,
+    #[pyo3(from_py_with = int::max_string_chars)] max_string_chars: i64,
+    #[pyo3(from_py_with = int::max_depth)] max_depth: i64,
+    #[pyo3(from_py_with = int::max_object_keys)] max_object_keys: i64,
 ) -> Result<Bound<'py, PyBytes>, CoreError> {
     let limits = Limits {
         max_bytes: size("max_bytes", max_bytes)?,
