@@ -1,12 +1,17 @@
 """What counts as a payload, and what is said of everything else."""
 
+from __future__ import annotations
+
 import mmap
 from array import array
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import headgate
 import pytest
-from typing_extensions import Buffer
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 def test_whatever_holds_bytes_that_do_not_change(tmp_path: Path) -> None:

@@ -169,3 +169,13 @@ def test_an_index_of_another_payload_is_noticed_or_does_no_harm() -> None:
 def test_refuses_pages_that_could_not_go_on(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="must be at least"):
         read_items("[1]", index_items("[1]"), **arguments)
+
+
+def test_a_row_that_the_window_cuts_is_not_shown() -> None:
+    data = b'{"a":1}\n{"a":2}\n{"a":3}\n'
+    index = index_items(data)
+    for end in range(8, len(data)):
+        page = read_items(data[:end], index)
+        assert json.loads(page.content) == [{"a": n + 1} for n in range(data[:end].count(b"\n"))]
+    with pytest.raises(InvalidArgument, match="span"):
+        read_items(data[:5], index)

@@ -362,8 +362,8 @@ def search(
     Expressions have the syntax of Rust's `regex`: no back-references or look-around. `^` and `$` match at the start
     and end of every line, as with `re.MULTILINE`; `$` does not match before `\r\n`. `\w`, `\d`, `\s` and `\b` are
     ASCII, as in Python's patterns over bytes; `.`, `\W` and sets match whole characters, `\p{…}` knows Unicode.
-    `ignore_case` folds by Unicode, for literals too. Raises `InvalidPattern` for what does not compile, or compiles to
-    too much.
+    `ignore_case` folds by Unicode, for literals too. Raises `InvalidPattern` for what does not compile, compiles to
+    too much, or repeats something that can match nothing (`(?:a*)*`).
 
     `context` is how many bytes of text to show on either side: whole characters, never half a JSON
     escape, nothing beyond a byte that is not UTF-8. A match of more than 256 bytes counts as its first 256 there.

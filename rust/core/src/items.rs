@@ -113,11 +113,13 @@ impl Window<'_> {
     /// A place in the payload as one in the window.
     fn place(&self, offset: u64) -> Result<usize> {
         let place = offset.checked_sub(self.base).and_then(|place| usize::try_from(place).ok());
-        place.filter(|&place| place <= self.data.len()).ok_or_else(|| {
-            Error::argument(
-                "data does not hold these items; span() says which bytes do, and base where they start",
-            )
-        })
+        place.filter(|&place| place <= self.data.len()).ok_or_else(Self::too_short)
+    }
+
+    fn too_short() -> Error {
+        Error::argument(
+            "data does not hold these items; span() says which bytes do, and base where they start",
+        )
     }
 
     fn differs() -> Error {
@@ -194,7 +196,7 @@ impl Window<'_> {
         let mut content = vec![b'['];
         let (mut count, mut end, mut place) = (0, start, start);
         while count < limit && place < self.data.len() {
-            let line = self.line(place);
+            let Some(line) = self.line(place) else { break };
             place = line.end + 1;
             let row = trim(self.data, line);
             if row.is_empty() {
@@ -213,8 +215,13 @@ impl Window<'_> {
         (count > 0).then_some((content, count, end))
     }
 
-    fn line(&self, start: usize) -> std::ops::Range<usize> {
-        start..memchr::memchr(b'\n', &self.data[start..]).map_or(self.data.len(), |at| start + at)
+    /// The rest of a line without its end; `None` if the window has not all of it.
+    fn line(&self, start: usize) -> Option<std::ops::Range<usize>> {
+        let is_last = self.base + self.data.len() as u64 >= self.index.end();
+        match memchr::memchr(b'\n', &self.data[start..]) {
+            Some(at) => Some(start..start + at),
+            None => is_last.then_some(start..self.data.len()),
+        }
     }
 
     /// The page of an item that is larger than the budget, or that ends in white space that is.
@@ -244,7 +251,7 @@ impl Window<'_> {
     /// Where what is behind an item starts: its comma, the closing bracket, its line's end.
     fn end_of(&self, number: u64, start: usize) -> Result<usize> {
         if self.is_rows() {
-            return Ok(self.line(start).end);
+            return self.line(start).map(|line| line.end).ok_or_else(Self::too_short);
         }
         // A large item is the last that starts in its block, so that the index knows where the next one is.
         let behind = match self.index.entry_after(number) {

@@ -3,7 +3,7 @@
 use unicode_segmentation::GraphemeCursor;
 
 use crate::error::{Error, Result};
-use crate::utf8::{ceil_boundary, floor_boundary, whole_end};
+use crate::utf8::{ceil_boundary, floor_boundary, text_error, whole_end};
 use crate::wire::Escaping;
 
 /// How far back a cut moves to keep a grapheme cluster whole. A cluster has no longest length, and a payload
@@ -43,13 +43,13 @@ pub fn preview(
 /// The end of the last character within `limit`; `None` if what is before it is not text.
 fn text_end(data: &[u8], limit: usize) -> Option<usize> {
     let seen = &data[..floor_boundary(data, limit)];
-    let end = match simdutf8::compat::from_utf8(seen) {
-        Ok(text) => text.len(),
+    let end = match text_error(seen) {
+        None => seen.len(),
         // Nothing but the budget cuts this sequence: a character behind it would have moved the floor.
-        Err(error) if error.error_len().is_none() && seen.len() == limit && limit < data.len() => {
+        Some(error) if error.error_len().is_none() && seen.len() == limit && limit < data.len() => {
             error.valid_up_to()
         }
-        Err(_) => return None,
+        Some(_) => return None,
     };
     memchr::memchr(0, &data[..end]).is_none().then_some(end)
 }
@@ -62,7 +62,7 @@ fn cluster_end(data: &[u8], end: usize) -> usize {
     // Asked of a copy that goes one character further, because what follows decides. Code over `str` trusts its
     // bytes to stay as they were, and a mapped file may change.
     let copy = data[..ceil_boundary(data, end + 1)].to_vec();
-    let text = match simdutf8::compat::from_utf8(&copy) {
+    let text = match std::str::from_utf8(&copy) {
         Ok(text) => text,
         Err(error) => std::str::from_utf8(&copy[..error.valid_up_to()]).unwrap_or_default(),
     };

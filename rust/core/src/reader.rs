@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::scan::nesting::{Nesting, Stop};
 use crate::scan::{Isa, closing_quote};
+use crate::utf8::text_error;
 use crate::validate::Validator;
 
 /// What a value is, by its first byte.
@@ -252,7 +253,7 @@ pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
     if is_plain(content) {
         return Ok(());
     }
-    if let Err(error) = simdutf8::compat::from_utf8(content) {
+    if let Some(error) = text_error(content) {
         return Err(Error::json((span.start + error.valid_up_to()) as u64, "not UTF-8"));
     }
     let mut pos = 0;

@@ -4,6 +4,7 @@
 //! they stay where they are, and whoever shows the text validates it.
 
 use std::ops::Range;
+use std::str::Utf8Error;
 
 use crate::error::{Error, Result};
 
@@ -44,10 +45,20 @@ fn character_len(first: u8) -> usize {
 
 /// Fails at the first byte of `data[span]` that is not UTF-8.
 pub(crate) fn check_text(data: &[u8], span: Range<usize>) -> Result<()> {
-    match simdutf8::compat::from_utf8(&data[span.clone()]) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::text((span.start + error.valid_up_to()) as u64)),
+    match text_error(&data[span.clone()]) {
+        None => Ok(()),
+        Some(error) => Err(Error::text((span.start + error.valid_up_to()) as u64)),
     }
+}
+
+/// Why bytes are not UTF-8, if they are not.
+///
+/// `simdutf8` can tell where, too, but looks twice for it and panics if a mapped file has changed between.
+pub(crate) fn text_error(bytes: &[u8]) -> Option<Utf8Error> {
+    if simdutf8::basic::from_utf8(bytes).is_ok() {
+        return None;
+    }
+    str::from_utf8(bytes).err()
 }
 
 /// The end of the longest prefix, not beyond `at`, that ends neither inside a UTF-8 sequence nor inside a JSON

@@ -90,6 +90,8 @@ impl<'a> Object<'a> {
             self.is_cut = true;
             return None;
         }
+        // A checked copy: what is borrowed may change under us, and then it is no longer a `str`.
+        let key: Cow<'a, str> = Cow::Owned(String::from_utf8_lossy(&key.as_bytes().to_vec()).into_owned());
         self.positions.insert(key.clone(), self.fields.len());
         self.fields.push(Field { key, seen: 0, shape: Shape::default() });
         Some(self.fields.len() - 1)

@@ -20,8 +20,7 @@ enum Way {
 
 /// What matches as `hir` does, with the same preferences, but never the empty string.
 ///
-/// `None` where something is repeated that can itself be empty, or where there are too many ways. Such a pattern
-/// has to step over its empty matches, and misses those it prefers them to.
+/// `None` where something is repeated that can itself be empty, or where there are too many ways.
 pub(super) fn restrict(hir: &Hir) -> Option<Hir> {
     let taking = ways(hir)?.into_iter().filter_map(|way| match way {
         Way::Empty(_) => None,

@@ -101,7 +101,12 @@ fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
         .build()
         .translate(text, &ast)
         .map_err(|error| why(error.kind(), error.span().start.offset))?;
-    Ok(non_empty::restrict(&hir).unwrap_or(hir))
+    // Stepping over empty matches instead would cost a pass for each byte, and miss what comes second to them.
+    non_empty::restrict(&hir).ok_or_else(|| {
+        Error::pattern(
+            "it repeats something that can match nothing; ask for at least one, as a+ does instead of a*",
+        )
+    })
 }
 
 fn compile(hir: &Hir) -> Result<Regex> {
@@ -168,12 +173,5 @@ fn next_regex(
         }
         *windows = None;
     }
-    while pos < data.len() {
-        let found = find(pos..data.len())?;
-        if !found.is_empty() {
-            return Some(found);
-        }
-        pos = found.end + 1;
-    }
-    None
+    if pos < data.len() { find(pos..data.len()) } else { None }
 }

@@ -42,6 +42,15 @@ fn expression() -> impl Strategy<Value = String> {
             1 => inner.prop_map(|inner| format!("(?i:{inner})")),
         ]
     })
+    .prop_filter("repeats what can be empty", |pattern| Pattern::regex(pattern, false).is_ok())
+}
+
+#[test]
+fn what_repeats_nothing_is_refused() {
+    for pattern in ["(?:a*)*", r"(?:\s*(?:\w+=)?)*", "(?:x?|ab)*", r"(?:\b|ab)+"] {
+        let error = refused(Pattern::regex(pattern, false));
+        assert!(matches!(error, ErrorKind::InvalidPattern(why) if why.contains("at least one")), "{pattern}");
+    }
 }
 
 fn haystack() -> impl Strategy<Value = Vec<u8>> {
