@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mmap
 from array import array
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import headgate
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typing_extensions import Buffer
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from typing_extensions import Buffer
 
 NASTY = 'a\n\n"é\\漢\t\x01😀\r\n\x7f\\u00e9 👩‍👩‍👧 e\u0301\u0302\n\x00ß\\\\\n\\ud83d\\ude00 🇩🇪 fin'

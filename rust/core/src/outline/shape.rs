@@ -91,7 +91,7 @@ impl<'a> Object<'a> {
             return None;
         }
         // A checked copy: what is borrowed may change under us, and then it is no longer a `str`.
-        let key: Cow<'a, str> = Cow::Owned(String::from_utf8_lossy(&key.as_bytes().to_vec()).into_owned());
+        let key: Cow<'a, str> = Cow::Owned(String::from_utf8(key.as_bytes().to_vec()).unwrap_or_default());
         self.positions.insert(key.clone(), self.fields.len());
         self.fields.push(Field { key, seen: 0, shape: Shape::default() });
         Some(self.fields.len() - 1)
