@@ -362,3 +362,36 @@ fn counts_and_offsets_beyond_32_bits_survive() {
     let span = index.span(crate::Range::Bounded { offset: (69_999 << 16) + 5, limit: 10 });
     assert_eq!(span, Span { start: 69_999 * BLOCK + 3, end: index.end, first: 69_999 << 16, count: 10 });
 }
+
+#[test]
+fn a_forged_index_is_refused() {
+    let good = ItemIndex {
+        kind: Some(Kind::Array),
+        path: Some(String::new()),
+        start: 0,
+        end: 3 * BLOCK,
+        count: 10,
+        entries: vec![Entry { offset: 1, number: 0 }, Entry { offset: BLOCK + 5, number: 4 }],
+    };
+    assert_eq!(ItemIndex::from_bytes(&good.to_bytes()).as_ref(), Ok(&good));
+    let behind = Entry { offset: 3 * BLOCK, number: 7 };
+    let too_many = Entry { offset: 2 * BLOCK, number: 10 };
+    for entry in [behind, too_many] {
+        let mut forged = good.clone();
+        forged.entries.push(entry);
+        assert!(ItemIndex::from_bytes(&forged.to_bytes()).is_err(), "{entry:?}");
+    }
+    // A kind, no path, and a start of more than 64 bits.
+    let too_large = [&b"hgi1\x01\x00"[..], &[0xff; 9], &[0x7f, 0, 0, 0]].concat();
+    assert!(ItemIndex::from_bytes(&too_large).is_err());
+
+    let lines = index_lines(b"one\ntwo\n");
+    let page = crate::lines::read_lines(
+        b"one\ntwo\nthree",
+        Some(&lines),
+        crate::Range::From(0),
+        100,
+        crate::Escaping::Never,
+    );
+    assert!(matches!(page.unwrap_err().kind, crate::ErrorKind::CorruptIndex(_)));
+}
