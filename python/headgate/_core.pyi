@@ -78,7 +78,8 @@ def index_items(data: Buffer | str, path: str | None = None, *, validate: bool =
 
     Without a `path`, the items of a document that is an object are those of its *main* array: of all arrays
     reachable by object keys alone, at most four keys deep, the one with the most bytes; the first of equals.
-    A deeper one needs a `path`. A document without one has no items: length 0, `path` and `kind` are `None`.
+    A deeper one needs a `path`. A key of more than 4096 bytes leads to no items.
+    A document without one has no items: length 0, `path` and `kind` are `None`.
 
     Of equal keys in one object all may lead to the main array, while a `path`, like `get` and `project`, means the
     first: `start` and `end` say which array was indexed.
