@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_movemask_epi8, _mm_set_epi64x,
-    _mm_set1_epi8, _mm_shuffle_epi8, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8,
-    _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_slli_epi16, _mm256_sub_epi8, _pdep_u64,
-    _pext_u64,
+    _mm_set1_epi8, _mm_shuffle_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+    _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_slli_epi16,
+    _mm256_sub_epi8, _pdep_u64, _pext_u64,
 };
 
 use super::{Block, Kernel, WIDTH};
@@ -21,6 +21,20 @@ impl Avx2 {
             && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("pclmulqdq")
+    }
+
+    /// All ones in the bytes that are `one` or `other`.
+    #[inline(always)]
+    fn equals(self, one: u8, other: u8) -> (__m256i, __m256i) {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let one = _mm256_set1_epi8(one.cast_signed());
+            let other = _mm256_set1_epi8(other.cast_signed());
+            (
+                _mm256_or_si256(_mm256_cmpeq_epi8(self.0, one), _mm256_cmpeq_epi8(self.0, other)),
+                _mm256_or_si256(_mm256_cmpeq_epi8(self.1, one), _mm256_cmpeq_epi8(self.1, other)),
+            )
+        }
     }
 }
 
@@ -66,6 +80,13 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
+    fn either(self, one: u8, other: u8) -> u64 {
+        let (low, high) = self.equals(one, other);
+        // SAFETY: called inside `run` only.
+        unsafe { join(_mm256_movemask_epi8(low), _mm256_movemask_epi8(high)) }
+    }
+
+    #[inline(always)]
     fn le(self, byte: u8) -> u64 {
         // SAFETY: called inside `run` only.
         unsafe {
@@ -90,12 +111,21 @@ impl Block for Avx2 {
 
     #[inline(always)]
     fn has_either(self, one: u8, other: u8) -> bool {
+        let (low, high) = self.equals(one, other);
+        // SAFETY: called inside `run` only.
+        unsafe { _mm256_movemask_epi8(_mm256_or_si256(low, high)) != 0 }
+    }
+
+    #[inline(always)]
+    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool {
         // SAFETY: called inside `run` only.
         unsafe {
-            let one = _mm256_set1_epi8(one.cast_signed());
-            let other = _mm256_set1_epi8(other.cast_signed());
-            let low = _mm256_or_si256(_mm256_cmpeq_epi8(self.0, one), _mm256_cmpeq_epi8(self.0, other));
-            let high = _mm256_or_si256(_mm256_cmpeq_epi8(self.1, one), _mm256_cmpeq_epi8(self.1, other));
+            let byte = _mm256_set1_epi8(byte.cast_signed());
+            let other_byte = _mm256_set1_epi8(other_byte.cast_signed());
+            let low =
+                _mm256_and_si256(_mm256_cmpeq_epi8(self.0, byte), _mm256_cmpeq_epi8(other.0, other_byte));
+            let high =
+                _mm256_and_si256(_mm256_cmpeq_epi8(self.1, byte), _mm256_cmpeq_epi8(other.1, other_byte));
             _mm256_movemask_epi8(_mm256_or_si256(low, high)) != 0
         }
     }

@@ -31,6 +31,9 @@ pub(crate) trait Block: Copy {
 
     fn eq(self, byte: u8) -> u64;
 
+    /// Bytes that are `one` or `other`.
+    fn either(self, one: u8, other: u8) -> u64;
+
     /// Bytes that are at most `byte`, unsigned.
     fn le(self, byte: u8) -> u64;
 
@@ -39,6 +42,9 @@ pub(crate) trait Block: Copy {
 
     /// Whether any byte is `one` or `other`.
     fn has_either(self, one: u8, other: u8) -> bool;
+
+    /// Whether anywhere this is `byte` where `other` is `other_byte`.
+    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool;
 
     /// Whether any byte is at most `byte`, unsigned: cheaper than asking which.
     fn has_le(self, byte: u8) -> bool;
@@ -75,7 +81,7 @@ mod tests {
     struct Ask<'a>(&'a [u8; WIDTH], u8);
 
     impl Kernel for Ask<'_> {
-        type Output = [u64; 12];
+        type Output = [u64; 14];
 
         fn run<B: Block>(self) -> Self::Output {
             let block = B::load(self.0);
@@ -95,11 +101,13 @@ mod tests {
                 u64::from(block.has(self.1)),
                 B::select(mask & 0xff, other & 0xff, &ORDER),
                 u64::from(block.has_either(self.1, self.1 ^ 6)),
+                block.either(self.1, self.1 ^ 6),
+                u64::from(block.has_both(self.1, block.fold(), b'{')),
             ]
         }
     }
 
-    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 12] {
+    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 14] {
         let ask =
             |hit: &dyn Fn(u8) -> bool| (0..WIDTH).fold(0_u64, |mask, i| mask | u64::from(hit(bytes[i])) << i);
         let mask = ask(&|b| b == byte);
@@ -125,6 +133,8 @@ mod tests {
                 (out << 1) | if from < 128 { bits >> (from & 15) & 1 } else { 0 }
             }),
             u64::from(mask | ask(&|b| b == byte ^ 6) != 0),
+            mask | ask(&|b| b == byte ^ 6),
+            u64::from(mask & ask(&|b| b | 0x20 == b'{') != 0),
         ]
     }
 

@@ -77,6 +77,11 @@ impl Block for Scalar {
     }
 
     #[inline(always)]
+    fn either(self, one: u8, other: u8) -> u64 {
+        self.eq(one) | self.eq(other)
+    }
+
+    #[inline(always)]
     fn le(self, byte: u8) -> u64 {
         self.mask(|word| {
             let limit = LOW * u64::from(byte);
@@ -94,6 +99,11 @@ impl Block for Scalar {
     #[inline(always)]
     fn has_either(self, one: u8, other: u8) -> bool {
         self.eq(one) | self.eq(other) != 0
+    }
+
+    #[inline(always)]
+    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool {
+        self.eq(byte) & other.eq(other_byte) != 0
     }
 
     #[inline(always)]

@@ -41,6 +41,11 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
+    fn either(self, one: u8, other: u8) -> u64 {
+        self.eq(one) | self.eq(other)
+    }
+
+    #[inline(always)]
     fn le(self, byte: u8) -> u64 {
         // SAFETY: SSE2 is part of x86-64.
         self.mask(|lane| unsafe {
@@ -56,6 +61,11 @@ impl Block for Sse2 {
     #[inline(always)]
     fn has_either(self, one: u8, other: u8) -> bool {
         self.eq(one) | self.eq(other) != 0
+    }
+
+    #[inline(always)]
+    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool {
+        self.eq(byte) & other.eq(other_byte) != 0
     }
 
     #[inline(always)]
