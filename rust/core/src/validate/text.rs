@@ -1,6 +1,7 @@
 //! Is it UTF-8? In pieces that may end inside a character.
 
 use crate::error::Error;
+use crate::utf8::text_error;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Text {
@@ -27,16 +28,11 @@ impl Text {
                 Err(_) => return Some(not_text(start + at as u64 - self.partial_len as u64)),
             }
         }
-        let rest = &bytes[at..];
-        if simdutf8::basic::from_utf8(rest).is_ok() {
-            return None;
+        // A piece may end in the first bytes of a character: then what is before them is looked at only once.
+        let (whole, partial) = bytes[at..].split_at(bytes.len() - at - unfinished(&bytes[at..]));
+        if let Some(error) = text_error(whole) {
+            return Some(not_text(start + (at + error.valid_up_to()) as u64));
         }
-        let error = str::from_utf8(rest).err()?;
-        let valid = error.valid_up_to();
-        if error.error_len().is_some() {
-            return Some(not_text(start + (at + valid) as u64));
-        }
-        let partial = &rest[valid..];
         self.partial[..partial.len()].copy_from_slice(partial);
         self.partial_len = partial.len();
         None
@@ -46,6 +42,15 @@ impl Text {
     pub(super) fn finish(&self) -> Option<Error> {
         (self.partial_len > 0).then(|| not_text(self.pos - self.partial_len as u64))
     }
+}
+
+/// How many bytes at the end could be the start of a character that goes on.
+fn unfinished(bytes: &[u8]) -> usize {
+    let ends_early = |len: &usize| {
+        let Some(end) = bytes.len().checked_sub(*len) else { return false };
+        str::from_utf8(&bytes[end..]).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    };
+    (1..4).find(ends_early).unwrap_or(0)
 }
 
 fn not_text(index: u64) -> Error {
