@@ -283,7 +283,8 @@ def truncate(
     Arrays over the limit become `{"items": […], "totalCount": n, "showing": k}`, strings over theirs end in
     `...`, what is deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`, keys left out of an
     object are counted by a last one whose key is `...` (more dots beside a key of dots). Keys and numbers of up to
-    64 characters are never cut, however small `max_string_chars` is. Several values, each on a line of its own, are
+    64 characters are never cut, however small `max_string_chars` is. Of keys that are cut to the same all but the first
+    are left out, so that keys distinct in the payload stay distinct. Several values, each on a line of its own, are
     NDJSON, and count as the items of an array.
 
     Where these limits alone do not fit, shallow goes before deep and every sibling before more of one: containers

@@ -49,8 +49,9 @@ impl Default for Limits {
 ///
 /// Arrays of which something is left out become `{"items":[…],"totalCount":n,"showing":k}`, strings end in
 /// `...`, what is too deep is `"[truncated]"`, members left out of an object are counted by a last one whose
-/// key is `...` (or more dots, beside a key of dots). Several values on lines of their own are NDJSON, and
-/// count as the items of an array.
+/// key is `...` (or more dots, beside a key of dots). Of keys that are cut to the same all but the first are
+/// left out, so keys are as distinct as those of the payload. Several values on lines of their own are NDJSON,
+/// and count as the items of an array.
 ///
 /// A larger budget never shows less. What is shown was checked; what is left out is trusted.
 ///

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -33,7 +35,9 @@ fn naive(value: &Value, depth: usize, limits: &Limits) -> String {
             format!(r#"{{"items":{list},"totalCount":{},"showing":{}}}"#, items.len(), shown.len())
         }
         Value::Object(members) => {
-            let shown: Vec<_> = members.iter().take(limits.max_object_keys).collect();
+            let mut taken = HashSet::new();
+            let distinct = members.iter().filter(|(key, _)| taken.insert(cut(key, long)));
+            let shown: Vec<_> = distinct.take(limits.max_object_keys).collect();
             let mut list: Vec<_> = shown
                 .iter()
                 .map(|(key, value)| format!("{}:{}", cut(key, long), naive(value, depth + 1, limits)))
@@ -97,6 +101,20 @@ fn shows_no_less(small: &Value, big: &Value) -> bool {
     }
 }
 
+fn members(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(members).sum(),
+        Value::Object(object) => object.len() + object.values().map(members).sum::<usize>(),
+        _ => 0,
+    }
+}
+
+/// How many colons stand outside of strings.
+fn colons(json: &str) -> usize {
+    let plain = json.replace(r"\\", "").replace(r#"\""#, "");
+    plain.split('"').step_by(2).map(|between| between.matches(':').count()).sum()
+}
+
 fn is_marker(key: &str) -> bool {
     key.len() >= 3 && is_dots(key)
 }
@@ -121,6 +139,14 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
+/// Objects whose keys differ around the place they are cut at, or only behind it.
+fn alike() -> impl Strategy<Value = Value> {
+    let key = (prop_oneof![Just("k"), Just("é")], 62..67_usize, "[a.]{0,4}")
+        .prop_map(|(start, count, end)| start.repeat(count) + &end);
+    prop::collection::vec((key, testing::json()), 0..12)
+        .prop_map(|members| Value::Object(members.into_iter().collect()))
+}
+
 /// Values with long strings and wide containers as well as with deep ones.
 fn document() -> impl Strategy<Value = Value> {
     let long = prop::collection::vec(testing::text(), 4..12).prop_map(|pieces| Value::from(pieces.concat()));
@@ -135,6 +161,7 @@ fn document() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => testing::json(),
         1 => wide(),
+        1 => alike(),
         2 => (wide(), long, records, testing::json())
             .prop_map(|(wide, long, records, any)| json!({"a": wide, "b": long, "c": records, "d": any})),
     ]
@@ -171,7 +198,10 @@ proptest! {
                 }
             };
             prop_assert!(answer.len() <= max_bytes);
-            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            let text = String::from_utf8(answer).unwrap();
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            // Of equal keys a parser keeps one: none is missing, so there are none.
+            prop_assert_eq!(members(&answer), colons(&text), "{}", text);
             if let Some(last) = &last {
                 prop_assert!(shows_no_less(last, &answer), "{} bytes: {} then {}", max_bytes, last, answer);
             }
@@ -335,6 +365,20 @@ fn long_keys_and_numbers_are_bounded_too() {
     assert_eq!(shown(&format!(r#"{{"{key}":{number}}}"#), &limits), expected);
     let data = format!(r#"{{"{}":{}}}"#, &key[1..], &number[1..]);
     assert_eq!(shown(&data, &limits), data);
+}
+
+#[test]
+fn keys_that_would_be_cut_to_the_same_are_left_out() {
+    let limits = Limits { max_string_chars: 5, ..Limits::default() };
+    let key = "k".repeat(64);
+    let data = format!(r#"{{"{key}a":1,"{key}":2,"{key}b":3,"c":4,"\u006B{}":5}}"#, &key[..64]);
+    assert_eq!(shown(&data, &limits), format!(r#"{{"{key}...":1,"{key}":2,"c":4,"...":2}}"#));
+    // They take no place from others.
+    let two = Limits { max_object_keys: 2, ..limits };
+    assert_eq!(shown(&data, &two), format!(r#"{{"{key}...":1,"{key}":2,"...":3}}"#));
+    // Half a surrogate pair has more than one spelling too.
+    let data = format!(r#"{{"\ud800{key}a":1,"\uD800{key}b":2,"{key}c":3}}"#);
+    assert_eq!(shown(&data, &limits), format!(r#"{{"\ud800{}...":1,"{key}...":3,"...":1}}"#, &key[..63]));
 }
 
 #[test]

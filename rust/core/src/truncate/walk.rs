@@ -1,10 +1,13 @@
 //! One pass over the payload: strict through what may be shown, in 64-byte blocks over the rest.
 
+use std::collections::HashSet;
+
 use super::Limits;
 use super::text;
 use super::tree::{Container, Node, Text, Tree, Value};
 use crate::error::Result;
 use crate::ndjson::{expect_end, is_first_line, lines};
+use crate::pointer::unescape;
 use crate::reader::{Kind, Reader, check_string};
 use crate::scan::Isa;
 
@@ -116,19 +119,29 @@ impl Walk<'_> {
     }
 
     /// Records members up to the limit. Returns how many, and how many there are.
+    ///
+    /// Of keys that are cut to the same the first is recorded: a parser would drop all but one without a word.
     fn members(&mut self, depth: usize, parent: usize, is_repeat: bool) -> Result<(usize, usize)> {
-        let mut number = 0;
+        let data = self.data;
+        let most = self.limits.max_string_chars.max(LONG_TOKEN);
+        let (mut number, mut passed) = (0, 0);
+        let mut cut_keys = HashSet::new();
         while number < self.limits.max_object_keys && self.tree.admits(depth, is_repeat, number) {
             let Some(content) = self.reader.next_key(number == 0)? else {
-                return Ok((number, number));
+                return Ok((number, number + passed));
             };
-            let most = self.limits.max_string_chars.max(LONG_TOKEN);
-            let shown = text::floor(&self.data[content.clone()], most, usize::MAX);
+            let shown = text::floor(&data[content.clone()], most, usize::MAX);
+            // Those with half a surrogate pair are no text, and count as the same.
+            if shown < content.len() && !cut_keys.insert(unescape(&data[content.start..][..shown])) {
+                self.reader.skip()?;
+                passed += 1;
+                continue;
+            }
             let key = Some(Text { content, first: shown, shown, growth: 0 });
             self.value(depth, Position { key, parent, number, is_repeat })?;
             number += 1;
         }
-        Ok((number, number + self.count_rest(number, b'}')?))
+        Ok((number, number + passed + self.count_rest(number, b'}')?))
     }
 
     /// Passes over what is left of a container of which `number` children were read.
