@@ -145,9 +145,7 @@ impl Choice<'_> {
         };
         self.size -= parent.frame();
         parent.shown += 1;
-        if let Some(dots) = node.key.as_ref().and_then(|key| key.dots(self.data)) {
-            parent.dots = parent.dots.max(dots + 1);
-        }
+        parent.dots = marker(Some(node));
         self.size += parent.frame() + node.size();
         Ok(())
     }
@@ -172,14 +170,7 @@ impl Choice<'_> {
         };
         self.size -= parent.frame() + node.size();
         parent.shown -= 1;
-        if node.key.as_ref().is_some_and(|key| key.dots(self.data).is_some()) {
-            let keys = level[parent.children.clone()]
-                .iter()
-                .take(parent.shown)
-                .filter_map(|child| child.key.as_ref());
-            let longest = keys.filter_map(|key| key.dots(self.data)).max();
-            parent.dots = longest.map_or(0, |dots| dots + 1).max(ELLIPSIS.len());
-        }
+        parent.dots = marker(level[parent.children.start..detail.place].last());
         self.size += parent.frame();
     }
 
@@ -201,4 +192,9 @@ impl Choice<'_> {
         self.size = self.size - whole + text.size();
         Ok(!detail.is_growth || text.shown > text.first)
     }
+}
+
+/// How many dots count the members behind this one, if any is shown.
+fn marker(last: Option<&Node>) -> usize {
+    last.and_then(|node| node.key.as_ref()).map_or(ELLIPSIS.len(), |key| key.marker)
 }

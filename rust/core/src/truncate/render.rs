@@ -61,7 +61,7 @@ impl Render<'_> {
                 self.out.push(b',');
             }
             if let Some(key) = &child.key {
-                self.text(key);
+                self.text(&key.text);
                 self.out.push(b':');
             }
             self.value(depth + 1, child);

@@ -19,7 +19,7 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) key: Option<Text>,
+    pub(super) key: Option<Key>,
     /// Its place in the level above.
     pub(super) parent: usize,
     /// Its number among its siblings.
@@ -40,6 +40,14 @@ pub(super) enum Value {
     Hidden,
     Text(Text),
     Container(Container),
+}
+
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) text: Text,
+    /// The fewest dots, but no less than an ellipsis, that are more than those of this key and all before it in
+    /// the object: what counts the members behind it.
+    pub(super) marker: usize,
 }
 
 /// A string or a key, of which a prefix is shown.
@@ -169,7 +177,7 @@ impl Node {
     }
 
     fn key_size(&self) -> usize {
-        self.key.as_ref().map_or(0, |key| key.size() + 1)
+        self.key.as_ref().map_or(0, |key| key.text.size() + 1)
     }
 }
 

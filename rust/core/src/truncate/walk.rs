@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Limits;
 use super::text;
-use super::tree::{Container, Node, Text, Tree, Value};
+use super::tree::{Container, ELLIPSIS, Key, Node, Text, Tree, Value};
 use crate::error::Result;
 use crate::ndjson::{expect_end, is_first_line, lines};
 use crate::pointer::unescape;
@@ -35,7 +35,7 @@ pub(super) fn walk(data: &[u8], limits: &Limits, budget: usize, isa: Isa) -> Res
 
 /// Where a value stands in its container.
 struct Position {
-    key: Option<Text>,
+    key: Option<Key>,
     parent: usize,
     number: usize,
     is_repeat: bool,
@@ -125,6 +125,7 @@ impl Walk<'_> {
         let data = self.data;
         let most = self.limits.max_string_chars.max(LONG_TOKEN);
         let (mut number, mut passed) = (0, 0);
+        let mut marker = ELLIPSIS.len();
         let mut cut_keys = HashSet::new();
         while number < self.limits.max_object_keys && self.tree.admits(depth, is_repeat, number) {
             let Some(content) = self.reader.next_key(number == 0)? else {
@@ -137,7 +138,9 @@ impl Walk<'_> {
                 passed += 1;
                 continue;
             }
-            let key = Some(Text { content, first: shown, shown, growth: 0 });
+            let text = Text { content, first: shown, shown, growth: 0 };
+            marker = marker.max(text.dots(data).map_or(0, |dots| dots + 1));
+            let key = Some(Key { text, marker });
             self.value(depth, Position { key, parent, number, is_repeat })?;
             number += 1;
         }
