@@ -144,3 +144,12 @@ fn nesting_is_bounded_but_generous() {
     let depth = stack::MOST_DEPTH as usize + 1;
     assert_eq!(check(Isa::detect(), &b"[".repeat(depth), &[]).unwrap_err().index, depth as u64 - 1);
 }
+
+#[test]
+fn characters_may_come_a_byte_at_a_time_and_nothing_between() {
+    let cuts: Vec<_> = (0..20).flat_map(|at| [at, at]).collect();
+    compare("[\"é漢😀\"]".as_bytes(), &cuts).unwrap();
+    for broken in [&b"[\"\xf0\x9f\x98\"]"[..], b"[\"\xe6\xbc", b"[\"\xf0\x9f\x98\xc3\xa9\"]"] {
+        compare(broken, &cuts).unwrap();
+    }
+}

@@ -28,6 +28,9 @@ impl Text {
                 Err(_) => return Some(not_text(start + at as u64 - self.partial_len as u64)),
             }
         }
+        if self.partial_len > 0 {
+            return None;
+        }
         // A piece may end in the first bytes of a character: then what is before them is looked at only once.
         let (whole, partial) = bytes[at..].split_at(bytes.len() - at - unfinished(&bytes[at..]));
         if let Some(error) = text_error(whole) {
@@ -48,7 +51,8 @@ impl Text {
 fn unfinished(bytes: &[u8]) -> usize {
     let ends_early = |len: &usize| {
         let Some(end) = bytes.len().checked_sub(*len) else { return false };
-        str::from_utf8(&bytes[end..]).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+        str::from_utf8(&bytes[end..])
+            .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
     };
     (1..4).find(ends_early).unwrap_or(0)
 }
