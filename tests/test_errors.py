@@ -116,3 +116,21 @@ def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], told
     with pytest.raises(TypeError) as caught:
         mistake()
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        headgate.index_items,
+        headgate.truncate,
+        headgate.outline,
+        lambda data: headgate.get(data, ""),
+        lambda data: headgate.locate(data, "/a"),
+        lambda data: headgate.project(data, ["a"]),
+    ],
+)
+@pytest.mark.parametrize("data", [b'\xef\xbb\xbf{"a": 1}', '\ufeff[{"a": 1}]', "\ufeff1\n2\n", "\ufeff"])
+def test_a_byte_order_mark_goes_by_its_name(verb: Callable[[Any], Any], data: bytes | str) -> None:
+    with pytest.raises(InvalidJSON, match="starts with a byte order mark; remove it") as caught:
+        verb(data)
+    assert caught.value.index == 0

@@ -24,6 +24,9 @@ pub enum ErrorKind {
     CorruptIndex(&'static str),
 }
 
+/// What is wrong with a payload that looks fine: the first character, U+FEFF, is invisible.
+pub(crate) const BYTE_ORDER_MARK: &str = "it starts with a byte order mark";
+
 /// An [`ErrorKind`] and the byte it was noticed at (0 where no byte is to blame).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -36,6 +39,13 @@ pub struct Error {
 impl Error {
     pub(crate) fn json(index: u64, why: &'static str) -> Self {
         Self { kind: ErrorKind::InvalidJson(why), index }
+    }
+
+    /// As [`Error::json`], unless it is a byte order mark that the payload starts with. `data` begins at byte 0
+    /// where `index` is 0.
+    pub(crate) fn json_or_mark(data: &[u8], index: u64, why: &'static str) -> Self {
+        let is_mark = index == 0 && data.starts_with("\u{feff}".as_bytes());
+        Self::json(index, if is_mark { BYTE_ORDER_MARK } else { why })
     }
 
     pub(crate) fn text(index: u64) -> Self {
@@ -66,6 +76,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
+            ErrorKind::InvalidJson(BYTE_ORDER_MARK) => {
+                write!(f, "not valid JSON: {BYTE_ORDER_MARK}; remove it and try again")
+            }
             ErrorKind::InvalidJson(why) => {
                 write!(f, "not valid JSON: {why} at byte {}; read_text shows what is there", self.index)
             }

@@ -96,7 +96,8 @@ impl<'a> Reader<'a> {
 
     /// What the next value is; nothing of it is taken.
     pub(crate) fn kind(&mut self) -> Result<Kind> {
-        Kind::of(self.peek()?).ok_or_else(|| self.fail("expected a value"))
+        let first = self.peek()?;
+        Kind::of(first).ok_or_else(|| Error::json_or_mark(self.data, self.pos as u64, "expected a value"))
     }
 
     /// Takes the opening bracket of a container that `kind` has announced.

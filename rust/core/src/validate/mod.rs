@@ -120,7 +120,8 @@ impl Validator {
             let Some((block, behind)) = rest[fine..].split_first() else { return Ok(()) };
             let bad = self.isa.run(Exact { state: &mut self.state, block });
             if bad.any() != 0 {
-                return Err(Error::json(self.checked + u64::from(bad.any().trailing_zeros()), bad.why()));
+                let index = self.checked + u64::from(bad.any().trailing_zeros());
+                return Err(Error::json_or_mark(block, index, bad.why()));
             }
             self.checked += WIDTH as u64;
             rest = behind;

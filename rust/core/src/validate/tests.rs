@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::BYTE_ORDER_MARK;
 use crate::testing::json;
 
 fn check(isa: Isa, data: &[u8], cuts: &[usize]) -> Result<()> {
@@ -151,5 +152,21 @@ fn characters_may_come_a_byte_at_a_time_and_nothing_between() {
     compare("[\"é漢😀\"]".as_bytes(), &cuts).unwrap();
     for broken in [&b"[\"\xf0\x9f\x98\"]"[..], b"[\"\xe6\xbc", b"[\"\xf0\x9f\x98\xc3\xa9\"]"] {
         compare(broken, &cuts).unwrap();
+    }
+}
+
+#[test]
+fn a_byte_order_mark_goes_by_its_name_however_it_is_cut() {
+    for data in ["\u{feff}", "\u{feff}[1]", &format!("\u{feff}[{}1]", "1,".repeat(99))] {
+        let data = data.as_bytes();
+        for isa in Isa::available() {
+            for cut in 0..data.len() {
+                assert_eq!(check(isa, data, &[cut, cut + 1]), Err(Error::json(0, BYTE_ORDER_MARK)), "{cut}");
+            }
+        }
+    }
+    for data in ["\u{fefe}[1]", " \u{feff}[1]", "[\u{feff}1]"] {
+        let error = check(Isa::detect(), data.as_bytes(), &[]).unwrap_err();
+        assert_ne!(error.kind, Error::json(0, BYTE_ORDER_MARK).kind, "{data}");
     }
 }
