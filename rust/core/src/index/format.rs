@@ -60,7 +60,12 @@ impl ItemIndex {
         if !rest.is_empty() {
             return Err(Error::index("more bytes than entries"));
         }
-        Self { kind, path, start, end, count, entries }.checked()
+        let index = Self { kind, path, start, end, count, entries }.checked()?;
+        // A number has more spellings than the one it is written in.
+        if index.to_bytes() != bytes {
+            return Err(Error::index("not as it was written"));
+        }
+        Ok(index)
     }
 }
 

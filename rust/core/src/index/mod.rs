@@ -142,6 +142,14 @@ impl ItemIndex {
             }
             before = Some(*entry);
         }
+        let is_kind_right = match (self.kind, self.path.as_deref()) {
+            (None, None) => self.end == 0 && self.count == 0,
+            (Some(Kind::Array), Some(_)) | (Some(Kind::Ndjson), Some("")) | (Some(Kind::Lines), None) => true,
+            _ => false,
+        };
+        if !is_kind_right {
+            return Err(Error::index("kind and items disagree"));
+        }
         if self.entries.is_empty() != (self.count == 0) || self.start > self.end {
             return Err(Error::index("count and entries disagree"));
         }

@@ -257,6 +257,33 @@ proptest! {
         }
     }
 
+    /// One index has one spelling, so equal indexes are equal bytes.
+    #[test]
+    fn what_loads_is_what_was_written(
+        which in 0..5_usize,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(vec![]), Just(vec![0x80, 0]), prop::collection::vec(any::<u8>(), 1..3)]), 1..4),
+    ) {
+        let lines = "x\n".repeat(100_000);
+        let index = match which {
+            0 => ItemIndex::default(),
+            1 => index_lines(b""),
+            2 => index_lines(lines.as_bytes()),
+            3 => index_items(b"1\n2\n", None, true).unwrap(),
+            _ => index_items(br#"{"a": {"b": [1, 2, 3]}}"#, None, true).unwrap(),
+        };
+        let mut bytes = index.to_bytes();
+        for (at, replacement) in edits {
+            let at = at.index(bytes.len() - 4) + 4;
+            bytes.splice(at..=at, replacement);
+            if bytes.len() == 4 {
+                break;
+            }
+        }
+        if let Ok(loaded) = ItemIndex::from_bytes(&bytes) {
+            prop_assert_eq!(loaded.to_bytes(), bytes);
+        }
+    }
+
     #[test]
     fn what_is_not_an_index_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let _ = ItemIndex::from_bytes(&[&b"hgi1"[..], &bytes].concat());
@@ -384,6 +411,15 @@ fn a_forged_index_is_refused() {
     // A kind, no path, and a start of more than 64 bits.
     let too_large = [&b"hgi1\x01\x00"[..], &[0xff; 9], &[0x7f, 0, 0, 0]].concat();
     assert!(ItemIndex::from_bytes(&too_large).is_err());
+
+    let no_kind = ItemIndex { kind: None, ..good.clone() };
+    let no_path = ItemIndex { path: None, ..good.clone() };
+    let rows_inside = ItemIndex { kind: Some(Kind::Ndjson), path: Some("/a".to_owned()), ..good.clone() };
+    let lines_inside = ItemIndex { kind: Some(Kind::Lines), ..good.clone() };
+    let nothing_somewhere = ItemIndex { start: 1, end: 2, ..ItemIndex::default() };
+    for forged in [no_kind, no_path, rows_inside, lines_inside, nothing_somewhere] {
+        assert!(ItemIndex::from_bytes(&forged.to_bytes()).is_err(), "{forged:?}");
+    }
 
     let lines = index_lines(b"one\ntwo\n");
     let page = crate::lines::read_lines(
