@@ -32,7 +32,7 @@ def naive(value: Any, depth: int = 0, *, items: int = 10, chars: int = 500, max_
                 return shown
             return {"items": shown, "totalCount": len(value), "showing": len(shown)}
         case dict():
-            result = {}
+            result: dict[str, Any] = {}
             for key, member in value.items():
                 name = cut(key, max(chars, 64))
                 if name not in result and len(result) < keys:
