@@ -1,13 +1,18 @@
-"""No verb copies its payload: what it allocates is as large as its answer.
+"""No verb copies its payload: what it allocates is as large as its answer. A page does not even look at all of it.
 
-Each is run in a process of its own on a mapped file, whose pages are all touched before the peak is read.
+Verbs run on a mapped file. For what they allocate each has a process of its own, and touches all pages before the peak
+is read; for what they look at none is mapped before, and those that are afterwards are counted.
 """
 
 import json
+import mmap
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import headgate
 import pytest
 
 SIZE = 64 << 20
@@ -91,3 +96,69 @@ def test_memory_does_not_grow_with_the_payload(verb: str, records: Path) -> None
 
 def test_a_copy_would_be_noticed(records: Path) -> None:
     assert growth("bytes(data)", records) > SIZE // 2
+
+
+# A page, a block of the index and what the system maps around each place that is touched are far below this.
+LOOK = 2 << 20
+
+
+def resident(path: Path) -> int:
+    """How many bytes of a mapped file are in this process."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    sizes = [
+        next(int(line.split()[1]) << 10 for line in lines if line.startswith("Rss:"))
+        for header in lines
+        if header.endswith(str(path))
+    ]
+    assert len(sizes) == 1
+    return sizes[0]
+
+
+def looked_at(verb: Callable[[mmap.mmap], Any], path: Path) -> int:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        verb(data)
+        return resident(path)
+
+
+needs_smaps = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is mapped")
+
+
+@pytest.fixture(scope="session")
+def items(records: Path) -> headgate.ItemIndex:
+    return headgate.index_items(records.read_bytes())
+
+
+@pytest.fixture(scope="session")
+def lines(records: Path) -> headgate.ItemIndex:
+    return headgate.index_lines(records.read_bytes())
+
+
+@needs_smaps
+@pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
+def test_a_page_of_items_looks_at_no_more(place: dict[str, int], records: Path, items: headgate.ItemIndex) -> None:
+    assert len(items) > 300_000
+    assert 0 < looked_at(lambda data: headgate.read_items(data, items, **place), records) < LOOK
+
+
+@needs_smaps
+@pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
+def test_a_page_of_lines_looks_at_no_more(place: dict[str, int], records: Path, lines: headgate.ItemIndex) -> None:
+    assert len(lines) > 300_000
+    assert 0 < looked_at(lambda data: headgate.read_lines(data, index=lines, **place), records) < LOOK
+
+
+@needs_smaps
+@pytest.mark.parametrize("offset", [0, 1000])
+def test_the_first_lines_need_no_index(offset: int, records: Path) -> None:
+    assert 0 < looked_at(lambda data: headgate.read_lines(data, offset), records) < LOOK
+
+
+@needs_smaps
+@pytest.mark.parametrize("place", [{"offset": 0}, {"offset": SIZE // 2}, {"last": 10}], ids=str)
+def test_a_page_of_text_looks_at_no_more(place: dict[str, int], records: Path) -> None:
+    assert 0 < looked_at(lambda data: headgate.read_text(data, **place), records) < LOOK
+
+
+@needs_smaps
+def test_a_look_at_all_would_be_noticed(records: Path) -> None:
+    assert looked_at(headgate.index_lines, records) > SIZE // 2
