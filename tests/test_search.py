@@ -167,6 +167,19 @@ def test_patterns_that_do_not_compile(pattern: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
+# The engine by itself would allow most of these: the limit is ours.
+@pytest.mark.parametrize("pattern", [r"\w{4000}", r"\w{1000}{100}", "((a{1000}){1000}){1000}", r"\pL{200}"])
+def test_patterns_that_compile_to_too_much(pattern: str) -> None:
+    with pytest.raises(InvalidPattern, match="too large; use fewer or smaller repetition counts"):
+        search(b"a", pattern, regex=True)
+
+
+def test_large_patterns_are_fine() -> None:
+    assert spans(b"a" * 3000, r"\w{1500}", regex=True) == [(0, 1500), (1500, 3000)]
+    words = "|".join(f"error {n:03}" for n in range(400))
+    assert spans(b"error 007, error 399, error 400", words, regex=True) == [(0, 9), (11, 20)]
+
+
 def test_patterns_that_blow_up_elsewhere_do_not_here() -> None:
     assert spans(b"a" * 100_000, "(a+)+b", regex=True) == []
     assert spans(b"a" * 100_000, "(a|aa)+$", regex=True) == [(0, 100_000)]

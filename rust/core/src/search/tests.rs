@@ -227,9 +227,18 @@ fn unusable_arguments_are_refused() {
     }
     let nested = format!("{}a{}", "(".repeat(1000), ")".repeat(1000));
     let nested_set = format!("{}a{}", "[".repeat(1000), "]".repeat(1000));
-    for pattern in
-        ["(", "a**{", r"(a)\1", "(?=a)", r"\p{nope}", "a{99999999}", r"(?:\pL{99}){99}", &nested, &nested_set]
-    {
+    for pattern in [
+        "(",
+        "a**{",
+        r"(a)\1",
+        "(?=a)",
+        r"\p{nope}",
+        "a{99999999}",
+        r"(?:\pL{99}){99}",
+        r"\w{4000}",
+        &nested,
+        &nested_set,
+    ] {
         assert!(matches!(refused(Pattern::regex(pattern, false)), ErrorKind::InvalidPattern(_)), "{pattern}");
     }
 }
