@@ -89,6 +89,34 @@ def test_errors_arrive_in_the_thread_that_caused_them() -> None:
     assert in_threads(cause) == [n + 1 for n in range(CALLS)]
 
 
+ROWS = b'{"id": 1, "name": "na\xc3\xafve"}\n' * 2000
+
+
+def test_pieces_from_many_threads_are_taken_one_at_a_time() -> None:
+    indexer = headgate.ItemIndexer()
+    in_threads(lambda _: indexer.feed(ROWS))
+    assert indexer.finish() == headgate.index_items(ROWS * CALLS)
+
+
+def test_pieces_that_come_after_the_end_are_refused() -> None:
+    indexer = headgate.ItemIndexer()
+    indexes = []
+
+    def feed_or_finish(n: int) -> bool:
+        if n == CALLS // 2:
+            indexes.append(indexer.finish())
+            return False
+        try:
+            indexer.feed(ROWS)
+        except headgate.InvalidArgument as error:
+            assert "finished or failed" in str(error)  # noqa: PT017 - those before the end are taken
+            return False
+        return True
+
+    taken = sum(in_threads(feed_or_finish))
+    assert indexes == [headgate.index_items(ROWS * taken)]
+
+
 @pytest.fixture
 def no_forced_switches() -> Iterator[None]:
     """Another thread then runs only when the running one lets go of the interpreter by itself."""

@@ -61,7 +61,11 @@ class ItemIndex:
 
 @final
 class ItemIndexer:
-    """Indexes a payload that arrives in pieces; the answer is the same for every way of cutting it."""
+    """Indexes a payload that arrives in pieces; the answer is the same for every way of cutting it.
+
+    Threads may share one. It takes a piece at a time, in the order in which `feed` gets hold of it, and the others wait
+    with the interpreter released. Once it has finished, or failed in any thread, both methods raise `InvalidArgument`.
+    """
 
     def __new__(cls, path: str | None = None, *, validate: bool = True) -> ItemIndexer: ...
     def feed(self, data: Buffer | str) -> None:

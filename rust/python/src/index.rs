@@ -142,9 +142,12 @@ impl ItemIndexer {
     }
 
     /// The index of all pieces. Nothing can be fed after it.
-    fn finish(&self) -> Result<ItemIndex, CoreError> {
-        let indexer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(ItemIndex(indexer.ok_or_else(ended)?.finish()?))
+    fn finish(&self, py: Python<'_>) -> Result<ItemIndex, CoreError> {
+        // Another thread may be feeding, and that may take long.
+        Ok(ItemIndex(py.detach(|| {
+            let indexer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            indexer.ok_or_else(ended)?.finish()
+        })?))
     }
 }
 
