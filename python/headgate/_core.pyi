@@ -99,6 +99,37 @@ def index_lines(data: Buffer | str) -> ItemIndex:
     """Finds the lines of a text. Every line counts, blank or not; a last line needs no newline."""
 
 @final
+class Findings:
+    """What a payload is, as far as its bytes say."""
+
+    @property
+    def nature(self) -> Literal["json", "ndjson", "text", "binary"]: ...
+    @property
+    def items(self) -> ItemIndex | None:
+        """Where its items are, if it is JSON or NDJSON."""
+    @property
+    def lines(self) -> ItemIndex | None:
+        """Where its lines are, unless it is binary."""
+
+@final
+class Survey:
+    """Finds out what a payload is that arrives in pieces; the answer is the same for every way of cutting it.
+
+    `is_json` says whether to try JSON and NDJSON. Where it is not known, whatever begins as an array or object is
+    tried, so that a lone number or word is text. What is not valid is text, and text that is not UTF-8 or holds a NUL
+    is binary: never an error.
+    """
+
+    def __new__(cls, is_json: bool | None = None) -> Survey: ...
+    def feed(self, data: Buffer | str) -> None:
+        """Takes the next piece. Several threads may take turns."""
+    def finish(self) -> Findings:
+        """What the pieces were. Nothing can be fed after it."""
+
+def checksum(data: Buffer | str) -> int:
+    """XXH64, the checksum of zstd's frames: those end in its lower four bytes."""
+
+@final
 class Cut:
     """An item or line that was larger than the page's budget and came back cut."""
 

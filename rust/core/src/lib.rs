@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod checksum;
 pub mod error;
 pub mod index;
 pub mod items;
@@ -18,6 +19,7 @@ pub mod range;
 mod reader;
 pub mod scan;
 pub mod search;
+pub mod survey;
 #[cfg(test)]
 mod testing;
 pub mod text;
@@ -27,6 +29,7 @@ mod utf8;
 pub mod validate;
 pub mod wire;
 
+pub use checksum::checksum;
 pub use error::{Error, ErrorKind, Result};
 pub use index::{ItemIndex, ItemIndexer, index_items, index_lines};
 pub use items::{ItemPage, read_items};
@@ -39,6 +42,7 @@ pub use project::project;
 pub use range::Range;
 pub use scan::Isa;
 pub use search::{Pattern, search};
+pub use survey::{Findings, Nature, Survey};
 pub use text::{TextPage, read_text};
 pub use truncate::{Limits, truncate};
 pub use truncate_lines::truncate_lines;

@@ -12,6 +12,7 @@ mod pointer;
 mod preview;
 mod project;
 mod search;
+mod survey;
 mod text;
 mod truncate;
 mod truncate_lines;
@@ -38,6 +39,8 @@ mod _core {
     use super::project::project;
     #[pymodule_export]
     use super::search::{Match, SearchResult, search};
+    #[pymodule_export]
+    use super::survey::{Findings, Survey, checksum};
     #[pymodule_export]
     use super::text::{TextPage, read_text};
     #[pymodule_export]

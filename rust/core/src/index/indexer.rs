@@ -36,6 +36,12 @@ impl ItemIndexer {
         })
     }
 
+    /// Looks for the main items of what is known to be text, and validates the rest.
+    pub(crate) fn of_text() -> Self {
+        let isa = Isa::detect();
+        Self { validator: Some(Validator::of_text(isa)), locator: Locator::new(None, isa) }
+    }
+
     /// Takes the next piece of the payload.
     ///
     /// # Errors
@@ -76,18 +82,46 @@ pub fn index_items(data: &[u8], path: Option<&str>, validate: bool) -> Result<It
     indexer.finish()
 }
 
+/// Indexes the lines of a text that arrives in pieces.
+#[derive(Debug, Clone)]
+pub struct LineIndexer {
+    found: Items,
+    rows: Rows,
+    pos: u64,
+}
+
+impl Default for LineIndexer {
+    fn default() -> Self {
+        Self { found: Items::default(), rows: Rows::inside(false), pos: 0 }
+    }
+}
+
+impl LineIndexer {
+    /// Takes the next piece of the text.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.pos == 0 && !bytes.is_empty() {
+            self.found.push(0);
+        }
+        let isa = Isa::detect();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self.found.take_rows(&mut self.rows, isa, self.pos, rest);
+            self.pos += taken as u64;
+            rest = &rest[taken..];
+        }
+    }
+
+    /// The index of all that was fed. A newline at the very end begins no line.
+    #[must_use]
+    pub fn finish(self) -> ItemIndex {
+        self.found.into_index(Kind::Lines, None, 0, self.pos)
+    }
+}
+
 /// Finds the lines of a text.
 #[must_use]
 pub fn index_lines(data: &[u8]) -> ItemIndex {
-    if data.is_empty() {
-        return ItemIndex { kind: Some(Kind::Lines), ..ItemIndex::default() };
-    }
-    let mut found = Items::default();
-    found.push(0);
-    let mut rows = Rows::inside(false);
-    let mut pos = 0;
-    while pos < data.len() {
-        pos += found.take_rows(&mut rows, Isa::detect(), pos as u64, &data[pos..]);
-    }
-    found.into_index(Kind::Lines, None, 0, data.len() as u64)
+    let mut indexer = LineIndexer::default();
+    indexer.feed(data);
+    indexer.finish()
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::range::Range;
 
 pub(crate) use finder::Finder;
-pub use indexer::{ItemIndexer, index_items, index_lines};
+pub use indexer::{ItemIndexer, LineIndexer, index_items, index_lines};
 
 /// How far apart entries are, in bytes of the payload.
 pub(crate) const BLOCK: u64 = 64 * 1024;
@@ -66,6 +66,10 @@ impl ItemIndex {
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         self.kind
+    }
+
+    pub(crate) fn is_ndjson(&self) -> bool {
+        self.kind == Some(Kind::Ndjson)
     }
 
     /// The JSON Pointer of the items' array; empty for a top-level array and for NDJSON.

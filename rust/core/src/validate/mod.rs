@@ -14,7 +14,7 @@ mod text;
 use crate::error::{Error, Result};
 use crate::scan::{Block, Isa, Kernel, WIDTH};
 use block::{Bad, State};
-use text::Text;
+pub(crate) use text::Text;
 
 /// Checks a payload that arrives in pieces. Every way of cutting it gives the same answer.
 ///
@@ -23,7 +23,8 @@ use text::Text;
 pub struct Validator {
     isa: Isa,
     state: State,
-    text: Text,
+    /// `None` where it is known to be text.
+    text: Option<Text>,
     /// How many bytes were checked: those before `tail`.
     checked: u64,
     /// The last bytes that were fed, too few for a block.
@@ -35,8 +36,12 @@ impl Validator {
     /// Nothing fed yet.
     #[must_use]
     pub fn new(isa: Isa) -> Self {
-        let state = State::default();
-        Self { isa, state, text: Text::default(), checked: 0, tail: [0; WIDTH], tail_len: 0 }
+        Self { text: Some(Text::default()), ..Self::of_text(isa) }
+    }
+
+    /// Nothing fed yet, and whoever feeds sees to it that it is UTF-8.
+    pub(crate) fn of_text(isa: Isa) -> Self {
+        Self { isa, state: State::default(), text: None, checked: 0, tail: [0; WIDTH], tail_len: 0 }
     }
 
     /// Takes the next piece of the payload.
@@ -44,7 +49,7 @@ impl Validator {
     /// # Errors
     /// `InvalidJson` with the first byte that cannot be right.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
-        let bad_text = self.text.feed(bytes);
+        let bad_text = self.text.as_mut().and_then(|text| text.feed(bytes));
         // A byte that is not text ends what can be right; but it may stand where no text could, or something
         // before it may be wrong, and that is said however the payload was cut.
         let end = bad_text.as_ref().map_or(self.fed() + bytes.len() as u64, |error| error.index + 1);
@@ -63,7 +68,7 @@ impl Validator {
     /// `InvalidJson` if it is not; the byte is the payload's length if it ends too early.
     pub fn finish(mut self) -> Result<()> {
         let len = self.fed();
-        let bad_text = self.text.finish();
+        let bad_text = self.text.as_ref().and_then(Text::finish);
         let result = self.check_tail(len);
         match (result, bad_text) {
             (Err(error), Some(bad_text)) if error.index > bad_text.index => Err(bad_text),

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::utf8::text_error;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Text {
+pub(crate) struct Text {
     /// Where the next piece starts.
     pos: u64,
     /// The start of a character whose end has not come yet.
@@ -14,7 +14,7 @@ pub(super) struct Text {
 
 impl Text {
     /// The first byte that is not text, if the piece decides that there is one.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<Error> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<Error> {
         let start = self.pos;
         self.pos += bytes.len() as u64;
         let mut at = 0;
@@ -42,7 +42,7 @@ impl Text {
     }
 
     /// The character that never ended, if there is one.
-    pub(super) fn finish(&self) -> Option<Error> {
+    pub(crate) fn finish(&self) -> Option<Error> {
         (self.partial_len > 0).then(|| not_text(self.pos - self.partial_len as u64))
     }
 }

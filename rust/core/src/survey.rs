@@ -1,0 +1,186 @@
+//! What a payload is, found out as it streams by.
+
+use crate::index::{ItemIndex, ItemIndexer, LineIndexer};
+use crate::validate::Text;
+
+/// How much of a payload is taken through every question before the next of it: what stays in the cache.
+const PIECE: usize = 32 * 1024;
+
+/// What a payload is, as far as its bytes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// One JSON value.
+    Json,
+    /// Several, each on a line of its own.
+    Ndjson,
+    /// UTF-8 without a NUL.
+    Text,
+    /// Anything else.
+    Binary,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Findings {
+    /// What the payload is.
+    pub nature: Nature,
+    /// Where its items are, if it is JSON or NDJSON.
+    pub items: Option<ItemIndex>,
+    /// Where its lines are, unless it is binary.
+    pub lines: Option<ItemIndex>,
+}
+
+/// Finds out what a payload is that arrives in pieces. Every way of cutting it gives the same answer.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    json: Json,
+    /// `None` once it is known to be binary.
+    text: Option<(Text, LineIndexer)>,
+}
+
+#[derive(Debug, Clone)]
+enum Json {
+    /// Nothing but white space so far.
+    Undecided(Box<ItemIndexer>),
+    Possible(Box<ItemIndexer>),
+    No,
+}
+
+impl Survey {
+    /// `is_json` says whether to try: if it is not known, whatever begins as an array or object is tried, so that a
+    /// lone number or word is text.
+    #[must_use]
+    pub fn new(is_json: Option<bool>) -> Self {
+        let indexer = || Box::new(ItemIndexer::of_text());
+        let json = match is_json {
+            None => Json::Undecided(indexer()),
+            Some(true) => Json::Possible(indexer()),
+            Some(false) => Json::No,
+        };
+        Self { json, text: Some((Text::default(), LineIndexer::default())) }
+    }
+
+    /// Takes the next piece of the payload.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(PIECE) {
+            let Some((text, lines)) = &mut self.text else { return };
+            if text.feed(piece).is_some() || memchr::memchr(0, piece).is_some() {
+                self.be_binary();
+                return;
+            }
+            lines.feed(piece);
+            self.feed_json(piece);
+        }
+    }
+
+    fn feed_json(&mut self, piece: &[u8]) {
+        self.json = match std::mem::replace(&mut self.json, Json::No) {
+            Json::Undecided(indexer) => {
+                match piece.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+                    None => fed(indexer, piece).map_or(Json::No, Json::Undecided),
+                    Some(b'[' | b'{') => fed(indexer, piece).map_or(Json::No, Json::Possible),
+                    Some(_) => Json::No,
+                }
+            }
+            Json::Possible(indexer) => fed(indexer, piece).map_or(Json::No, Json::Possible),
+            Json::No => Json::No,
+        };
+    }
+
+    /// What the pieces were.
+    #[must_use]
+    pub fn finish(mut self) -> Findings {
+        if self.text.as_ref().is_some_and(|(text, _)| text.finish().is_some()) {
+            self.be_binary();
+        }
+        let lines = self.text.map(|(_, lines)| lines.finish());
+        let items = match self.json {
+            Json::Possible(indexer) => indexer.finish().ok(),
+            Json::Undecided(_) | Json::No => None,
+        };
+        let nature = match (&items, &lines) {
+            (Some(items), _) if items.is_ndjson() => Nature::Ndjson,
+            (Some(_), _) => Nature::Json,
+            (None, Some(_)) => Nature::Text,
+            (None, None) => Nature::Binary,
+        };
+        Findings { nature, items, lines }
+    }
+
+    fn be_binary(&mut self) {
+        self.json = Json::No;
+        self.text = None;
+    }
+}
+
+fn fed(mut indexer: Box<ItemIndexer>, piece: &[u8]) -> Option<Box<ItemIndexer>> {
+    indexer.feed(piece).ok()?;
+    Some(indexer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{index_items, index_lines};
+    use proptest::prelude::*;
+
+    fn naive(bytes: &[u8], is_json: Option<bool>) -> Findings {
+        if std::str::from_utf8(bytes).is_err() || bytes.contains(&0) {
+            return Findings { nature: Nature::Binary, items: None, lines: None };
+        }
+        let lines = Some(index_lines(bytes));
+        let trimmed = bytes.trim_ascii_start();
+        let is_tried = is_json.unwrap_or(matches!(trimmed.first(), Some(b'[' | b'{')));
+        let items = if is_tried { index_items(bytes, None, true).ok() } else { None };
+        let nature = match &items {
+            Some(items) if items.is_ndjson() => Nature::Ndjson,
+            Some(_) => Nature::Json,
+            None => Nature::Text,
+        };
+        Findings { nature, items, lines }
+    }
+
+    fn surveyed(pieces: &[&[u8]], is_json: Option<bool>) -> Findings {
+        let mut survey = Survey::new(is_json);
+        for piece in pieces {
+            survey.feed(piece);
+        }
+        survey.finish()
+    }
+
+    #[test]
+    fn tells_kinds_apart() {
+        let nature = |bytes: &[u8]| surveyed(&[bytes], None).nature;
+        assert_eq!(nature(b" \n [1,2]"), Nature::Json);
+        assert_eq!(nature(b"{\"a\":1}\n{\"a\":2}\n"), Nature::Ndjson);
+        assert_eq!(nature(b"[INFO] started"), Nature::Text);
+        assert_eq!(nature(b"[1,2"), Nature::Text);
+        assert_eq!(nature(b"42"), Nature::Text);
+        assert_eq!(nature(b""), Nature::Text);
+        assert_eq!(nature(b"[\"\xff\"]"), Nature::Binary);
+        assert_eq!(nature(b"a\0b"), Nature::Binary);
+        assert_eq!(nature("é".as_bytes().split_last().expect("two bytes").1), Nature::Binary);
+        assert_eq!(surveyed(&[b"42"], Some(true)).nature, Nature::Json);
+        assert_eq!(surveyed(&[b"[42]"], Some(false)).nature, Nature::Text);
+    }
+
+    proptest! {
+        #[test]
+        fn every_cut_gives_the_same_answer(
+            bytes in prop_oneof![
+                prop::collection::vec(prop_oneof![
+                    Just(b'['), Just(b']'), Just(b'{'), Just(b'}'), Just(b'"'), Just(b'1'), Just(b','), Just(b':'),
+                    Just(b'\n'), Just(b' '), Just(0xc3), Just(0xa9), any::<u8>(),
+                ], 0..40),
+                "[ \n]{0,3}(\\[(1,|\"é\",){0,20}1\\]\n?){0,3}".prop_map(String::into_bytes),
+            ],
+            is_json in any::<Option<bool>>(),
+        ) {
+            let whole = naive(&bytes, is_json);
+            for cut in 0..=bytes.len() {
+                let (head, tail) = bytes.split_at(cut);
+                prop_assert_eq!(&surveyed(&[head, tail], is_json), &whole, "cut at {}", cut);
+            }
+        }
+    }
+}
