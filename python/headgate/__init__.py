@@ -27,19 +27,37 @@ from headgate._core import (
 )
 from headgate.errors import (
     CorruptIndex,
+    HandleCorrupt,
+    HandleNotFound,
     HeadgateError,
     InvalidArgument,
+    InvalidFormat,
     InvalidJSON,
     InvalidPattern,
     InvalidText,
     PathNotFound,
+    RedactionFailed,
+    StoreFull,
+    StoreUnavailable,
 )
 
+# What type checkers take for true, without the import of `typing`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headgate.handles import Descriptor
+    from headgate.page import Page, SearchPage
+    from headgate.store import OPERATOR, Options, Store, Stored, SweepReport, open_store
+
 __all__ = [
+    "OPERATOR",
     "CorruptIndex",
     "Cut",
+    "Descriptor",
+    "HandleCorrupt",
+    "HandleNotFound",
     "HeadgateError",
     "InvalidArgument",
+    "InvalidFormat",
     "InvalidJSON",
     "InvalidPattern",
     "InvalidText",
@@ -48,15 +66,25 @@ __all__ = [
     "ItemPage",
     "LinePage",
     "Match",
+    "Options",
+    "Page",
     "PathNotFound",
+    "RedactionFailed",
+    "SearchPage",
     "SearchResult",
     "Span",
+    "Store",
+    "StoreFull",
+    "StoreUnavailable",
+    "Stored",
+    "SweepReport",
     "TextPage",
     "__version__",
     "get",
     "index_items",
     "index_lines",
     "locate",
+    "open_store",
     "outline",
     "preview",
     "project",
@@ -67,3 +95,26 @@ __all__ = [
     "truncate",
     "truncate_lines",
 ]
+
+# What needs zstandard and orjson is imported when it is first used.
+_LATER = {
+    "Descriptor": "headgate.handles",
+    "OPERATOR": "headgate.store",
+    "Options": "headgate.store",
+    "Page": "headgate.page",
+    "SearchPage": "headgate.page",
+    "Store": "headgate.store",
+    "Stored": "headgate.store",
+    "SweepReport": "headgate.store",
+    "open_store": "headgate.store",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'headgate' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

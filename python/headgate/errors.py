@@ -5,18 +5,30 @@ HeadgateError
 ├── InvalidText       (ValueError)   the payload is not UTF-8; `index` is the byte
 ├── InvalidArgument   (ValueError)   an argument no payload could satisfy
 │   └── InvalidPattern               a pattern that does not compile, or is too large
+├── InvalidFormat     (ValueError)   a format that this payload does not have
 ├── PathNotFound      (LookupError)  a JSON Pointer that leads nowhere
-└── CorruptIndex      (ValueError)   bytes that are not an index of this payload
+├── CorruptIndex      (ValueError)   bytes that are not an index of this payload
+├── HandleNotFound    (LookupError)  unknown, expired, deleted, or someone else's: never said which
+├── HandleCorrupt     (ValueError)   the stored file is damaged
+├── StoreFull         (OSError)      a quota or the disk
+├── StoreUnavailable  (OSError)      the store cannot be read or written
+└── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
 """
 
 __all__ = [
     "CorruptIndex",
+    "HandleCorrupt",
+    "HandleNotFound",
     "HeadgateError",
     "InvalidArgument",
+    "InvalidFormat",
     "InvalidJSON",
     "InvalidPattern",
     "InvalidText",
     "PathNotFound",
+    "RedactionFailed",
+    "StoreFull",
+    "StoreUnavailable",
 ]
 
 
@@ -28,6 +40,10 @@ class HeadgateError(Exception):
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
+
+    def to_dict(self) -> dict[str, dict[str, str]]:
+        """What a model or a script is told: `{"error": {"code", "message"}}`."""
+        return {"error": {"code": self.code, "message": str(self)}}
 
 
 class InvalidJSON(HeadgateError, ValueError):
@@ -62,3 +78,39 @@ class CorruptIndex(HeadgateError, ValueError):
     """Bytes that are not an index, or an index that is not this payload's as far as that shows."""
 
     code = "output_handle_corrupt"
+
+
+class InvalidFormat(HeadgateError, ValueError):
+    """A format that this payload does not have; the message says which it has."""
+
+    code = "invalid_format_for_payload"
+
+
+class HandleNotFound(HeadgateError, LookupError):
+    """Nothing is stored under this handle for this principal: not any more, not yet, or never."""
+
+    code = "output_handle_not_found"
+
+
+class HandleCorrupt(HeadgateError, ValueError):
+    """The stored file is torn or was changed; what it holds is not shown."""
+
+    code = "output_handle_corrupt"
+
+
+class StoreFull(HeadgateError, OSError):
+    """A quota or the disk has no room for the payload, which was not stored."""
+
+    code = "store_full"
+
+
+class StoreUnavailable(HeadgateError, OSError):
+    """The store cannot be read or written; the message says why."""
+
+    code = "store_unavailable"
+
+
+class RedactionFailed(HeadgateError, RuntimeError):
+    """A redaction raised. Nothing was stored, and nothing of the payload is in the message."""
+
+    code = "redaction_failed"

@@ -1,0 +1,57 @@
+"""Handles, and what is said of a stored payload in place of it."""
+
+import dataclasses
+import os
+import re
+
+import orjson
+
+__all__ = ["LONG", "SHORT", "Descriptor", "is_handle", "new_handle"]
+
+SHORT = 12
+"""Characters of a handle between programs of one user: what scripts over stdio expect."""
+
+LONG = 26
+"""Characters of a handle that nobody may guess: 130 bits."""
+
+# Five bits of every random byte: each character is as likely as any other.
+_CHARACTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
+
+_GRAMMAR = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT}}}|[A-Z2-7]{{{LONG}}})")
+
+
+def new_handle(length: int = SHORT) -> str:
+    """A handle from the operating system's randomness."""
+    return "oh_" + os.urandom(length).translate(_CHARACTERS).decode()
+
+
+def is_handle(text: object) -> bool:
+    """Whether `text` is exactly a handle: nothing else comes near a path."""
+    return isinstance(text, str) and _GRAMMAR.fullmatch(text) is not None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What a model gets instead of a payload: enough to decide whether and what to read of it."""
+
+    output_handle: str
+    mime_type: str
+    size_bytes: int
+    item_count: int | None
+    """How many items it has; `None` where it has no items."""
+    preview: str | None
+    """The first bytes of it, whole; `None` for binary."""
+    expires_at: str
+    fetch_with: str = "output_fetch"
+    items_path: str | None = None
+    """Where the items are, as a JSON Pointer; `""` where the payload itself is the list."""
+    outline: str | None = None
+    """Its shape in one line; `None` where it is not JSON."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys in the order they are sent in."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def to_json(self) -> bytes:
+        """The descriptor as it is sent."""
+        return orjson.dumps(self.to_dict())

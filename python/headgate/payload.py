@@ -1,0 +1,192 @@
+"""What a tool returned, as pieces of bytes, and what kind of thing they are."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Protocol, TypeAlias, cast
+
+import orjson
+from typing_extensions import Buffer
+
+from headgate.errors import InvalidArgument
+
+__all__ = [
+    "PIECE",
+    "Payload",
+    "detect_mime_type",
+    "expects_json",
+    "extension",
+    "is_compressed",
+    "pieces_of",
+    "plausible",
+    "whole",
+]
+
+PIECE = 1024 * 1024
+"""How much is handed on at once."""
+
+Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
+"""Bytes, text, an open binary file, an iterator of chunks, or anything that can be written as JSON."""
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes | str: ...
+
+
+def whole(payload: Payload) -> Buffer | None:
+    """The payload in one piece that nobody can change, unless it streams."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, str):
+        # A lone surrogate is no text, and is kept for what it is.
+        return payload.encode("utf-8", "surrogatepass")
+    view = _view(payload)
+    if view is not None:
+        return view if view.readonly else bytes(view)
+    if callable(getattr(payload, "read", None)) or isinstance(payload, Iterator):
+        return None
+    try:
+        return orjson.dumps(payload, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"this payload cannot be written as JSON ({error}); pass bytes, text, an open binary file, "
+            "an iterator of bytes, or plain objects"
+        ) from None
+
+
+def _view(payload: object) -> memoryview | None:
+    try:
+        return memoryview(cast("Buffer", payload)).cast("B")
+    except TypeError:
+        return None
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError
+    return dump(mode="json")
+
+
+def pieces_of(payload: Payload) -> Iterator[Buffer]:
+    """The payload in pieces of `PIECE` bytes, the last one shorter. None is empty."""
+    data = whole(payload)
+    if data is not None:
+        view = memoryview(data)
+        return (view[start : start + PIECE] for start in range(0, len(view), PIECE))
+    # A file is an iterator too, of lines, and one line may be all of it.
+    if callable(getattr(payload, "read", None)):
+        return _even(_read(cast("_Readable", payload)))
+    return _even(cast("Iterator[object]", payload))
+
+
+def _read(file: _Readable) -> Iterator[object]:
+    # A file of text ends in an empty text, not in empty bytes.
+    while piece := file.read(PIECE):
+        yield piece
+
+
+def _even(chunks: Iterable[object]) -> Iterator[bytes]:
+    waiting = bytearray()
+    for chunk in chunks:
+        view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _view(chunk)
+        if view is None:
+            raise InvalidArgument(f"a chunk of a payload is bytes or text, not {type(chunk).__name__}")
+        if not waiting and len(view) == PIECE:
+            yield chunk if isinstance(chunk, bytes) else bytes(view)
+            continue
+        waiting += view
+        while len(waiting) >= PIECE:
+            yield bytes(memoryview(waiting)[:PIECE])
+            del waiting[:PIECE]
+    if waiting:
+        yield bytes(waiting)
+
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "application/gzip"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+)
+
+_EXTENSIONS = {
+    "application/json": "json",
+    "application/x-ndjson": "ndjson",
+    "text/markdown": "md",
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "application/pdf": "pdf",
+    "application/gzip": "gz",
+    "application/zstd": "zst",
+    "application/zip": "zip",
+}
+
+_COMPRESSED = {
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "application/gzip",
+    "application/zstd",
+    "application/zip",
+}
+
+# A heading, a fence, a list of links: one of them at the start of a line is no accident, the more so near the top.
+_MARKDOWN = re.compile(
+    rb"\A#{1,6} \S|^#{2,6} \S|^```|^\s*[-*] \[[^\]\n]+\]\([^)\n]+\)|^\|(?: *:?-+:? *\|)+\s*$", re.MULTILINE
+)
+
+
+def magic_mime_type(head: bytes) -> str | None:
+    """What the first bytes of a binary say."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _MAGIC if head.startswith(magic)), None)
+
+
+def detect_mime_type(nature: str, head: bytes) -> str:
+    """The type of a payload whose nature is known, by its first bytes."""
+    match nature:
+        case "json":
+            return "application/json"
+        case "ndjson":
+            return "application/x-ndjson"
+        case "text":
+            return "text/markdown" if _MARKDOWN.search(head[:16384]) else "text/plain"
+        case _:
+            return magic_mime_type(head) or "application/octet-stream"
+
+
+_MIME_TYPE = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(?: *;[ -~]{0,127})?", re.ASCII)
+
+
+def plausible(mime_type: str | None) -> str | None:
+    """The type, if it is one: it comes from wherever the payload does, and goes into messages of a bounded size."""
+    return mime_type if mime_type is not None and _MIME_TYPE.fullmatch(mime_type) else None
+
+
+def expects_json(mime_type: str | None) -> bool | None:
+    """Whether a type that was given is JSON or NDJSON; `None` where none was given."""
+    if mime_type is None:
+        return None
+    essence = mime_type.partition(";")[0].strip().lower()
+    return essence.endswith(("json", "ndjson", "jsonl", "json-seq")) or essence in {"text/x-json"}
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether compressing it again would be in vain."""
+    return magic_mime_type(head) in _COMPRESSED
+
+
+def extension(mime_type: str, nature: str) -> str:
+    """What the stored file is called, for people who look."""
+    fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
+    return _EXTENSIONS.get(mime_type, fallback)
+
+
+Redaction: TypeAlias = Callable[[bytes], bytes]

@@ -1,0 +1,49 @@
+"""Where payloads are kept that are too big to show."""
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headgate.errors import InvalidArgument
+from headgate.store.catalog import OPERATOR
+from headgate.store.journal import Journal
+from headgate.store.local import LocalBackend
+from headgate.store.options import Options
+from headgate.store.store import Store, Stored
+from headgate.store.sweep import SweepReport
+
+__all__ = ["OPERATOR", "Options", "Store", "Stored", "SweepReport", "open_store"]
+
+
+def open_store(url: str | None = None, **options: Any) -> Store:
+    """Opens a store: files in the user's data directory, or `HEADGATE_HOME`, or `file:///path`.
+
+    The options are the fields of `Options`, all with defaults.
+    """
+    root = _root(url)
+    try:
+        chosen = Options(**options)
+    except TypeError as error:
+        raise InvalidArgument(f"no such option of a store: {error}") from None
+    backend = LocalBackend(root, clock=chosen.clock, is_durable=chosen.durability == "power")
+    return Store(backend, Journal(backend.folders, chosen.clock), chosen)
+
+
+def _root(url: str | None) -> Path:
+    if url is None:
+        home = os.environ.get("HEADGATE_HOME")
+        if home:
+            return Path(home).expanduser().absolute()
+        import platformdirs
+
+        return platformdirs.user_data_path("headgate", appauthor=False)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    path = unquote(parts.path)
+    is_file = parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/")
+    if not is_file or parts.query or parts.fragment or "\0" in path:
+        raise InvalidArgument(f"a store is file:///path, or nothing for the default, not {url!r}")
+    return Path(path)

@@ -1,0 +1,73 @@
+"""What a place to keep objects must be able to do. All else stands above it, once."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, Self
+
+from typing_extensions import Buffer
+
+__all__ = ["Backend", "Blob", "Counter", "Listed", "Upload"]
+
+
+class Listed(NamedTuple):
+    """An object, as a listing sees it."""
+
+    handle: str
+    size: int
+    modified: float
+
+
+class Blob(Protocol):
+    """An object, open for reading."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def version(self) -> object:
+        """Changes if the object does: what was read of it before holds as long as this is equal."""
+
+    def read(self, start: int, length: int) -> bytes:
+        """These bytes; fewer only at the end."""
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Upload(Protocol):
+    """An object in the making, that nobody sees before it is committed."""
+
+    def write(self, parts: Sequence[Buffer]) -> None: ...
+    def commit(self, extension: str) -> None:
+        """Shows it to everyone, whole and at once. `extension` is for people who look at files."""
+
+    def abort(self) -> None:
+        """Forgets it; harmless after a commit."""
+
+
+class Counter(Protocol):
+    """A number that all users of a store share."""
+
+    def value(self) -> int | None:
+        """`None` if nothing was added, or it was forgotten."""
+
+    def add(self, amount: int, limit: int | None = None) -> bool:
+        """Adds, unless it would be more than `limit` then: whether it did."""
+
+
+class Backend(Protocol):
+    """Objects by handle. Failures are `StoreUnavailable`, `StoreFull` or, for an unknown handle, `KeyError`."""
+
+    def create(self, handle: str) -> Upload: ...
+    def open(self, handle: str) -> Blob: ...
+    def list(self) -> Iterator[Listed]: ...
+    def delete(self, handle: str) -> bool:
+        """Whether there was one."""
+
+    def tidy(self) -> int:
+        """Removes what crashed writers left, and says how many files that were."""
+
+    def counter(self, name: str) -> Counter: ...
+    def counters(self) -> Iterator[str]:
+        """The names of all that are not forgotten."""
+
+    def close(self) -> None: ...

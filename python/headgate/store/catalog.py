@@ -1,0 +1,115 @@
+"""From a handle to an open payload, for the principal it belongs to and until it expires."""
+
+import collections
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from typing_extensions import Buffer
+
+from headgate.errors import HandleCorrupt, HandleNotFound
+from headgate.handles import is_handle
+from headgate.store.backend import Backend, Blob
+from headgate.store.frames import Contents, read_contents
+from headgate.store.reader import Reader
+
+__all__ = ["OPERATOR", "Catalog", "Principal"]
+
+
+class _Operator:
+    """In place of a principal: whoever runs the store, and sees all of it."""
+
+    def __repr__(self) -> str:
+        return "OPERATOR"
+
+
+OPERATOR: Final = _Operator()
+
+Principal = str | _Operator | None
+"""Whose a handle is. `None` is nobody in particular: a program that serves one user."""
+
+_MOST_FOOTERS = 256
+_MOST_WHOLE = 256 << 20
+
+
+class Catalog:
+    """Opens payloads, and remembers what recent ones said of themselves."""
+
+    def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._footers: collections.OrderedDict[str, tuple[object, Contents]] = collections.OrderedDict()
+        self._wholes: collections.OrderedDict[str, tuple[object, Buffer]] = collections.OrderedDict()
+        self._wholes_size = 0
+
+    def open(self, handle: str, principal: Principal) -> Reader:
+        """The payload; `HandleNotFound` if there is none, or none any more, or not for this principal."""
+        if not is_handle(handle):
+            raise _not_found(handle)
+        try:
+            blob = self._backend.open(handle)
+        except KeyError:
+            raise _not_found(handle) from None
+        try:
+            contents = self.contents(handle, blob)
+            is_theirs = principal is OPERATOR or contents.meta["principal"] == principal
+            if not is_theirs or contents.meta["expires_at"] <= self._clock():
+                raise _not_found(handle)
+        except BaseException:
+            blob.close()
+            raise
+        return Reader(blob, contents)
+
+    def contents(self, handle: str, blob: Blob) -> Contents:
+        """What an object says of itself, read again only if it has changed."""
+        with self._lock:
+            known = self._footers.get(handle)
+            if known is not None and known[0] == blob.version:
+                self._footers.move_to_end(handle)
+                return known[1]
+        contents = read_contents(blob)
+        if contents.meta["handle"] != handle:
+            raise HandleCorrupt("the stored file is that of another handle; call the tool again")
+        with self._lock:
+            self._footers[handle] = (blob.version, contents)
+            while len(self._footers) > _MOST_FOOTERS:
+                self._footers.popitem(last=False)
+        return contents
+
+    def whole(self, reader: Reader) -> Buffer:
+        """All of a payload, kept for a while: whoever searches it mostly searches on."""
+        handle = reader.contents.meta["handle"]
+        with self._lock:
+            known = self._wholes.get(handle)
+            if known is not None and known[0] == reader.version:
+                self._wholes.move_to_end(handle)
+                return known[1]
+        data = reader.whole()
+        with self._lock:
+            self._drop_whole(handle)
+            self._wholes[handle] = (reader.version, data)
+            self._wholes_size += memoryview(data).nbytes
+            while self._wholes_size > _MOST_WHOLE and len(self._wholes) > 1:
+                self._drop_whole(next(iter(self._wholes)))
+        return data
+
+    def _drop_whole(self, handle: str) -> None:
+        dropped = self._wholes.pop(handle, None)
+        if dropped is not None:
+            self._wholes_size -= memoryview(dropped[1]).nbytes
+
+    def forget(self, handle: str) -> None:
+        """Lets go of what is remembered of a handle."""
+        with self._lock:
+            self._footers.pop(handle, None)
+            self._drop_whole(handle)
+
+
+def _not_found(handle: object) -> HandleNotFound:
+    # Whatever a model sent, shortened where it is no handle anyway.
+    shown = repr(handle)
+    shown = shown if len(shown) <= 40 else shown[:40] + "..."
+    return HandleNotFound(
+        f"nothing is stored under {shown}: it never was, or it has expired; call the tool again for a new handle"
+    )

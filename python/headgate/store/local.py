@@ -1,0 +1,291 @@
+"""Objects as files: the default, with nothing to set up.
+
+<root>/<YYYY-MM-DD>/<handle>.<extension>.zst    an object, in the folder of the day it was made
+<root>/.partial/<handle>                        one in the making: locked as long as its writer lives
+<root>/.usage/<name>                            a counter
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+from typing_extensions import Buffer
+
+from headgate.handles import is_handle
+from headgate.store.backend import Listed
+from headgate.store.folders import Folders, names, own
+from headgate.store.structured import absent, structured
+from headgate.store.times import date
+
+__all__ = ["EXTENSIONS", "LocalBackend"]
+
+EXTENSIONS = ("json", "txt", "ndjson", "md", "bin", "png", "jpg", "gif", "webp", "pdf", "gz", "zst", "zip")
+"""All there are, the usual ones first: a handle is found by asking for each."""
+
+_T = TypeVar("_T")
+
+_FILE = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
+_MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
+# Not blocking: what someone planted may be a pipe.
+_SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
+_READ = os.O_RDONLY | _SAFELY
+_COUNT = struct.Struct("<q")
+
+
+class LocalBackend:
+    """Files under `root`, which is made if it is not there. `is_durable`: what was committed survives a power cut."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
+        with structured:
+            self.folders = Folders(root)
+        self.clock = clock
+        self.is_durable = is_durable
+
+    def create(self, handle: str) -> "LocalUpload":
+        with structured:
+            return self.folders.persist(lambda: LocalUpload(self, handle))
+
+    def open(self, handle: str) -> "LocalBlob":
+        with structured:
+            version = self.folders.version
+            found = self._find(handle)
+            if found is None:
+                # Other processes make folders, and remove them.
+                self.folders.refresh()
+                if self.folders.version != version:
+                    found = self._find(handle)
+        if found is None:
+            raise KeyError(handle)
+        return found
+
+    def _find(self, handle: str) -> "LocalBlob | None":
+        for day in self.folders.days:
+            with absent:
+                folder = self.folders.fd(day)
+                for extension in EXTENSIONS:
+                    with absent:
+                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ, dir_fd=folder))
+        return None
+
+    def list(self) -> Iterator[Listed]:
+        with structured:
+            self.folders.refresh()
+            for day in self.folders.days:
+                with absent:
+                    folder = self.folders.fd(day)
+                    for name in names(folder):
+                        file = _FILE.fullmatch(name)
+                        if file and is_handle(file[1]):
+                            with absent:
+                                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                                if stat.S_ISREG(status.st_mode):
+                                    yield Listed(file[1], status.st_size, status.st_mtime)
+
+    def delete(self, handle: str) -> bool:
+        with structured:
+            self.folders.refresh()
+            for day in self.folders.days:
+                with absent:
+                    folder = self.folders.fd(day)
+                    for extension in EXTENSIONS:
+                        with absent:
+                            os.unlink(f"{handle}.{extension}.zst", dir_fd=folder)
+                            return True
+        return False
+
+    def tidy(self) -> int:
+        """Removes what crashed writers left, and the folders of days of which nothing is left."""
+        with structured:
+            self.folders.refresh()
+            partial = self.folders.fd(".partial", make=True)
+            removed = sum(_remove_orphan(name, partial) for name in names(partial))
+            for day in self.folders.days:
+                if day != date(self.clock()):
+                    # Mostly not empty.
+                    with contextlib.suppress(OSError):
+                        os.rmdir(day, dir_fd=self.folders.root_fd)
+            self.folders.refresh()
+        return removed
+
+    def counter(self, name: str) -> "LocalCounter":
+        return LocalCounter(self.folders, name)
+
+    def counters(self) -> Iterator[str]:
+        with structured:
+            folder = self.folders.persist(lambda: self.folders.fd(".usage", make=True))
+            for name in names(folder):
+                with absent:
+                    if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                        yield name
+
+    def close(self) -> None:
+        self.folders.close()
+
+
+class LocalUpload:
+    """A file in the making. Its lock tells sweeps, of this process and of others, that its writer is alive."""
+
+    def __init__(self, backend: LocalBackend, handle: str) -> None:
+        self._backend = backend
+        self._handle = handle
+        self._folder = backend.folders.fd(".partial", make=True)
+        # Until it is locked, a sweep takes it for an orphan: then it is made again.
+        self._fd = _locked(handle, _NEW, self._folder)
+
+    def write(self, parts: Sequence[Buffer]) -> None:
+        with structured:
+            for i in range(0, len(parts), _MOST_PARTS):
+                batch = parts[i : i + _MOST_PARTS]
+                written = os.writev(self._fd, batch)
+                if written < sum([memoryview(part).nbytes for part in batch]):
+                    # A disk that is nearly full takes a part of it; what is left says why.
+                    _write(self._fd, memoryview(b"".join(batch))[written:])
+
+    def commit(self, extension: str) -> None:
+        with structured:
+            if self._backend.is_durable:
+                os.fsync(self._fd)
+            # The folder of today was empty a moment ago, and a sweep at midnight may have removed it.
+            day = self._backend.folders.persist(lambda: self._move(extension))
+            if self._backend.is_durable:
+                os.fsync(day)
+                os.fsync(self._backend.folders.root_fd)
+            self._close()
+
+    def _move(self, extension: str) -> int:
+        day = self._backend.folders.fd(date(self._backend.clock()), make=True)
+        os.rename(self._handle, f"{self._handle}.{extension}.zst", src_dir_fd=self._folder, dst_dir_fd=day)
+        return day
+
+    def abort(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._handle, dir_fd=self._folder)
+            self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+
+def _write(fd: int, view: memoryview) -> None:
+    while len(view):
+        view = view[os.write(fd, view) :]
+
+
+class LocalBlob:
+    """A file, open for reading: it stays readable when it is deleted meanwhile."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise FileNotFoundError
+        self.size = status.st_size
+        self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def read(self, start: int, length: int) -> bytes:
+        with structured:
+            found = os.pread(self._fd, length, start)
+            while len(found) < length:
+                more = os.pread(self._fd, length - len(found), start + len(found))
+                if not more:
+                    break
+                found += more
+            return found
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class LocalCounter:
+    """A number in a file, changed under a lock that other processes respect, and other threads.
+
+    The file is opened anew every time: principals are many, and the files that may be open few. There is none where the
+    number is 0.
+    """
+
+    def __init__(self, folders: Folders, name: str) -> None:
+        self._folders = folders
+        self._name = name
+
+    def value(self) -> int | None:
+        with structured:
+            with absent:
+                stored = self._locked(os.O_RDONLY, lambda fd: os.pread(fd, _COUNT.size, 0))
+                return _count(stored)
+            return None
+
+    def add(self, amount: int, limit: int | None = None) -> bool:
+        def added(fd: int) -> bool:
+            after = max(0, (_count(os.pread(fd, _COUNT.size, 0)) or 0) + amount)
+            fits = limit is None or after <= limit
+            if fits and after:
+                os.pwrite(fd, _COUNT.pack(after), 0)
+            elif fits:
+                os.unlink(self._name, dir_fd=self._folders.fd(".usage"))
+            return fits
+
+        with structured:
+            return self._folders.persist(lambda: self._locked(os.O_RDWR | os.O_CREAT, added))
+
+    def _locked(self, flags: int, work: Callable[[int], _T]) -> _T:
+        # Who held the lock before may have removed it.
+        fd = _locked(self._name, flags | _SAFELY, self._folders.fd(".usage", make=True))
+        try:
+            return work(fd)
+        finally:
+            os.close(fd)
+
+
+def _locked(name: str, flags: int, folder: int) -> int:
+    """A file of this name, locked; opened again as often as it was removed before the lock was there."""
+    while True:
+        fd = os.open(name, flags, 0o600, dir_fd=folder)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if own(fd).st_nlink:
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _count(stored: bytes) -> int | None:
+    return int(_COUNT.unpack(stored)[0]) if len(stored) == _COUNT.size else None
+
+
+def _remove_orphan(name: str, folder: int) -> bool:
+    """Removes a file if its writer is dead: then nobody's lock is on it."""
+    try:
+        fd = os.open(name, _READ, dir_fd=folder)
+    except OSError:
+        # Committed meanwhile; or not a file, and then not one of ours.
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # It may have been committed, under its other name, just before it was locked.
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

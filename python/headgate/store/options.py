@@ -1,0 +1,69 @@
+"""How a store behaves. The defaults are safe."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+from headgate.errors import InvalidArgument
+from headgate.handles import LONG, SHORT
+from headgate.payload import Redaction
+
+__all__ = ["Options", "check_ttl"]
+
+_Compression = Literal["zstd", "none"]
+_Durability = Literal["process", "power"]
+_OnFull = Literal["refuse", "evict"]
+
+
+_LONGEST = 100 * 366 * 24 * 3600
+
+
+def check_ttl(ttl: float) -> None:
+    """Refuses what is no time to keep something for: without end is none, since it has no date."""
+    if not 0 <= ttl <= _LONGEST:
+        raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Sizes in bytes, times in seconds."""
+
+    ttl: float = 24 * 3600
+    """How long a payload is kept; 0 means that it expires at once."""
+    quota: int | None = 4 << 30
+    """How much may be stored in all, on disk; `None` for no limit."""
+    principal_quota: int | None = 1 << 30
+    """How much each principal may store. A payload without a principal is bound by `quota` alone."""
+    on_full: _OnFull = "refuse"
+    """`evict` removes the principal's oldest payloads for a new one, before they expire."""
+    compression: _Compression = "zstd"
+    durability: _Durability = "process"
+    """What an acknowledged payload survives: the end of the process, or of the power."""
+    redact: Callable[[bytes], bytes] | Sequence[Redaction] = ()
+    """Applied to a payload, one after the other, before any of it is written. A payload that streams is first read
+    whole for that."""
+    handle_length: int = SHORT
+    """Characters behind `oh_`: 12, or 26 where strangers could guess."""
+    sweep_interval: float = 300
+    """How often what has expired is removed; 0 for never by itself."""
+    warn_bytes: int = 100_000_000
+    """A principal that has stored more than this through one open store is warned of in the log."""
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("compression", _Compression), ("durability", _Durability), ("on_full", _OnFull)):
+            if getattr(self, name) not in get_args(allowed):
+                choices = " or ".join(map(repr, get_args(allowed)))
+                raise InvalidArgument(f"{name} is {choices}, not {getattr(self, name)!r}")
+        check_ttl(self.ttl)
+        for name in ("quota", "principal_quota", "sweep_interval", "warn_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InvalidArgument(f"{name} must not be negative, and is {value}")
+        if self.handle_length not in (SHORT, LONG):
+            raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {self.handle_length}")
+
+    @property
+    def redactions(self) -> Sequence[Redaction]:
+        return (self.redact,) if callable(self.redact) else self.redact

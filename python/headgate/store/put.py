@@ -1,0 +1,285 @@
+"""A payload on its way into the store: whole, or not at all."""
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import orjson
+from typing_extensions import Buffer
+
+from headgate._core import Findings, ItemIndex, Survey, outline, preview, read_items
+from headgate.errors import HeadgateError, InvalidArgument, RedactionFailed, StoreFull
+from headgate.fetch import weigh
+from headgate.handles import Descriptor, new_handle
+from headgate.payload import (
+    PIECE,
+    Payload,
+    Redaction,
+    detect_mime_type,
+    expects_json,
+    extension,
+    pieces_of,
+    plausible,
+    whole,
+)
+from headgate.store.backend import Backend
+from headgate.store.frames import tail_of
+from headgate.store.journal import Journal
+from headgate.store.options import Options, check_ttl
+from headgate.store.quota import Quota
+from headgate.store.times import is_time, timestamp
+from headgate.store.write import Written, write_frames
+
+__all__ = ["Intake"]
+
+_log = logging.getLogger("headgate")
+
+_MESSAGE = 4096
+"""What a message with a descriptor may weigh."""
+_ENVELOPE = 512
+"""What of that is not the descriptor."""
+_OUTLINE = 512
+_PREVIEW = 2048
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Intake:
+    """Takes payloads in."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        quota: Quota,
+        journal: Journal,
+        options: Options,
+        evict: Callable[[str | None, int], None],
+    ) -> None:
+        self._backend = backend
+        self._quota = quota
+        self._journal = journal
+        self._options = options
+        self._evict = evict
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._stored: dict[str | None, int] = {}
+
+    def put(
+        self,
+        payload: Payload,
+        *,
+        mime_type: str | None,
+        source_tool: str | None,
+        principal: str | None,
+        ttl: float | None,
+        progress: Callable[[int], None] | None,
+    ) -> Descriptor:
+        """Stores a payload, and says what it is."""
+        if ttl is not None:
+            check_ttl(ttl)
+        for name, given in (("source_tool", source_tool), ("principal", principal)):
+            if given is not None and not _is_text(given):
+                raise InvalidArgument(f"{name} is text that can be written as UTF-8, not {given!r}")
+        try:
+            descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress)
+        except HeadgateError as error:
+            self._journal.record("store_failed", principal=principal, source_tool=source_tool, code=error.code)
+            raise
+        self._journal.record(
+            "output_handle_created",
+            principal=principal,
+            handle=descriptor.output_handle,
+            source_tool=source_tool,
+            size_bytes=descriptor.size_bytes,
+            mime_type=descriptor.mime_type,
+        )
+        self._warn(principal, descriptor.size_bytes)
+        return descriptor
+
+    def _put(
+        self,
+        payload: Payload,
+        mime_type: str | None,
+        source_tool: str | None,
+        principal: str | None,
+        ttl: float | None,
+        progress: Callable[[int], None] | None,
+    ) -> Descriptor:
+        if self._options.redactions:
+            payload = _redacted(payload, self._options.redactions)
+        mime_type = plausible(mime_type)
+        data = whole(payload)
+        handle = new_handle(self._options.handle_length)
+
+        def watch(written: Written) -> None:
+            has_room = self._quota.holds if self._options.on_full == "evict" else self._quota.fits
+            if not has_room(principal, written.stored):
+                raise StoreFull("there is no room for a payload of this size; store less of it, or raise the quota")
+            if progress is not None:
+                progress(written.size)
+
+        upload = self._backend.create(handle)
+        outlining = self._start_outline(data)
+        try:
+            written, findings, parts = write_frames(
+                pieces_of(payload if data is None else data),
+                Survey(expects_json(mime_type)),
+                upload,
+                compress=self._options.compression == "zstd",
+                pool=self._workers,
+                watch=watch,
+            )
+            items = findings.items if findings.items is not None and findings.items.kind is not None else None
+            if parts and progress is not None:
+                progress(written.size)
+            now = self._options.clock()
+            expires_at = now + (self._options.ttl if ttl is None else ttl)
+            if not is_time(now) or not is_time(expires_at):
+                raise InvalidArgument("this payload would expire, or was made, in no year there is; mend ttl or clock")
+            meta: dict[str, Any] = {
+                "handle": handle,
+                "mime_type": _settled(mime_type, findings.nature, bytes(memoryview(written.head)[:16384])),
+                "size_bytes": written.size,
+                "nature": findings.nature,
+                "item_count": None if items is None else len(items),
+                "items_path": None if items is None else items.path,
+                "outline": _outline(outlining, data, written, findings),
+                "created_at": now,
+                "expires_at": expires_at,
+                "principal": principal,
+                "source_tool": source_tool,
+            }
+            tail = tail_of(meta, findings.items, findings.lines, written.frames)
+            stored = written.stored + len(tail)
+            self._take(principal, stored)
+            try:
+                upload.write([*parts, tail])
+                upload.commit(extension(meta["mime_type"], findings.nature))
+            except BaseException:
+                self._quota.release(principal, stored)
+                raise
+        finally:
+            upload.abort()
+        return describe(meta, written.head)
+
+    def _start_outline(self, data: Buffer | None) -> Future[str] | None:
+        """A pass of its own over a large payload, beside those that write it; in vain if it is not JSON."""
+        if data is None or len(view := memoryview(data)) <= PIECE or view[0] not in b"[{":
+            return None
+        return self._workers().submit(outline, data, _OUTLINE)
+
+    def _take(self, principal: str | None, size: int) -> None:
+        try:
+            self._quota.take(principal, size)
+        except StoreFull:
+            if self._options.on_full != "evict":
+                raise
+            self._evict(principal, size)
+            self._quota.take(principal, size)
+
+    def _warn(self, principal: str | None, size: int) -> None:
+        before = self._stored.get(principal, 0)
+        after = self._stored[principal] = before + size
+        if before <= self._options.warn_bytes < after:
+            _log.warning("one connection has stored %s bytes in all: more than %s", after, self._options.warn_bytes)
+            self._journal.record("store_warning", principal=principal, size_bytes=after)
+
+    def _workers(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "headgate-frames")
+            return self._pool
+
+    def close(self) -> None:
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown()
+
+
+def describe(meta: dict[str, Any], head: Buffer) -> Descriptor:
+    """What is said of a payload in place of it, as long as the message it goes in allows."""
+
+    said: dict[str, Any] = {
+        "output_handle": meta["handle"],
+        "mime_type": meta["mime_type"],
+        "size_bytes": meta["size_bytes"],
+        "item_count": meta["item_count"],
+        "preview": "",
+        "expires_at": timestamp(meta["expires_at"]),
+        "fetch_with": "output_fetch",
+        "items_path": meta["items_path"],
+        "outline": meta["outline"],
+    }
+    room = _room(said)
+    # A path of long keys can be too much by itself; pages find the items without it.
+    for name in ("outline", "items_path"):
+        if room < 0:
+            said[name] = None
+            room = _room(said)
+    if meta["nature"] == "binary":
+        said["preview"] = None
+    else:
+        said["preview"] = preview(head, _PREVIEW, max_escaped_bytes=max(0, room), escape_levels=2)
+    return Descriptor(**said)
+
+
+def _room(said: dict[str, Any]) -> int:
+    return _MESSAGE - _ENVELOPE - weigh(orjson.dumps(said), 1)
+
+
+def _redacted(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
+    data = whole(payload)
+    data = b"".join(pieces_of(payload)) if data is None else bytes(data)
+    for redact in redactions:
+        try:
+            data = redact(data)
+        except Exception as error:
+            # Whatever it says may quote the payload.
+            raise RedactionFailed(f"a redaction failed with {type(error).__name__}; nothing was stored") from None
+        if not isinstance(data, bytes):
+            raise RedactionFailed(f"a redaction returned {type(data).__name__} in place of bytes; nothing was stored")
+    return data
+
+
+def _is_text(value: object) -> bool:
+    # Lone surrogates can be written nowhere.
+    return isinstance(value, str) and not _SURROGATE.search(value)
+
+
+def _settled(mime_type: str | None, nature: str, head: bytes) -> str:
+    """The type that was given, unless the payload is not what it says."""
+    found = detect_mime_type(nature, head)
+    if mime_type is None or (expects_json(mime_type) and nature not in ("json", "ndjson")):
+        return found
+    return mime_type
+
+
+def _outline(outlining: Future[str] | None, data: Buffer | None, written: Written, findings: Findings) -> str | None:
+    # What fits into the preview whole has no need of an outline.
+    if findings.nature not in ("json", "ndjson") or written.size <= _PREVIEW:
+        return None
+    if outlining is not None:
+        return outlining.result()
+    if data is None and written.size == len(memoryview(written.head)):
+        data = written.head
+    if data is not None:
+        return outline(data, _OUTLINE)
+    return _outline_of_head(written.head, findings.items)
+
+
+def _outline_of_head(head: Buffer, items: ItemIndex | None) -> str | None:
+    """The shape of the first items of a payload that has streamed by: of what is around them nothing is known."""
+    if items is None or items.kind is None or len(items) == 0:
+        return None
+    start = items.span(0, 1).start
+    try:
+        page = read_items(memoryview(head)[start:], items, 0, 100, len(memoryview(head)), base=start)
+        shape = outline(page.content, _OUTLINE - 24)
+    except HeadgateError:
+        return None
+    return f"{shape.rpartition(' ×')[0]} ×{len(items)}"

@@ -1,0 +1,275 @@
+"""Payloads under handles: put whole, read in pages, gone when they expire."""
+
+import asyncio
+import contextlib
+import dataclasses
+import io
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from headgate import _core
+from headgate.errors import HandleCorrupt, HandleNotFound, InvalidFormat
+from headgate.fetch import Format
+from headgate.fetch import fetch as fetch_page
+from headgate.fetch import search as search_page
+from headgate.handles import Descriptor
+from headgate.page import Page, SearchPage
+from headgate.payload import Payload
+from headgate.store.backend import Backend
+from headgate.store.catalog import Catalog, Principal
+from headgate.store.journal import Journal
+from headgate.store.options import Options
+from headgate.store.put import Intake
+from headgate.store.quota import Quota
+from headgate.store.reader import Array, Document, PayloadFile, Reader, View
+from headgate.store.sweep import Sweeper, SweepReport
+from headgate.store.times import timestamp
+
+__all__ = ["Store", "Stored"]
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _awaited(
+    method: Callable[Concatenate["Store", _P], _T],
+) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
+    """The same, done in another thread and awaited."""
+
+    async def twin(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    twin.__name__, twin.__doc__ = f"{method.__name__}_async", f"`{method.__name__}`, awaited."
+    return twin
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of a stored payload."""
+
+    output_handle: str
+    mime_type: str
+    nature: str
+    size_bytes: int
+    stored_bytes: int
+    item_count: int | None
+    items_path: str | None
+    line_count: int | None
+    outline: str | None
+    created_at: str
+    expires_at: str
+    source_tool: str | None
+    principal: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON would have it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, reader: Reader) -> Self:
+        """What an open payload says of itself."""
+        meta, lines = reader.contents.meta, reader.lines
+        return cls(
+            output_handle=meta["handle"],
+            mime_type=meta["mime_type"],
+            nature=meta["nature"],
+            size_bytes=meta["size_bytes"],
+            stored_bytes=reader.stored_bytes,
+            item_count=meta["item_count"],
+            items_path=meta["items_path"],
+            line_count=None if lines is None else len(lines),
+            outline=meta["outline"],
+            created_at=timestamp(meta["created_at"]),
+            expires_at=timestamp(meta["expires_at"]),
+            source_tool=meta["source_tool"],
+            principal=meta["principal"],
+        )
+
+
+class Store:
+    """Payloads under handles. Methods of an open store may be called from any thread.
+
+    Every method that waits has a twin that is awaited, with `_async` behind its name.
+    """
+
+    def __init__(self, backend: Backend, journal: Journal, options: Options) -> None:
+        self._backend = backend
+        self._options = options
+        self._quota = Quota(backend, options.quota, options.principal_quota)
+        self._catalog = Catalog(backend, options.clock)
+        self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
+        self._intake = Intake(backend, self._quota, journal, options, self._sweeper.evict)
+        self.journal = journal
+
+    def put(
+        self,
+        payload: Payload,
+        *,
+        mime_type: str | None = None,
+        source_tool: str | None = None,
+        principal: str | None = None,
+        ttl: float | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Descriptor:
+        """Stores a payload whole and says what it is.
+
+        It may be bytes, text, an open binary file, an iterator of chunks, or any object that can be written as JSON.
+        The mime type is found out if it is not given; what is called JSON and is not valid is text or binary. What
+        streams takes little memory; `progress` is told how many bytes have passed.
+
+        Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`: then nothing was stored.
+        """
+        self._sweeper.start()
+        return self._intake.put(
+            payload, mime_type=mime_type, source_tool=source_tool, principal=principal, ttl=ttl, progress=progress
+        )
+
+    def fetch(
+        self,
+        handle: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        format: Format = "auto",  # noqa: A002
+        path: str | None = None,
+        fields: Sequence[str] | None = None,
+        max_bytes: int = 65536,
+        escape_levels: int = 0,
+        principal: Principal = None,
+    ) -> Page:
+        """A page of at most `max_bytes` as it will be sent: items, lines, text or bytes from `offset` on.
+
+        `auto` is items where there are any, else text, else bytes. `limit` is of items or lines (200 if not given), or
+        of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it is where
+        the items are. `fields` keeps only these of every item. Following `next_offset` gives everything exactly once.
+        """
+        with self._catalog.open(handle, principal) as reader:
+            view = self._view(reader, path)
+            page = fetch_page(
+                view,
+                handle,
+                offset=offset,
+                limit=limit,
+                format=format,
+                path=path,
+                fields=fields,
+                max_bytes=max_bytes,
+                escape_levels=escape_levels,
+            )
+        self.journal.record(
+            "output_handle_fetched",
+            principal=reader.contents.meta["principal"],
+            handle=handle,
+            format=page.format,
+            offset=page.offset,
+            returned=page.returned,
+            returned_bytes=len(page.content if isinstance(page.content, bytes) else page.content.encode()),
+        )
+        return page
+
+    def _view(self, reader: Reader, path: str | None) -> View:
+        if path is None:
+            return reader
+        if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:
+            return Array(reader, reader.items)
+        if reader.nature not in ("json", "ndjson"):
+            raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
+        data = memoryview(self._catalog.whole(reader))
+        start, end = _core.locate(data, path)
+        return Document(data[start:end])
+
+    def search(
+        self,
+        handle: str,
+        pattern: str,
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        start: int = 0,
+        limit: int = 50,
+        context: int = 80,
+        max_bytes: int = 65536,
+        escape_levels: int = 0,
+        principal: Principal = None,
+    ) -> SearchPage:
+        """Where a text or a regular expression is found, from byte `start` on. Following `next_start` gives all."""
+        with self._catalog.open(handle, principal) as reader:
+            return search_page(
+                reader,
+                self._catalog.whole(reader),
+                handle,
+                pattern,
+                regex=regex,
+                ignore_case=ignore_case,
+                start=start,
+                limit=limit,
+                context=context,
+                max_bytes=max_bytes,
+                escape_levels=escape_levels,
+            )
+
+    def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
+        """The shape of a JSON payload in one line."""
+        with self._catalog.open(handle, principal) as reader:
+            if reader.nature not in ("json", "ndjson"):
+                raise InvalidFormat("only JSON has an outline; fetch this payload as text or bytes")
+            return _core.outline(self._catalog.whole(reader), max_bytes)
+
+    def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
+        """The value at a JSON Pointer, as it stands in the payload, whole."""
+        with self._catalog.open(handle, principal) as reader:
+            if reader.nature not in ("json", "ndjson"):
+                raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
+            return _core.get(self._catalog.whole(reader), pointer)
+
+    def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:
+        """The payload as a binary file to read and to seek in. Close it, or use it in a `with`."""
+        return cast("BinaryIO", io.BufferedReader(PayloadFile(self._catalog.open(handle, principal))))
+
+    def stat(self, handle: str, *, principal: Principal = None) -> Stored:
+        """All that is known of a payload, without reading it."""
+        with self._catalog.open(handle, principal) as reader:
+            return Stored.of(reader)
+
+    def list(self, *, principal: Principal = None) -> Iterator[Stored]:
+        """What is stored for a principal, in no order."""
+        for listed in self._backend.list():
+            # What is gone meanwhile, or damaged, or someone else's, is not listed.
+            with contextlib.suppress(HandleNotFound, HandleCorrupt):
+                yield self.stat(listed.handle, principal=principal)
+
+    def delete(self, handle: str, *, principal: Principal = None) -> None:
+        """Removes a payload before it expires."""
+        with self._catalog.open(handle, principal) as reader:
+            meta, size = reader.contents.meta, reader.stored_bytes
+        self._catalog.forget(handle)
+        if self._backend.delete(handle):
+            self._quota.release(meta["principal"], size)
+            self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
+
+    def sweep(self) -> SweepReport:
+        """Removes what has expired, and what crashed writers left."""
+        return self._sweeper.sweep()
+
+    put_async = _awaited(put)
+    fetch_async = _awaited(fetch)
+    search_async = _awaited(search)
+    outline_async = _awaited(outline)
+    get_async = _awaited(get)
+    stat_async = _awaited(stat)
+    delete_async = _awaited(delete)
+    sweep_async = _awaited(sweep)
+
+    def close(self) -> None:
+        """Ends what runs in the background. Payloads stay until they expire."""
+        self._sweeper.stop()
+        self._intake.close()
+        self.journal.close()
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
