@@ -1,7 +1,9 @@
 """Does an installed headgate work? Every verb once, without pytest, from anywhere but the source tree."""
 
 import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,6 +119,22 @@ def search() -> bool:
 @check
 def search_by_expression() -> bool:
     return len(headgate.search(LOG, r"in \d ms", regex=True).matches) == 10
+
+
+@check
+def store() -> bool:
+    with tempfile.TemporaryDirectory() as folder, headgate.open_store(f"file://{folder}/store") as opened:
+        handle = opened.put(DOCUMENT).output_handle
+        page = opened.fetch(handle, offset=50, limit=10)
+        return json.loads(page.content) == RECORDS[50:60] and opened.open(handle).read() == DOCUMENT
+
+
+@check
+def command() -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        run = [str(Path(sys.executable).with_name("headgate")), "put", "-", "--store", f"file://{folder}/store"]
+        answer = subprocess.run(run, input=DOCUMENT, capture_output=True, check=True, timeout=60).stdout
+        return bool(json.loads(answer)["item_count"] == 100)
 
 
 @check

@@ -1,0 +1,96 @@
+"""What the tests of faults share: a store's truth, as its files tell it, and processes of one's own to hurt."""
+
+import hashlib
+import multiprocessing
+import re
+import struct
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from headgate import OPERATOR, HeadgateError, Store, open_store
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_OBJECT = re.compile(r"\d{4}-\d\d-\d\d/(oh_[A-Z2-7]+)\.\w+\.zst")
+_OURS = re.compile(r"journal/\d{4}-\d\d-\d\d(\.\d+)?\.jsonl|\.usage/(total|p-[0-9a-f]{32})")
+
+
+def opened(root: Path, **options: Any) -> Store:
+    """A store at `root` that sweeps only when it is told to."""
+    return open_store(root.as_uri(), **{"sweep_interval": 0, **options})
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def redeem(store: Store, handle: str, principal: Any = None) -> bytes:
+    """All of a payload."""
+    with store.open(handle, principal=principal) as file:
+        return file.read()
+
+
+def stored_files(root: Path) -> dict[str, Path]:
+    """The file of every handle."""
+    found = {}
+    for path in root.rglob("*"):
+        name = _OBJECT.fullmatch(path.relative_to(root).as_posix())
+        if name:
+            found[name[1]] = path
+    return found
+
+
+def stray_files(root: Path) -> list[str]:
+    """What is neither an object, a counter nor the journal."""
+    names = (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
+    return [name for name in names if not _OBJECT.fullmatch(name) and not _OURS.fullmatch(name)]
+
+
+def counters(root: Path) -> dict[str, int]:
+    """The counters that are not zero."""
+    values = {path.name: struct.unpack("<q", path.read_bytes())[0] for path in (root / ".usage").iterdir()}
+    return {name: value for name, value in values.items() if value}
+
+
+def true_counters(root: Path) -> dict[str, int]:
+    """What the counters should be: the sizes of the files, by whose they are."""
+    sums: dict[str, int] = {}
+    with opened(root) as store:
+        for stored in store.list(principal=OPERATOR):
+            size = stored_files(root)[stored.output_handle].stat().st_size
+            names = ["total"]
+            if stored.principal is not None:
+                names.append("p-" + digest(stored.principal.encode()))
+            for name in names:
+                sums[name] = sums.get(name, 0) + size
+    return sums
+
+
+def assert_tidy(root: Path) -> None:
+    """After a sweep, nothing is there but whole objects, and they are counted."""
+    with opened(root) as store:
+        store.sweep()
+        listed = {stored.output_handle for stored in store.list(principal=OPERATOR)}
+        for handle in listed:
+            redeem(store, handle, OPERATOR)
+    assert stray_files(root) == []
+    assert set(stored_files(root)) == listed
+    assert counters(root) == true_counters(root)
+
+
+def code_of(act: Callable[[], object]) -> str:
+    """How an act ended: by which of our errors, or `""`. Any other error passes."""
+    try:
+        act()
+    except HeadgateError as error:
+        return error.code
+    return ""
+
+
+def in_child(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Calls a function in a new process: what it raises, limits or breaks is its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args, **kwargs).result()

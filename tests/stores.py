@@ -1,0 +1,81 @@
+"""Stores to test with, and how to look into them without their help."""
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from headgate import Page, Store
+from hypothesis import strategies as st
+from texts import weigh
+
+
+def store_at(root: Path, **options: Any) -> Store:
+    """A store that does nothing by itself."""
+    return headgate.open_store(root.as_uri(), **{"sweep_interval": 0, **options})
+
+
+def payload_files(root: Path) -> list[Path]:
+    """Every file that holds a payload, or a part of one."""
+    return sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name not in ("journal", ".usage"))
+
+
+def file_of(root: Path, handle: str) -> Path:
+    (path,) = root.glob(f"*/{handle}.*.zst")
+    return path
+
+
+def unpacked(path: Path) -> bytes:
+    """What the zstd command makes of a stored file."""
+    tool = shutil.which("zstd")
+    if tool is None:
+        pytest.fail("this test reads stored files with the zstd command: install it (Debian: apt install zstd)")
+    return subprocess.run([tool, "-dcq", str(path)], check=True, capture_output=True).stdout
+
+
+def whole(store: Store, handle: str) -> bytes:
+    with store.open(handle, principal=headgate.OPERATOR) as file:
+        return file.read()
+
+
+def pages(store: Store, handle: str, **ask: Any) -> Iterator[Page]:
+    """Follows `next_offset` from 0, and holds every page to what all pages promise."""
+    offset: int | None = 0
+    levels, most = ask.get("escape_levels", 0), ask.get("max_bytes", 65536)
+    while offset is not None:
+        page = store.fetch(handle, offset=offset, **ask)
+        sent = page.to_json()
+        assert weigh(sent.decode(), levels) <= most
+        told = json.loads(sent)
+        assert (page.offset, told["offset"]) == (offset, offset)
+        assert (page.next_offset is None) == page.eof == (page.offset + page.returned >= page.total)
+        assert page.eof or page.next_offset == offset + page.returned > offset
+        assert page.returned <= page.limit
+        assert len(page.truncated) <= 1
+        assert not page.truncated or page.returned == 1
+        yield page
+        offset = page.next_offset
+
+
+def content(page: Page) -> Any:
+    """The content as a reader of the page has it."""
+    told = json.loads(page.to_json())["content"]
+    if page.encoding == "base64":
+        return base64.b64decode(told, validate=True)
+    return told
+
+
+limits = st.none() | st.integers(1, 30)
+
+
+def ask_for(limit: int | None, level: int, more: int) -> dict[str, Any]:
+    """What a page may be asked for: escaped more often, even the least is more."""
+    return {"limit": limit, "max_bytes": 512 * (1 + level) + more, "escape_levels": level}
+
+
+asks = st.builds(ask_for, limits, st.integers(0, 2), st.integers(0, 2000))

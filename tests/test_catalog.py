@@ -1,0 +1,29 @@
+"""What a store remembers of recent payloads is bounded."""
+
+from pathlib import Path
+
+import headgate
+import pytest
+from headgate.store import catalog
+
+
+def kept(store: headgate.Store) -> list[int]:
+    wholes = [memoryview(data).nbytes for _, data in store._catalog._wholes.values()]
+    assert sum(wholes) == store._catalog._wholes_size
+    return wholes
+
+
+def test_whole_payloads_are_kept_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_MOST_WHOLE", 250)
+    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+        handles = [store.put(b"[" + b"1," * 49 + b"1]").output_handle for _ in range(4)]
+        for handle in handles:
+            store.get(handle, "/0")
+        assert kept(store) == [101, 101]
+        store.get(handles[-1], "/1")
+        assert len(kept(store)) == 2
+        store.delete(handles[-1])
+        assert len(kept(store)) == 1
+        larger_than_all = store.put(b"[" + b"1," * 999 + b"1]").output_handle
+        store.get(larger_than_all, "/0")
+        assert kept(store) == [2001]

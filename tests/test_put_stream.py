@@ -1,0 +1,48 @@
+"""A payload that streams is taken in pieces, whatever it is made of."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import headgate
+import pytest
+from headgate.payload import PIECE, pieces_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[headgate.Store]:
+    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+        yield store
+
+
+class Recorded(io.BytesIO):
+    """A file that remembers how much was asked of it at once, and cannot be read by lines."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.sizes: list[int | None] = []
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.sizes.append(size)
+        return super().read(size)
+
+    def __next__(self) -> bytes:
+        raise AssertionError("one line of a file may be all of it")
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7])
+def test_a_file_is_read_piece_by_piece(size: int) -> None:
+    data = (b"0123456789" * (size // 10 + 1))[:size]
+    file = Recorded(data)
+    pieces = [bytes(piece) for piece in pieces_of(file)]
+    assert b"".join(pieces) == data
+    assert all(len(piece) == PIECE for piece in pieces[:-1])
+    assert set(file.sizes) == {PIECE}
+
+
+def test_a_file_comes_back_as_it_was(store: headgate.Store) -> None:
+    data = b'["' + b"a long line, " * (PIECE // 5) + b'"]'
+    descriptor = store.put(Recorded(data))
+    assert descriptor.mime_type == "application/json"
+    with store.open(descriptor.output_handle) as file:
+        assert file.read() == data

@@ -1,0 +1,204 @@
+"""Clocks that jump, and payloads that expire: by the clock, but nothing is removed for a jump of it alone."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faults import opened, redeem, stored_files
+from headgate import OPERATOR, HandleNotFound, InvalidArgument, Store
+
+DAY = 24 * 3600.0
+NOW = 1_800_000_000.0
+
+READS: list[Callable[[Store, str], object]] = [
+    lambda store, handle: store.fetch(handle),
+    lambda store, handle: store.fetch(handle, format="bytes"),
+    lambda store, handle: store.search(handle, "a"),
+    lambda store, handle: store.outline(handle),
+    lambda store, handle: store.get(handle, ""),
+    lambda store, handle: store.open(handle),
+    lambda store, handle: store.stat(handle),
+    lambda store, handle: store.delete(handle),
+]
+
+
+@dataclasses.dataclass
+class Clock:
+    """A clock on the wall that someone sets."""
+
+    now: float = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def handles(store: Store) -> set[str]:
+    return {stored.output_handle for stored in store.list(principal=OPERATOR)}
+
+
+@pytest.mark.parametrize("days", [1.5, 30, 3650])
+def test_a_sweep_right_after_a_jump_forward_removes_nothing(root: Path, clock: Clock, days: float) -> None:
+    with opened(root, clock=clock) as store:
+        handle = store.put([1], principal="ann").output_handle
+        clock.now += days * DAY
+        assert store.sweep().expired == 0
+        clock.now -= days * DAY
+        assert redeem(store, handle, "ann") == b"[1]"
+        assert store.sweep().expired == 0
+        assert redeem(store, handle, "ann") == b"[1]"
+
+
+def test_a_clock_that_stays_where_it_jumped_to_is_believed_by_the_next_sweep(root: Path, clock: Clock) -> None:
+    with opened(root, clock=clock) as store:
+        store.put([1])
+        kept = store.put([2], ttl=99 * DAY).output_handle
+        clock.now += 2 * DAY
+        assert (store.sweep().expired, store.sweep().expired) == (0, 1)
+        assert handles(store) == {kept}
+        assert set(stored_files(root)) == {kept}
+
+
+def test_a_handle_from_before_a_jump_backward_is_readable_and_expires(root: Path, clock: Clock) -> None:
+    with opened(root, clock=clock) as store:
+        handle = store.put([1]).output_handle
+        clock.now -= 30 * DAY
+        assert redeem(store, handle) == b"[1]"
+        store.sweep()
+        store.sweep()
+        newer = store.put([2]).output_handle
+        assert handles(store) == {handle, newer}
+        with opened(root, clock=clock) as another:
+            assert redeem(another, handle) == b"[1]"
+        clock.now = NOW + DAY
+        with pytest.raises(HandleNotFound):
+            store.stat(handle)
+        store.sweep()
+        assert store.sweep().expired == 2
+        assert stored_files(root) == {}
+
+
+def test_a_clock_that_jumps_to_and_fro_loses_nothing_that_has_not_expired(root: Path, clock: Clock) -> None:
+    with opened(root, clock=clock) as store:
+        stored = {}
+        for days in (0, 3, -3, 400, -400, 0.5, -0.5):
+            clock.now = NOW + days * DAY
+            store.sweep()
+            stored[store.put([days], ttl=2000 * DAY).output_handle] = b"[%r]" % days
+            store.sweep()
+        clock.now = NOW
+        assert {handle: redeem(store, handle) for handle in stored} == stored
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_has_expired_is_gone_for_every_read_before_any_sweep(
+    root: Path, clock: Clock, read: Callable[[Store, str], object]
+) -> None:
+    with opened(root, clock=clock, ttl=10) as store:
+        handle = store.put([{"a": 1}]).output_handle
+        clock.now += 9.9
+        store.stat(handle)
+        store.outline(handle)
+        clock.now += 0.1
+        with pytest.raises(HandleNotFound):
+            read(store, handle)
+        assert handles(store) == set()
+        assert set(stored_files(root)) == {handle}
+        assert store.sweep().expired == 1
+        assert stored_files(root) == {}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_with_no_time_to_live_it_expires_at_once(
+    root: Path, clock: Clock, read: Callable[[Store, str], object]
+) -> None:
+    with opened(root, clock=clock) as store:
+        handle = store.put([1], ttl=0).output_handle
+        with pytest.raises(HandleNotFound):
+            read(store, handle)
+        assert store.sweep().expired == 1
+    with opened(root, clock=clock, ttl=0) as store:
+        with pytest.raises(HandleNotFound):
+            read(store, store.put([1]).output_handle)
+        kept = store.put([1], ttl=5).output_handle
+        assert store.sweep().expired == 1
+        assert redeem(store, kept) == b"[1]"
+
+
+def test_a_store_removes_nothing_that_another_configuration_still_holds(root: Path, clock: Clock) -> None:
+    with opened(root, clock=clock, ttl=10) as short, opened(root, clock=clock, ttl=9 * DAY) as long:
+        brief, lasting = short.put([1]).output_handle, long.put([2]).output_handle
+        clock.now += 20
+        assert short.sweep().expired == 1
+        assert handles(long) == handles(short) == {lasting}
+        assert redeem(short, lasting) == b"[2]"
+        with pytest.raises(HandleNotFound):
+            long.stat(brief)
+        assert long.sweep().expired == 0
+    with opened(root, clock=clock, ttl=0) as none:
+        assert none.sweep().kept == 1
+        assert redeem(none, lasting) == b"[2]"
+
+
+def test_the_folder_of_another_day_is_removed_when_it_is_empty_and_not_before(root: Path, clock: Clock) -> None:
+    with opened(root, clock=clock) as store:
+        store.put([1], ttl=DAY)
+        clock.now += 2 * DAY
+        later = store.put([2], ttl=DAY).output_handle
+        store.sweep()
+        assert len(list(root.glob("2*"))) == 2
+        store.sweep()
+        (day,) = root.glob("2*")
+        assert day == stored_files(root)[later].parent
+
+
+def test_writers_whose_clocks_are_days_apart_do_not_take_each_others_folders(root: Path, clock: Clock) -> None:
+    with opened(root, clock=clock) as today, opened(root, clock=lambda: NOW - 9 * DAY) as behind:
+        for i in range(50):
+            behind.sweep()
+            mine = today.put([i]).output_handle
+            today.sweep()
+            theirs = behind.put([i], ttl=99 * DAY).output_handle
+            assert redeem(behind, mine) == redeem(today, theirs) == b"[%d]" % i
+            today.delete(mine)
+            behind.delete(theirs)
+
+
+def test_a_sweep_by_itself_removes_what_has_expired(root: Path) -> None:
+    with opened(root, sweep_interval=0.01) as store:
+        store.put([1], ttl=0)
+        until = time.monotonic() + 60
+        while stored_files(root) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert stored_files(root) == {}
+
+
+@pytest.mark.parametrize("ttl", [-1, float("inf"), float("nan"), 1e18])
+def test_a_time_to_live_that_is_none_is_refused_and_stores_nothing(root: Path, ttl: float) -> None:
+    with opened(root) as store:
+        with pytest.raises(InvalidArgument):
+            store.put([1], ttl=ttl)
+        assert handles(store) == set()
+    assert stored_files(root) == {}
+
+
+@pytest.mark.parametrize("now", [-5.0, 3e11])
+def test_a_clock_that_tells_a_time_nobody_could_write_stores_nothing(root: Path, clock: Clock, now: float) -> None:
+    with opened(root, clock=clock) as store:
+        handle = store.put([1]).output_handle
+        clock.now = now
+        with pytest.raises(InvalidArgument):
+            store.put([2])
+        clock.now = NOW
+        assert redeem(store, handle) == b"[1]"

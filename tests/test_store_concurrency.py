@@ -1,0 +1,155 @@
+"""Many processes with many threads on one root: nothing is lost, nothing is crossed, and the counters are right."""
+
+import multiprocessing
+import os
+import random
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from faults import assert_tidy, digest, opened, redeem, stored_files
+from headgate import OPERATOR, HandleNotFound, HeadgateError, Store
+
+PROCESSES = 8
+THREADS = 8
+SECONDS = float(os.environ.get("HEADGATE_STRESS_SECONDS", "10"))
+
+
+def sealed(owner: str, rng: random.Random) -> bytes:
+    """A payload that says whose it is, and can be told from any other."""
+    filling = rng.choice([b"x" * rng.randrange(4000), rng.randbytes(rng.randrange(2000)), b"[1,2]\n" * 100_000])
+    body = owner.encode() + b"\n" + filling
+    return digest(body).encode() + b"\n" + body
+
+
+def owner_of(payload: bytes) -> str:
+    """Whose a payload is; only if it is whole."""
+    seal, _, body = payload.partition(b"\n")
+    assert digest(body) == seal.decode()
+    return body.partition(b"\n")[0].decode()
+
+
+class Worker:
+    """Puts, reads, deletes and sweeps; knows what of its own must be there."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store = store
+        self.name = name
+        self.rng = random.Random(name)
+        self.mine: list[str] = []
+
+    def run(self, until: float) -> list[str]:
+        while time.monotonic() < until:
+            act = self.rng.choices([self.put, self.read, self.read_another, self.delete, self.sweep], [8, 8, 4, 5, 1])
+            act[0]()
+        return self.mine
+
+    def put(self) -> None:
+        ttl = self.rng.choice([None, None, 0.05])
+        described = self.store.put(sealed(self.name, self.rng), principal=self.name, ttl=ttl)
+        if ttl is None:
+            self.mine.append(described.output_handle)
+
+    def read(self) -> None:
+        if self.mine:
+            handle = self.rng.choice(self.mine)
+            assert owner_of(redeem(self.store, handle, self.name)) == self.name
+            assert self.store.fetch(handle, principal=self.name, format="bytes", limit=9).offset == 0
+
+    def read_another(self) -> None:
+        """One of anyone's, which may be gone meanwhile."""
+        for stored in self.store.list(principal=OPERATOR):
+            if self.rng.random() < 0.1:
+                handle = stored.output_handle
+                try:
+                    assert owner_of(redeem(self.store, handle, OPERATOR)) == stored.principal
+                    if stored.principal != self.name:
+                        with pytest.raises(HandleNotFound):
+                            self.store.stat(handle, principal=self.name)
+                except HandleNotFound:
+                    assert handle not in self.mine
+                return
+
+    def delete(self) -> None:
+        if self.mine:
+            handle = self.mine.pop(self.rng.randrange(len(self.mine)))
+            self.store.delete(handle, principal=self.name)
+            with pytest.raises(HandleNotFound):
+                self.store.stat(handle, principal=self.name)
+
+    def sweep(self) -> None:
+        self.store.sweep()
+
+
+def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
+    """What the threads of a process have stored and not deleted, by the name of each."""
+    names = [f"p{process}-t{thread}" for thread in range(THREADS)]
+    until = time.monotonic() + seconds
+    with opened(root, quota=None, sweep_interval=0.5) as store, ThreadPoolExecutor(THREADS) as threads:
+        return dict(zip(names, threads.map(lambda name: Worker(store, name).run(until), names), strict=True))
+
+
+def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as processes:
+        jobs = [processes.submit(work, root, process, SECONDS) for process in range(PROCESSES)]
+        ledgers = {name: handles for job in jobs for name, handles in job.result().items()}
+    assert len(ledgers) == PROCESSES * THREADS
+    with opened(root) as store:
+        store.sweep()
+        for name, handles in ledgers.items():
+            assert {stored.output_handle for stored in store.list(principal=name)} == set(handles)
+            for handle in handles:
+                assert owner_of(redeem(store, handle, name)) == name
+    assert set(stored_files(root)) == {handle for handles in ledgers.values() for handle in handles}
+    assert_tidy(root)
+
+
+def test_every_thread_that_lists_sees_everything(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as store:
+        stored = {store.put(b"%d" % i).output_handle for i in range(500)}
+        with ThreadPoolExecutor(8) as threads:
+            listings = threads.map(lambda _: {found.output_handle for found in store.list()}, range(40))
+            assert all(listing == stored for listing in listings)
+
+
+def test_every_thread_finds_what_another_process_stored_on_a_new_day(tmp_path: Path) -> None:
+    day = 24 * 3600
+    now = time.time()
+    root = tmp_path / "store"
+    threads = 8
+    together = threading.Barrier(threads)
+
+    def stat(handle: str) -> str:
+        together.wait()
+        try:
+            return reader.stat(handle).output_handle
+        except HeadgateError as error:
+            return str(error)
+
+    with opened(root) as reader, ThreadPoolExecutor(threads) as pool:
+        for age in range(1, 60):
+            with opened(root, clock=lambda age=age: now - age * day) as writer:
+                handle = writer.put(b"yesterday", ttl=999 * day).output_handle
+            assert set(pool.map(stat, [handle] * threads)) == {handle}
+
+
+def test_many_principals_leave_no_file_open(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as store:
+        store.put(b"the first opens the folders")
+        before = os.listdir("/proc/self/fd")  # noqa: PTH208 - `Path` would hold one open meanwhile
+        for i in range(100):
+            store.put(b"payload", principal=f"principal {i}")
+        assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
+
+
+def test_a_principal_of_whom_nothing_is_left_leaves_no_counter(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with opened(root) as store:
+        handle = store.put(b"payload", principal="ann").output_handle
+        store.put(b"payload", principal="bob")
+        store.delete(handle, principal="ann")
+        store.sweep()
+    assert sorted(path.name[:2] for path in (root / ".usage").iterdir()) == ["p-", "to"]

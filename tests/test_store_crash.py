@@ -1,0 +1,121 @@
+"""Processes that are killed in the middle of things: what they acknowledged is there, of the rest there is nothing."""
+
+import os
+import random
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from faults import assert_tidy, digest, in_child, opened, redeem, stored_files
+from headgate import OPERATOR
+
+ROUNDS = 300
+SWEEPS = 60
+DAY = 24 * 3600
+
+
+def payload_of(rng: random.Random) -> bytes:
+    """Small or of some megabytes; JSON, text or noise."""
+    size = rng.choice([0, 30, 3000, 300_000, 3_000_000])
+    match rng.randrange(3):
+        case 0:
+            return b"[" + b",".join([b'{"id":1,"name":"row"}'] * (size // 22 + 1)) + b"]"
+        case 1:
+            return b"a line of a log, again and again\n" * (size // 33 + 1)
+        case _:
+            return rng.randbytes(size)
+
+
+def streamed(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + 70_000] for start in range(0, len(data), 70_000))
+
+
+def write_until_killed(root: Path, seed: int, acknowledge: int) -> None:
+    """Stores one payload after the other, and says so of each once it is stored."""
+    rng = random.Random(seed)
+    with opened(root, compression=rng.choice(["zstd", "none"]), sweep_interval=rng.choice([0, 0.002])) as store:
+        while True:
+            data = payload_of(rng)
+            principal = rng.choice(["nobody", "ann", f"guest-{seed}"])
+            described = store.put(rng.choice([data, streamed(data)]), principal=principal)
+            os.write(acknowledge, f"{described.output_handle} {digest(data)} {principal}\n".encode())
+
+
+def sweep_until_killed(root: Path, acknowledge: int) -> None:
+    """Sweeps, three days from now."""
+    with opened(root, clock=lambda: time.time() + 3 * DAY) as store:
+        while True:
+            os.write(acknowledge, b"%d\n" % store.sweep().kept)
+
+
+def killed(work: Callable[[int], None], seconds: float) -> list[list[str]]:
+    """What a process said, line by line, before it was killed."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work(write)
+        except BaseException:
+            os.write(write, traceback.format_exc().encode())
+        finally:
+            os._exit(1)
+    os.close(write)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as said:
+        lines = said.read().decode()
+    assert os.WIFSIGNALED(status), f"it ended by itself:\n{lines}"
+    return [line.split() for line in lines.splitlines()]
+
+
+def kill_writers(root: Path, rounds: int) -> list[list[str]]:
+    """What writers acknowledged before each was killed. Forks: to be called in a process without threads."""
+    rng = random.Random(rounds)
+    lives = (killed(partial(write_until_killed, root, seed), rng.uniform(0, 0.04)) for seed in range(rounds))
+    return [line for life in lives for line in life]
+
+
+def kill_sweepers(root: Path, rounds: int) -> None:
+    rng = random.Random(rounds)
+    for _ in range(rounds):
+        killed(partial(sweep_until_killed, root), rng.uniform(0, 0.02))
+
+
+def test_what_a_killed_writer_acknowledged_is_there_and_nothing_else_is_left(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    acknowledged = in_child(kill_writers, root, ROUNDS)
+    assert len(acknowledged) > ROUNDS // 4, "they were killed before they did anything"
+    with opened(root) as store:
+        for handle, expected, principal in acknowledged:
+            assert digest(redeem(store, handle, principal)) == expected
+    assert_tidy(root)
+    # A payload may be stored whole and its writer killed before it could say so: one a writer at the most.
+    assert len(acknowledged) <= len(stored_files(root)) <= len(acknowledged) + ROUNDS
+
+
+def test_a_killed_writer_leaves_something_for_the_sweep(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    in_child(kill_writers, root, 40)
+    left = len(list((root / ".partial").iterdir()))
+    with opened(root) as store:
+        assert store.sweep().orphans == left
+    assert list((root / ".partial").iterdir()) == []
+
+
+def test_a_killed_sweep_removes_nothing_that_has_not_expired_and_the_next_one_ends_it(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with opened(root) as store:
+        kept = {store.put(b"kept %d" % i, ttl=9 * DAY).output_handle: b"kept %d" % i for i in range(50)}
+        gone = {store.put(b"gone %d" % i, principal="ann").output_handle for i in range(1500)}
+    in_child(kill_sweepers, root, SWEEPS)
+    with opened(root) as store:
+        assert {handle: redeem(store, handle) for handle in kept} == kept
+    with opened(root, clock=lambda: time.time() + 3 * DAY) as store:
+        store.sweep()
+        assert {stored.output_handle for stored in store.list(principal=OPERATOR)} == set(kept)
+    assert gone.isdisjoint(stored_files(root))
+    assert_tidy(root)

@@ -1,0 +1,307 @@
+"""Disks that are full, read-only or gone, and too few open files: an error that says so, and nothing lost or left."""
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files
+from headgate import HeadgateError, Store, StoreFull, StoreUnavailable
+
+MEGABYTE = bytes(range(256)) * 4096
+
+
+class Disk:
+    """A file system in memory, of a few megabytes, that only a process of ours has mounted, and that ends with it."""
+
+    def __init__(self, size: str) -> None:
+        # In its own namespace it may mount where it likes; a user who is not root has one of those made too.
+        unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+        mount = f"mount -t tmpfs -o size={size},mode=700 none /mnt && echo mounted && . /dev/stdin"
+        self._process = subprocess.Popen(
+            [*unshare, "sh", "-c", mount], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        if self._said() != "mounted":
+            self.close()
+            pytest.skip("this user may mount nothing here")
+        self.root = Path(f"/proc/{self._process.pid}/root/mnt/store")
+
+    def _said(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+    def remount(self, how: str) -> None:
+        """Read-only it becomes only while no file is open for writing."""
+        assert self._process.stdin
+        self._process.stdin.write(f"mount -o remount,{how} /mnt; echo $?\n")
+        self._process.stdin.flush()
+        assert self._said() == "0"
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    disk = Disk("8m")
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def fill(store: Store, **options: Any) -> dict[str, bytes]:
+    """Puts until there is no room; what was acknowledged."""
+    stored = {}
+    for i in range(1000):
+        data = os.urandom(300_000) if i % 2 else b"%d" % i
+        try:
+            stored[store.put(data, **options).output_handle] = data
+        except StoreFull:
+            return stored
+    raise AssertionError("the disk is never full")
+
+
+def streamed(size: int) -> Iterator[bytes]:
+    return (os.urandom(100_000) for _ in range(size // 100_000))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_a_full_tmpfs_is_a_full_store_that_lost_nothing(disk: Disk, compression: str, durability: str) -> None:
+    root = disk.root
+    with opened(root, compression=compression, durability=durability) as store:
+        stored = fill(store)
+        assert len(stored) > 10
+        for payload in (os.urandom(9_000_000), streamed(20_000_000)):
+            with pytest.raises(StoreFull, match="no room"):
+                store.put(payload, principal="ann")
+        assert list((root / ".partial").iterdir()) == []
+        assert {handle: redeem(store, handle) for handle in stored} == stored
+        assert len(list(store.list())) == len(stored)
+        store.sweep()
+    with opened(root) as store:
+        assert {handle: redeem(store, handle) for handle in stored} == stored
+        for handle in stored:
+            store.delete(handle)
+        assert redeem(store, store.put(MEGABYTE * 4).output_handle) == MEGABYTE * 4
+    assert_tidy(root)
+
+
+def test_what_expires_on_a_full_tmpfs_makes_room(disk: Disk) -> None:
+    now = 1_800_000_000.0
+    with opened(disk.root, clock=lambda: now) as store:
+        assert fill(store, ttl=10)
+        now += 11
+        assert store.sweep().kept == 0
+        store.put(MEGABYTE * 4)
+    with opened(disk.root, clock=lambda: now) as store:
+        assert [stored.size_bytes for stored in store.list()] == [len(MEGABYTE) * 4]
+
+
+def test_a_root_on_a_tmpfs_that_is_read_only_can_be_read(disk: Disk) -> None:
+    with opened(disk.root) as store:
+        handle = store.put(b"payload").output_handle
+        expired = store.put(b"expired", ttl=0).output_handle
+        store.journal.close()
+        disk.remount("ro")
+        with opened(disk.root) as another:
+            for reader in (store, another):
+                assert redeem(reader, handle) == b"payload"
+                assert reader.fetch(handle).content == "payload"
+                assert [stored.output_handle for stored in reader.list()] == [handle]
+                acts: list[Callable[[], object]] = [
+                    partial(reader.put, b"new"),
+                    partial(reader.delete, handle),
+                    reader.sweep,
+                ]
+                for act in acts:
+                    with pytest.raises(StoreUnavailable, match=os.strerror(errno.EROFS)):
+                        act()
+        disk.remount("rw")
+        store.put(b"new")
+        store.sweep()
+        assert redeem(store, handle) == b"payload"
+        assert expired not in stored_files(disk.root)
+    assert_tidy(disk.root)
+
+
+def test_a_store_cannot_be_made_on_a_tmpfs_that_is_read_only(disk: Disk) -> None:
+    disk.remount("ro")
+    with pytest.raises(StoreUnavailable, match=os.strerror(errno.EROFS)):
+        opened(disk.root)
+    disk.remount("rw")
+    with opened(disk.root) as store:
+        store.put(b"payload")
+
+
+def write_under_a_limit(root: Path) -> None:
+    with opened(root, compression="none") as store:
+        kept = store.put(b"kept").output_handle
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+        for payload in (MEGABYTE * 3, iter([MEGABYTE] * 3), os.urandom(1_000_001)):
+            with pytest.raises(StoreFull):
+                store.put(payload, principal="ann")
+        assert list((root / ".partial").iterdir()) == []
+        small = store.put(b"small", principal="ann").output_handle
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        store.put(MEGABYTE * 3)
+        assert (redeem(store, kept), redeem(store, small, "ann")) == (b"kept", b"small")
+
+
+def test_a_limit_to_the_size_of_files_is_a_full_store(root: Path) -> None:
+    in_child(write_under_a_limit, root)
+    assert_tidy(root)
+
+
+def run_out_of_files(root: Path) -> set[str]:
+    """Does everything with so many files left to open, from none on; how it ended."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    large = b"[" + b"1," * 10_000_000 + b"1]"
+    with opened(root) as store:
+        handle = store.put([1, 2, 3]).output_handle
+        huge = store.put(large).output_handle
+    codes = set()
+    for left in range(12):
+        for is_open in (False, True):
+            acts: list[Callable[[Store], object]] = [
+                lambda store: store.put(b"new", principal="ann"),
+                lambda store: store.put(iter([MEGABYTE] * 2)),
+                lambda store: store.fetch(handle),
+                lambda store: redeem(store, handle),
+                lambda store: list(store.list()),
+                lambda store: store.sweep(),
+                lambda store: store.journal.recent(),
+                lambda store: store.journal.summary(),
+                lambda store: store.outline(huge),
+                lambda store: store.delete(store.put(b"brief").output_handle),
+            ]
+            for act in acts:
+                codes.add(with_few_files(root, left, is_open, act))
+    with opened(root) as store:
+        assert redeem(store, handle) == b"[1,2,3]"
+        assert redeem(store, huge) == large
+    return codes
+
+
+def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], object]) -> str:
+    hoard: list[int] = []
+
+    def hoard_files() -> None:
+        try:
+            while True:
+                hoard.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            for _ in range(left):
+                os.close(hoard.pop())
+
+    try:
+        if is_open:
+            with opened(root) as store:
+                hoard_files()
+                return code_of(lambda: act(store))
+        hoard_files()
+        with opened(root) as store:
+            return code_of(lambda: act(store))
+    except HeadgateError as error:
+        return error.code
+    finally:
+        for fd in hoard:
+            os.close(fd)
+
+
+def test_too_many_open_files_are_an_unavailable_store(root: Path) -> None:
+    assert in_child(run_out_of_files, root) == {"", "store_unavailable"}
+    assert_tidy(root)
+
+
+def test_a_store_that_ran_out_of_files_holds_none_open(root: Path) -> None:
+    assert in_child(count_files_after_running_out, root) == 0
+
+
+def count_files_after_running_out(root: Path) -> int:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - `Path` would hold one open meanwhile
+    for left in range(8):
+        with_few_files(root, left, False, lambda store: store.put(b"new", principal="ann"))
+    return len(os.listdir("/proc/self/fd")) - before  # noqa: PTH208
+
+
+def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
+    with opened(root) as store, opened(root) as another:
+        handle = store.put(b"payload", principal="ann").output_handle
+        shutil.rmtree(root)
+        assert code_of(lambda: store.fetch(handle, principal="ann")) == "output_handle_not_found"
+        assert list(store.list()) == []
+        new = another.put(b"new", principal="ann").output_handle
+        newer = store.put(b"newer", principal="ann").output_handle
+        for reader in (store, another):
+            assert (redeem(reader, new, "ann"), redeem(reader, newer, "ann")) == (b"new", b"newer")
+        assert store.sweep() == another.sweep()
+        assert [event["event"] for event in store.journal.recent(2)] == ["output_handle_created"] * 2
+    assert_tidy(root)
+
+
+def test_a_root_that_goes_away_while_a_payload_streams_stores_nothing(root: Path) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(12):
+            yield MEGABYTE
+        shutil.rmtree(root)
+        yield MEGABYTE
+
+    with opened(root) as store:
+        with pytest.raises(StoreUnavailable):
+            store.put(chunks())
+        handle = store.put(b"works again").output_handle
+        assert redeem(store, handle) == b"works again"
+    assert_tidy(root)
+
+
+def test_a_root_that_goes_away_and_comes_back_has_everything(root: Path, tmp_path: Path) -> None:
+    with opened(root) as store:
+        before = store.put(b"before").output_handle
+        root.rename(tmp_path / "away")
+        meanwhile: dict[str, bytes] = {}
+        code = code_of(lambda: meanwhile.update({store.put(b"meanwhile").output_handle: b"meanwhile"}))
+        assert code in ("", "store_unavailable")
+        assert code_of(store.sweep) in ("", "store_unavailable")
+        shutil.rmtree(root, ignore_errors=True)
+        (tmp_path / "away").rename(root)
+        store.put(b"after")
+        assert redeem(store, before) == b"before"
+        assert {handle: redeem(store, handle) for handle in meanwhile} == meanwhile
+    assert_tidy(root)
+
+
+def test_a_root_that_another_one_took_the_place_of_is_left_for_it(root: Path, tmp_path: Path) -> None:
+    with opened(root) as store:
+        store.put(b"old")
+        root.rename(tmp_path / "old")
+        with opened(root) as another:
+            new = another.put(b"new").output_handle
+        store.sweep()
+        assert redeem(store, new) == b"new"
+        mine = store.put(b"mine").output_handle
+        assert set(stored_files(root)) == {new, mine}
+    assert_tidy(root)
+
+
+def test_a_closed_store_is_an_unavailable_one(root: Path) -> None:
+    store = opened(root)
+    handle = store.put(b"payload").output_handle
+    store.close()
+    store.close()
+    # Whatever is opened now may get the numbers the store had.
+    with (root / ".." / "other").open("wb"), opened(root.parent / "another"):
+        for act in (lambda: store.put(b"new"), lambda: store.fetch(handle), store.sweep, lambda: list(store.list())):
+            with pytest.raises(StoreUnavailable):
+                act()

@@ -1,0 +1,466 @@
+"""Pages of a stored payload: they tile, fit, are valid, and cost no more than they show."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from documents import documents, forms, main_array, pointers, values
+from headgate import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
+from headgate.store import catalog
+from headgate.store.frames import FRAME, TAIL
+from headgate.store.local import LocalBlob
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from stores import ask_for, asks, content, file_of, limits, pages, store_at
+from texts import NASTY, nasty_text
+
+budgets = st.integers(512, 2500)
+# Items of which some fill a page, or several.
+long_texts = st.builds(lambda text, times: text * times, nasty_text, st.integers(1, 60))
+heavy_items = st.lists(values | long_texts | st.dictionaries(st.sampled_from("abc"), long_texts), max_size=12)
+RECORDS = [{"id": number, "name": f"name {number}", "text": "lorem ipsum " * 12} for number in range(120_000)]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def store(root: Path) -> Iterator[Store]:
+    with store_at(root) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def records(store: Store) -> str:
+    """A handle of a payload of many frames."""
+    return store.put({"meta": {"page": 1}, "rows": RECORDS}).output_handle
+
+
+def items_of(store: Store, handle: str, **ask: Any) -> list[Any]:
+    """All items, by pages; those that were cut, by the path that the page names for them."""
+    found: list[Any] = []
+    for page in pages(store, handle, format="items", **ask):
+        shown = content(page)
+        assert len(shown) == page.returned
+        for cut in page.truncated:
+            (shown,) = [[json.loads(store.get(handle, cut["path"]))]]
+            assert cut["index"] == page.offset
+            assert cut["size_bytes"] == len(store.get(handle, cut["path"]))
+            assert read_by_offset(store, handle, page.path, cut) == store.get(handle, cut["path"])
+        found += shown
+    return found
+
+
+def read_by_offset(store: Store, handle: str, path: str | None, cut: dict[str, Any]) -> bytes:
+    """What a page cut, by the byte at which it says that it is."""
+    start, size = cut["byte_offset"], cut["size_bytes"]
+    page = store.fetch(handle, path=path, format="bytes", offset=start, limit=size, max_bytes=size * 2 + 1024)
+    data = content(page)
+    assert isinstance(data, bytes)
+    return data
+
+
+@given(documents, forms, asks)
+def test_items_tile(store: Store, document: Any, form: dict[str, Any], ask: dict[str, Any]) -> None:
+    text = json.dumps(document, **form)
+    main = main_array(text)
+    assume(main is not None and text[:1] in "[{")
+    assert main is not None
+    handle = store.put(text).output_handle
+    assert items_of(store, handle, **ask) == main.items
+
+
+@given(heavy_items, st.sampled_from(["", "/rows", "/a~1b/~0"]), asks)
+def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], path: str, ask: dict[str, Any]) -> None:
+    wrapped: dict[str, Any] = {"": items, "/rows": {"rows": items}, "/a~1b/~0": {"a/b": {"~": items}}}
+    handle = store.put(json.dumps(wrapped[path], ensure_ascii=False)).output_handle
+    assert items_of(store, handle, **ask) == items
+    assert items_of(store, handle, path=path, **ask) == items
+
+
+@given(st.lists(values, min_size=2, max_size=20), limits, budgets)
+def test_lines_of_json_tile(store: Store, items: list[Any], limit: int, budget: int) -> None:
+    text = "\n\n".join(json.dumps(item) for item in items)
+    handle = store.put(text, mime_type="application/x-ndjson").output_handle
+    assert items_of(store, handle, limit=limit, max_bytes=budget) == items
+    assert items_of(store, handle, path="", limit=limit, max_bytes=budget) == items
+
+
+@given(documents, forms, st.data())
+def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[str, Any], data: st.DataObject) -> None:
+    text = json.dumps(document, **form)
+    handle = store.put(text, mime_type="application/json").output_handle
+    path, value = data.draw(st.sampled_from(pointers(document)))
+    budget = data.draw(budgets)
+    stands = store.get(handle, path)
+    assert json.loads(stands) == value
+    main = main_array(stands.decode())
+    page = store.fetch(handle, path=path)
+    assert page.path == path
+    if main is None:
+        assert page.format == "text"
+    else:
+        assert page.format == "items"
+        assert items_of(store, handle, path=path, max_bytes=budget) == main.items
+    assert "".join(map(content, pages(store, handle, path=path, format="text", max_bytes=budget))) == stands.decode()
+    assert b"".join(map(content, pages(store, handle, path=path, format="bytes", max_bytes=budget))) == stands
+    assert lines_of(store, handle, path=path, max_bytes=budget) == stands.decode()
+
+
+def projected(item: Any, fields: list[str]) -> Any:
+    return {key: value for key, value in item.items() if key in fields} if isinstance(item, dict) else None
+
+
+rows = st.lists(
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers() | long_texts) | st.integers(), max_size=40
+)
+
+
+@given(rows, st.lists(st.sampled_from(["a", "b", "d"]), min_size=1, unique=True), asks)
+def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str], ask: dict[str, Any]) -> None:
+    handle = store.put(json.dumps({"rows": items})).output_handle
+    found: list[Any] = []
+    for page in pages(store, handle, fields=fields, format="items", **ask):
+        shown = content(page)
+        assert len(shown) == page.returned
+        if page.truncated:
+            (cut,) = page.truncated
+            stands = store.get(handle, cut["path"])
+            assert (cut["index"], cut["size_bytes"]) == (page.offset, len(stands))
+            assert read_by_offset(store, handle, None, cut) == stands
+            shown = [projected(json.loads(stands), fields)]
+        found += shown
+    assert found == [projected(item, fields) for item in items]
+
+
+def test_fields_of_items_over_many_frames(store: Store, records: str) -> None:
+    found = list(itertools.chain(*map(content, pages(store, records, fields=["id"], limit=50_000))))
+    assert found == [{"id": number} for number in range(len(RECORDS))]
+
+
+def test_white_space_between_items_hides_none(store: Store) -> None:
+    items = list(range(50))
+    text = "[" + ("," + " \n" * 60_000).join(map(str, items)) + "]"
+    assert items_of(store, store.put(text).output_handle, max_bytes=1024) == items
+
+
+@given(st.lists(nasty_text | long_texts, max_size=10).map("".join), asks)
+@example(NASTY * 40, ask_for(4, 2, 0))
+def test_text_tiles(store: Store, text: str, ask: dict[str, Any]) -> None:
+    text = text.replace("\x00", "")
+    handle = store.put(text, mime_type="text/plain").output_handle
+    ask = {**ask, "limit": ask["limit"] and max(ask["limit"], 4)}
+    assert "".join(map(content, pages(store, handle, format="text", **ask))) == text
+
+
+@pytest.mark.parametrize("text", [NASTY.replace("\x00", "") * 20, "漢" * 700, "😀" * 500, "\x01" * 900])
+@pytest.mark.parametrize("limit", [None, 4, 5, 6, 7, 300])
+def test_text_is_never_cut_inside_of_a_character(text: str, limit: int | None, store: Store) -> None:
+    data = text.encode()
+    handle = store.put(text, mime_type="text/plain").output_handle
+    for offset in range(len(data)):
+        page = store.fetch(handle, format="text", offset=offset, limit=limit, max_bytes=700)
+        # An offset inside of a character moves back to its first byte, and the page says so.
+        assert page.offset <= offset < page.offset + 4
+        assert data[page.offset : page.offset + page.returned].decode() == content(page)
+        assert page.eof or (page.returned > 0 and page.next_offset == page.offset + page.returned)
+
+
+def lines_of(store: Store, handle: str, **ask: Any) -> str:
+    """All lines, by pages; the rest of those that were cut, as text from the byte that the page names."""
+    found = ""
+    for page in pages(store, handle, format="lines", **ask):
+        shown = content(page)
+        assert page.truncated or len(split(shown)) == page.returned
+        found += shown
+        for cut in page.truncated:
+            assert cut["index"] == page.offset
+            rest = cut["size_bytes"] - len(shown.encode())
+            found += read_by_offset(
+                store, handle, page.path, {"byte_offset": cut["byte_offset"], "size_bytes": rest}
+            ).decode()
+    return found
+
+
+def split(text: str) -> list[str]:
+    """Lines by newlines alone."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+@given(st.lists(nasty_text | long_texts, max_size=10).map("".join), asks)
+def test_lines_tile(store: Store, text: str, ask: dict[str, Any]) -> None:
+    text = text.replace("\x00", "")
+    handle = store.put(text, mime_type="text/plain").output_handle
+    assert store.fetch(handle, format="lines").total == len(split(text))
+    assert lines_of(store, handle, **ask) == text
+
+
+def test_lines_over_many_frames(store: Store) -> None:
+    text = "".join(f"line {number} {'é' * (number % 97)}\n" for number in range(30_000))
+    handle = store.put(text).output_handle
+    assert lines_of(store, handle, limit=10_000) == text
+    assert content(store.fetch(handle, format="lines", offset=29_999)) == split(text)[-1]
+
+
+def test_a_line_over_many_frames_is_cut_and_told_of(store: Store) -> None:
+    text = "short\n" + "é" * (2 * FRAME) + "\nlast\n"
+    handle = store.put(text).output_handle
+    assert lines_of(store, handle) == text
+    assert [page.returned for page in pages(store, handle, format="lines")] == [1, 1, 1]
+
+
+@given(st.binary(max_size=3000), asks, st.none() | st.integers(1, 600))
+def test_bytes_tile(store: Store, data: bytes, ask: dict[str, Any], limit: int | None) -> None:
+    handle = store.put(data).output_handle
+    ask = {**ask, "limit": limit}
+    assert b"".join(map(content, pages(store, handle, format="bytes", **ask))) == data
+
+
+def test_an_item_over_many_frames_is_cut_and_told_of(store: Store) -> None:
+    items = [1, {"big": "x" * (3 * FRAME), "small": 2}, [3]]
+    handle = store.put({"rows": items}).output_handle
+    assert items_of(store, handle) == items
+    assert [page.returned for page in pages(store, handle)] == [1, 1, 1]
+    page = store.fetch(handle, offset=1)
+    assert content(page)[0]["small"] == 2
+    assert page.truncated[0]["path"] == "/rows/1"
+
+
+@pytest.mark.parametrize("path", [None, "/rows"])
+@pytest.mark.parametrize("offset", [0, 1, 59_999, 119_990, 119_999])
+def test_a_page_from_anywhere(path: str | None, offset: int, store: Store, records: str) -> None:
+    page = store.fetch(records, offset=offset, limit=20, path=path)
+    assert content(page) == RECORDS[offset : offset + 20]
+    assert page.total == len(RECORDS)
+
+
+def test_the_array_of_the_items_can_be_read_as_text_by_its_path(store: Store) -> None:
+    handle = store.put(b'{"a": 1, "rows": [1,\n 2]}').output_handle
+    assert store.fetch(handle, path="/rows", format="text").content == "[1,\n 2]"
+    assert store.fetch(handle, path="/rows", format="text").total == 7
+    assert store.fetch(handle, path="/rows", format="lines", offset=1).content == " 2]"
+    assert content(store.fetch(handle, path="/rows", format="bytes")) == b"[1,\n 2]"
+
+
+@pytest.mark.parametrize(
+    ("path", "format_", "shown"),
+    [
+        ("/list", "items", [1, {"x": 2}]),
+        ("/list/1", "text", '{"x":2}'),
+        ("/list/1/x", "text", "2"),
+        ("/text", "text", '"é"'),
+        ("/none", "text", "null"),
+        ("/map", "items", [5, 6, 7, 8, 9]),
+        ("/a~1b", "text", "1"),
+        ("/m~0n", "text", "2"),
+        ("/", "text", "3"),
+        ("/empty", "items", []),
+    ],
+)
+def test_paths(path: str, format_: str, shown: Any, store: Store) -> None:
+    document = {
+        "list": [1, {"x": 2}], "text": "é", "none": None, "map": {"deep": {"er": [5, 6, 7, 8, 9]}}, "a/b": 1, "m~n": 2,
+        "": 3, "empty": [],
+    }  # fmt: skip
+    page = store.fetch(store.put(document).output_handle, path=path)
+    assert (page.format, content(page), page.eof) == (format_, shown, True)
+
+
+@pytest.mark.parametrize("path", ["/nope", "/rows/99", "/rows/-", "/rows/01", "/rows/x", "/rows/0/a/b"])
+def test_a_path_that_leads_nowhere(path: str, store: Store) -> None:
+    handle = store.put({"rows": [{"a": 1}]}).output_handle
+    with pytest.raises(PathNotFound):
+        store.fetch(handle, path=path)
+    with pytest.raises(PathNotFound):
+        store.get(handle, path)
+
+
+def test_a_path_that_is_none(store: Store) -> None:
+    with pytest.raises(headgate.HeadgateError):
+        store.fetch(store.put({"rows": [1]}).output_handle, path="rows")
+
+
+def test_a_path_into_lines_of_json_begins_with_a_number(store: Store) -> None:
+    handle = store.put(b'{"a":[1,2]}\n{"a":[3]}\n').output_handle
+    assert content(store.fetch(handle, path="/1/a")) == [3]
+    assert content(store.fetch(handle, path="/0")) == [1, 2]
+    with pytest.raises(PathNotFound):
+        store.fetch(handle, path="/2")
+
+
+def test_the_default_is_200_items_of_65536_bytes(store: Store, records: str) -> None:
+    many = store.put(list(range(1000))).output_handle
+    assert store.fetch(many).returned == 200
+    assert store.fetch(many).limit == 200
+    page = store.fetch(records, limit=1000)
+    assert 60_000 < len(page.to_json()) <= 65_536
+
+
+@pytest.mark.parametrize("format_", ["items", "lines", "text", "bytes"])
+@pytest.mark.parametrize("past", [0, 1, 10**6, 1 << 70])
+def test_an_offset_at_or_past_the_end_is_an_empty_page(format_: Any, past: int, store: Store) -> None:
+    handle = store.put(b"[1,\n2,\n3]").output_handle
+    total = store.fetch(handle, format=format_).total
+    page = store.fetch(handle, format=format_, offset=total + past)
+    assert (page.returned, page.total, page.next_offset, page.eof) == (0, total, None, True)
+    assert content(page) in ([], "", b"")
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b'{"rows":[]}', b" "])
+@pytest.mark.parametrize("format_", ["auto", "lines", "text", "bytes"])
+def test_an_empty_payload_has_pages_too(payload: bytes, format_: Any, store: Store) -> None:
+    page = store.fetch(store.put(payload).output_handle, format=format_)
+    assert page.eof
+    assert page.returned == page.total
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"offset": -1},
+        {"limit": 0},
+        {"limit": -5},
+        {"format": "nope"},
+        {"max_bytes": 511},
+        {"max_bytes": 0},
+        {"escape_levels": 3},
+        {"escape_levels": -1},
+        {"escape_levels": 2, "max_bytes": 1535},
+        {"format": "text", "limit": 3},
+        {"path": "/rows/0", "fields": ["a..b"]},
+    ],
+    ids=str,
+)
+def test_what_no_payload_could_satisfy(ask: dict[str, Any], store: Store) -> None:
+    handle = store.put({"rows": [[1, 2, 3]]}).output_handle
+    with pytest.raises(InvalidArgument):
+        store.fetch(handle, **ask)
+
+
+@pytest.mark.parametrize(
+    ("payload", "ask", "says"),
+    [
+        (b"text", {"format": "items"}, "no items; use format='lines' or 'text'"),
+        (b'{"a":1}', {"format": "items"}, "no items; use format='text' or 'lines', or name an array inside"),
+        (b"\xff\x00", {"format": "items"}, "no items; use format='bytes'"),
+        (b"\xff\x00", {"format": "text"}, "not text; use format='bytes'"),
+        (b"\xff\x00", {"format": "lines"}, "not text; use format='bytes'"),
+        (b"text", {"fields": ["a"]}, "fields are of items, and this page would be text; use format='lines'"),
+        (b"[1]", {"fields": ["a"], "format": "text"}, "fields are of items, .*; use format='items'"),
+        (b"text", {"path": "/a"}, "a path leads into JSON, and this payload is not; leave the path out"),
+    ],
+)
+def test_a_format_that_a_payload_does_not_have(payload: bytes, ask: dict[str, Any], says: str, store: Store) -> None:
+    with pytest.raises(InvalidFormat, match=says) as raised:
+        store.fetch(store.put(payload).output_handle, **ask)
+    assert raised.value.code == "invalid_format_for_payload"
+
+
+def test_a_page_that_cannot_even_say_what_it_is_of_is_refused(store: Store) -> None:
+    key = "k" * 600
+    handle = store.put({key: [1, 2]}).output_handle
+    with pytest.raises(InvalidArgument, match="max_bytes=512 is too small for a page of this payload; ask for more"):
+        store.fetch(handle, path="/" + key, max_bytes=512)
+
+
+def test_auto_is_items_then_text_then_bytes(store: Store) -> None:
+    formats = {
+        payload: store.fetch(store.put(payload).output_handle).format
+        for payload in (b"[1]", b"[]", b'{"a":{"b":[]}}', b"1\n2", b'{"a":1}', b"text", b"", b"\xff")
+    }
+    assert list(formats.values()) == ["items", "items", "items", "text", "text", "text", "text", "bytes"]
+
+
+class Reads:
+    """What was read of stored files, range by range."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        read = LocalBlob.read
+
+        def counted(blob: LocalBlob, start: int, length: int) -> bytes:
+            found = read(blob, start, length)
+            self.ranges.append((start, len(found)))
+            return found
+
+        monkeypatch.setattr(LocalBlob, "read", counted)
+
+    def of(self, verb: Any) -> tuple[int, int]:
+        """How many ranges a call reads, and how many bytes."""
+        self.ranges.clear()
+        verb()
+        return len(self.ranges), sum(length for _, length in self.ranges)
+
+
+@pytest.mark.parametrize("offset", [0, 60_000, 119_950])
+@pytest.mark.parametrize("ask", [{}, {"path": "/rows"}, {"format": "lines"}], ids=str)
+def test_a_page_reads_the_tail_and_the_frames_it_touches(
+    offset: int, ask: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.dumps({"rows": RECORDS}, indent=0).encode()
+    assert len(data) > 20 << 20
+    with store_at(tmp_path / "store", compression="none") as store:
+        handle = store.put(data).output_handle
+    with store_at(tmp_path / "store") as store:
+        reads = Reads(monkeypatch)
+        cold = reads.of(lambda: store.fetch(handle, offset=offset, limit=50, **ask))
+        warm = reads.of(lambda: store.fetch(handle, offset=offset + 1, limit=50, **ask))
+    overhead = 64
+    assert cold[0] == 2
+    assert cold[1] <= TAIL + 2 * (FRAME + overhead)
+    assert warm[0] == 1
+    assert warm[1] <= 2 * (FRAME + overhead)
+
+
+@pytest.mark.parametrize("format_", ["text", "bytes"])
+@pytest.mark.parametrize("part", [0, 0.5, 0.999])
+def test_a_page_of_text_or_bytes_reads_no_more(
+    format_: Any, part: float, store: Store, records: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = store.stat(records).size_bytes
+    reads = Reads(monkeypatch)
+    ranges, read = reads.of(lambda: store.fetch(records, offset=int(size * part), format=format_))
+    assert ranges == 1
+    assert read <= 2 * FRAME
+
+
+def test_footers_are_remembered_but_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_MOST_FOOTERS", 4)
+    with store_at(tmp_path / "store") as store:
+        handles = [store.put([number]).output_handle for number in range(10)]
+        reads = Reads(monkeypatch)
+        for handle in handles:
+            assert reads.of(lambda handle=handle: store.stat(handle))[0] == 1
+        assert [reads.of(lambda handle=handle: store.stat(handle))[0] for handle in handles[-4:]] == [0] * 4
+        assert reads.of(lambda: store.stat(handles[0]))[0] == 1
+
+
+def test_a_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        mine, other = (store.put([number] * 100).output_handle for number in (1, 2))
+        store.fetch(mine)
+        store.search(mine, "1")
+        path = file_of(tmp_path / "store", mine)
+        path.write_bytes(file_of(tmp_path / "store", other).read_bytes())
+        for verb in (store.fetch, store.stat, store.open, store.outline):
+            with pytest.raises(HandleCorrupt):
+                verb(mine)
+        with pytest.raises(HandleCorrupt):
+            store.search(mine, "1")
+
+
+def test_a_handle_that_was_deleted_is_gone_at_once(store: Store) -> None:
+    handle = store.put([1]).output_handle
+    store.fetch(handle)
+    store.delete(handle)
+    with pytest.raises(HandleNotFound, match="call the tool again for a new handle"):
+        store.fetch(handle)
+    with pytest.raises(HandleNotFound):
+        store.delete(handle)

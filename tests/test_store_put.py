@@ -1,0 +1,432 @@
+"""Whatever is put comes back byte for byte, and is called what it is."""
+
+import asyncio
+import contextlib
+import dataclasses
+import gzip
+import io
+import json
+import mmap
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+import pyzstd
+from headgate import InvalidArgument, Store
+from headgate.payload import PIECE
+from headgate.store.frames import FRAME
+from hypothesis import given
+from hypothesis import strategies as st
+from stores import file_of, payload_files, store_at, unpacked, whole
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 8
+SIZES = sorted({0, 1, *(size + more for size in (FRAME, PIECE, PIECE + FRAME, 3 * PIECE) for more in (-1, 0, 1))})
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def store(root: Path) -> Iterator[Store]:
+    with store_at(root) as opened:
+        yield opened
+
+
+def sample(size: int) -> bytes:
+    """Text that compresses, and differs everywhere."""
+    lines = b"".join(b'{"id":%d,"name":"item %d"}\n' % (i, i * 7919) for i in range(size // 24 + 1))
+    return lines[:size]
+
+
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def chunked(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Model:
+    """Looks like a model of pydantic."""
+
+    def model_dump(self, *, mode: str) -> dict[str, str]:
+        return {"mode": mode}
+
+
+@pytest.mark.parametrize(
+    ("payload", "stored"),
+    [
+        ({"a": [1, 2.5, None, True, "é"]}, '{"a":[1,2.5,null,true,"é"]}'),
+        ([], "[]"),
+        ((1, 2), "[1,2]"),
+        ({1: "one"}, '{"1":"one"}'),
+        (Point(1, 2), '{"x":1,"y":2}'),
+        ([Model()], '[{"mode":"json"}]'),
+        (None, "null"),
+        (5, "5"),
+        (True, "true"),
+        ("plain text", "plain text"),
+        ("", ""),
+        ("漢字 😀\r\n\x01", "漢字 😀\r\n\x01"),
+    ],
+    ids=repr,
+)
+def test_objects_and_text(payload: object, stored: str, store: Store) -> None:
+    descriptor = store.put(payload)
+    assert whole(store, descriptor.output_handle) == stored.encode()
+    assert descriptor.size_bytes == len(stored.encode())
+
+
+def test_a_lone_surrogate_is_kept_but_is_not_text(store: Store) -> None:
+    descriptor = store.put("half a pair: \ud83d")
+    assert descriptor.mime_type == "application/octet-stream"
+    assert descriptor.preview is None
+    assert whole(store, descriptor.output_handle) == b"half a pair: \xed\xa0\xbd"
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, FRAME + 1, 2 * PIECE + 7])
+def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
+    data = sample(size)
+    path = tmp_path / "payload"
+    path.write_bytes(data)
+    with contextlib.ExitStack() as files:
+        kinds: list[object] = [
+            data,
+            bytearray(data),
+            memoryview(data),
+            memoryview(bytearray(data)),
+            io.BytesIO(data),
+            files.enter_context(path.open("rb")),
+            files.enter_context(path.open("rb", buffering=0)),
+            iter([data]),
+            iter([b"", data, b""]),
+            chunked(data, 997),
+            iter([memoryview(data)[: size // 2], bytearray(data[size // 2 :])]),
+        ]
+        if size:
+            file = files.enter_context(path.open("rb"))
+            kinds.append(files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+            kinds.append(files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)))
+        descriptors = [store.put(kind) for kind in kinds]
+        # Leaving the block closes the maps, which fails if anything of them is still held.
+    assert all(whole(store, descriptor.output_handle) == data for descriptor in descriptors)
+    assert len({(one.mime_type, one.size_bytes, one.item_count, one.preview) for one in descriptors}) == 1
+
+
+def test_a_file_is_read_from_where_it_stands(store: Store) -> None:
+    file = io.BytesIO(b"head and rest")
+    file.seek(5)
+    assert whole(store, store.put(file).output_handle) == b"and rest"
+
+
+def test_text_may_stream_too(store: Store) -> None:
+    assert whole(store, store.put(io.StringIO("é\nb")).output_handle) == "é\nb".encode()
+    assert whole(store, store.put(iter(["é", "\n", "b"])).output_handle) == "é\nb".encode()
+
+
+@given(st.lists(st.binary(max_size=300), max_size=12))
+def test_chunks_of_any_size_are_one_payload(store: Store, chunks: list[bytes]) -> None:
+    handle = store.put(iter(chunks)).output_handle
+    assert whole(store, handle) == b"".join(chunks)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+@pytest.mark.parametrize("make", [sample, noise])
+def test_round_trip_three_ways(size: int, compression: str, make: Callable[[int], bytes], tmp_path: Path) -> None:
+    data = make(size)
+    with store_at(tmp_path / "store", compression=compression) as store:
+        handle = store.put(chunked(data, 99_991)).output_handle
+        assert whole(store, handle) == data
+    path = file_of(tmp_path / "store", handle)
+    assert unpacked(path) == data
+    with pyzstd.SeekableZstdFile(path) as file:
+        assert file.read() == data
+        # The metadata has a place in the table, and counts for nothing in it.
+        assert file.seek(0, io.SEEK_END) == size
+        if size > 2:
+            file.seek(size - 2)
+            assert file.read() == data[-2:]
+
+
+def test_what_compresses_is_compressed_unless_told_otherwise(tmp_path: Path) -> None:
+    data = sample(2 * PIECE)
+    sizes = {}
+    for compression in ("zstd", "none"):
+        with store_at(tmp_path / compression, compression=compression) as store:
+            sizes[compression] = store.stat(store.put(data).output_handle).stored_bytes
+    assert sizes["zstd"] < len(data) // 3
+    assert len(data) <= sizes["none"] < len(data) * 1.01
+
+
+@pytest.mark.parametrize("size", [1000, FRAME, 3 * PIECE])
+def test_what_does_not_compress_costs_next_to_nothing_more(size: int, store: Store) -> None:
+    stored = store.stat(store.put(noise(size)).output_handle)
+    assert size <= stored.stored_bytes <= size * 1.01 + 1024
+
+
+def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
+    # Zeros would shrink; that they say they are a PNG is believed.
+    data = PNG + bytes(2 * PIECE)
+    assert store.stat(store.put(data).output_handle).stored_bytes >= len(data)
+
+
+@pytest.mark.parametrize(
+    ("payload", "mime_type", "items"),
+    [
+        (b"[1,2,3]", "application/json", 3),
+        (b' \n {"items": [1, 2], "count": 2}\n', "application/json", 2),
+        (b'{"a": 1}', "application/json", None),
+        (b"[]", "application/json", 0),
+        (b"{}", "application/json", None),
+        (b'{"a":1}\n{"a":2}\n', "application/x-ndjson", 2),
+        (b"[1]\n\n[2]", "application/x-ndjson", 2),
+        (b"[123456789012345678901234567890123456789, 1e999]", "application/json", 2),
+        (b"# Title\n\ntext", "text/markdown", None),
+        (b"intro\n\n## Part\n", "text/markdown", None),
+        (b"run:\n```\nx = 1\n```\n", "text/markdown", None),
+        (b"plain # not a heading", "text/plain", None),
+        (b"#hashtag", "text/plain", None),
+        ("漢字".encode(), "text/plain", None),
+        (b"", "text/plain", None),
+        (b"12", "text/plain", None),
+        (b"true", "text/plain", None),
+        (b'"quoted"', "text/plain", None),
+        (b"[1,2", "text/plain", None),
+        (b'{"a": 01}', "text/plain", None),
+        (b"[1,2]x", "text/plain", None),
+        (b"{'a': 1}", "text/plain", None),
+        (b"[INFO] started", "text/plain", None),
+        (b'["\xff"]', "application/octet-stream", None),
+        (b"text\x00with a nul", "application/octet-stream", None),
+        (b"\xffnot utf-8", "application/octet-stream", None),
+        (gzip.compress(b"x"), "application/gzip", None),
+        (PNG, "image/png", None),
+        (JPEG, "image/jpeg", None),
+        (b"GIF89a\xff\x00", "image/gif", None),
+        (b"RIFF\xff\x00\x00\x00WEBPVP8 ", "image/webp", None),
+        (b"%PDF-1.7\n\xff\x00", "application/pdf", None),
+        (b"PK\x03\x04\xff", "application/zip", None),
+        (b"\x28\xb5\x2f\xfd\xff", "application/zstd", None),
+    ],
+)
+def test_what_it_is_is_found_out(payload: bytes, mime_type: str, items: int | None, store: Store) -> None:
+    for kind in (payload, chunked(payload, 1)):
+        descriptor = store.put(kind)
+        assert (descriptor.mime_type, descriptor.item_count) == (mime_type, items)
+        assert whole(store, descriptor.output_handle) == payload
+
+
+@pytest.mark.parametrize(
+    ("given_type", "payload", "mime_type", "items"),
+    [
+        ("application/json", b"[1]", "application/json", 1),
+        ("application/json", b"12", "application/json", None),
+        ("application/json", b"nonsense", "text/plain", None),
+        ("application/json", b"# nonsense", "text/markdown", None),
+        ("application/json", b"[1\xff]", "application/octet-stream", None),
+        ("application/json", b"", "text/plain", None),
+        ("application/geo+json; charset=utf-8", b"[1]", "application/geo+json; charset=utf-8", 1),
+        ("application/x-ndjson", b"1\n2\n", "application/x-ndjson", 2),
+        ("text/plain", b"[1,2]", "text/plain", None),
+        ("text/csv", b"a,b\n1,2\n", "text/csv", None),
+        ("text/plain", b"\xff\x00", "text/plain", None),
+        ("image/svg+xml", b"<svg/>", "image/svg+xml", None),
+        ("application/x-own", b"\xff\x00", "application/x-own", None),
+    ],
+)
+def test_a_type_that_is_given_holds_unless_it_is_json_and_the_payload_is_not(
+    given_type: str, payload: bytes, mime_type: str, items: int | None, store: Store
+) -> None:
+    descriptor = store.put(payload, mime_type=given_type)
+    assert (descriptor.mime_type, descriptor.item_count) == (mime_type, items)
+    assert whole(store, descriptor.output_handle) == payload
+
+
+@pytest.mark.parametrize("nonsense", ["", "x", "a/b\n", "text/plain\x00", "é/é", "a/" + "b" * 5000, "a/b; \ud800"])
+def test_a_type_that_is_none_is_as_good_as_not_given(nonsense: str, store: Store) -> None:
+    assert store.put(b"[1]", mime_type=nonsense).mime_type == "application/json"
+
+
+def test_the_stored_file_is_named_for_people(root: Path, store: Store) -> None:
+    named = {
+        kind: file_of(root, store.put(payload).output_handle).name.split(".")[1]
+        for kind, payload in {
+            "json": b"[1]",
+            "md": b"# a",
+            "txt": b"a",
+            "png": PNG,
+            "gz": gzip.compress(b""),
+            "bin": b"\xff",
+        }.items()
+    }
+    assert all(kind == extension for kind, extension in named.items())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [object(), [object()], {"a": {1, 2}}, 1 << 64, ["\ud800"], [b"bytes"], lambda: 1, memoryview(b"abcd")[::2]],
+    ids=repr,
+)
+def test_what_cannot_be_written_as_json_is_a_clear_error(payload: object, tmp_path: Path) -> None:
+    says = r"cannot be written as JSON .*; pass bytes, text, an open binary file"
+    with store_at(tmp_path / "store") as store, pytest.raises(InvalidArgument, match=says):
+        store.put(payload)
+    assert payload_files(tmp_path / "store") == []
+
+
+def test_a_payload_that_contains_itself_is_a_clear_error(store: Store) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
+        store.put(endless)
+
+
+@pytest.mark.parametrize("chunks", [[1], [b"a", None], [b"a" * PIECE, 5]], ids=["int", "None", "late"])
+def test_a_chunk_that_is_no_bytes_is_a_clear_error(chunks: list[Any], tmp_path: Path) -> None:
+    with (
+        store_at(tmp_path / "store") as store,
+        pytest.raises(InvalidArgument, match="a chunk of a payload is bytes or"),
+    ):
+        store.put(iter(chunks))
+    assert payload_files(tmp_path / "store") == []
+
+
+@pytest.mark.parametrize("good", [0, 1, FRAME, 3 * PIECE, 20 * PIECE])
+def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield sample(good)
+        raise ConnectionResetError("upstream is gone")
+
+    with store_at(tmp_path / "store") as store:
+        with pytest.raises(ConnectionResetError, match="upstream is gone"):
+            store.put(failing())
+        assert list(store.list(principal=headgate.OPERATOR)) == []
+        assert payload_files(tmp_path / "store") == []
+        # And goes on as if nothing had been.
+        assert whole(store, store.put(b"next").output_handle) == b"next"
+
+
+@pytest.mark.parametrize("size", [1, FRAME, FRAME + 1, 12 * PIECE + 5])
+def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
+    told: list[int] = []
+    store.put(chunked(sample(size), 12_345), progress=told.append)
+    assert told == sorted(set(told))
+    assert told[-1] == size
+
+
+def test_a_progress_that_raises_ends_it(tmp_path: Path) -> None:
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with store_at(tmp_path / "store") as store, pytest.raises(KeyboardInterrupt):
+        store.put(sample(20 * PIECE), progress=stop)
+    assert payload_files(tmp_path / "store") == []
+
+
+def test_text_that_no_message_could_carry_is_refused(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        for name in ("principal", "source_tool"):
+            with pytest.raises(InvalidArgument, match=name):
+                store.put(b"x", **{name: "\ud800"})  # type: ignore[arg-type]
+    assert payload_files(tmp_path / "store") == []
+
+
+def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
+    descriptor = store.put({"rows": [{"id": i} for i in range(1000)]}, source_tool="list_rows")
+    told = json.loads(descriptor.to_json())
+    assert list(told) == [
+        "output_handle", "mime_type", "size_bytes", "item_count", "preview", "expires_at", "fetch_with", "items_path",
+        "outline",
+    ]  # fmt: skip
+    assert told["item_count"] == 1000
+    assert told["items_path"] == "/rows"
+    assert told["outline"] == "{rows: [{id: int}] ×1000}"
+    assert told["preview"].startswith('{"rows":[{"id":0},')
+    assert told["fetch_with"] == "output_fetch"
+
+
+def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Store) -> None:
+    data = json.dumps([{"id": i, "name": f"n{i}"} for i in range(200_000)]).encode()
+    assert len(data) > 3 * PIECE
+    streamed, put_whole = store.put(chunked(data, 70_001)), store.put(data)
+    assert streamed.outline == put_whole.outline == "[{id: int, name: str}] ×200000"
+    assert streamed.item_count == put_whole.item_count == 200_000
+
+
+MEASURE = """
+import sys
+import headgate
+
+
+def peak():
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    except FileNotFoundError:
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def chunks(count):
+    # Faster than they can be compressed, so that they would pile up.
+    chunk = b"".join(b'{"id":%d,"name":"item %d of a long list","tags":["a","b"]}\\n' % (i, i) for i in range(20_000))
+    return (bytes(bytearray(chunk)) for _ in range(count))
+
+
+with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
+    store.put(chunks(1))
+    before = peak()
+    descriptor = store.put(chunks(250))
+    print(peak() - before, descriptor.size_bytes, descriptor.item_count)
+"""
+
+
+def test_a_payload_larger_than_memory_streams_through(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MEASURE, (tmp_path / "store").as_uri()]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    grown, size, items = map(int, answer.split())
+    assert size > 280_000_000
+    assert items == 5_000_000
+    assert grown <= 64 << 20
+
+
+def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
+    async def all_of_it() -> None:
+        handle = (await store.put_async([{"id": 1}, {"id": 2}])).output_handle
+        assert (await store.fetch_async(handle, limit=1)).content == b'[{"id":1}]'
+        assert len((await store.search_async(handle, "id")).matches) == 2
+        assert await store.outline_async(handle) == "[{id: int}] ×2"
+        assert await store.get_async(handle, "/1/id") == b"2"
+        assert (await store.stat_async(handle)).item_count == 2
+        await store.delete_async(handle)
+        with pytest.raises(headgate.HandleNotFound):
+            await store.stat_async(handle)
+        assert (await store.sweep_async()).corrupt == 0
+
+    asyncio.run(all_of_it())
+
+
+def test_many_puts_at_once_do_not_cross(store: Store) -> None:
+    async def all_of_it() -> None:
+        payloads = [sample(size) for size in range(0, 3 * PIECE, 123_457)]
+        made = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
+        assert [whole(store, descriptor.output_handle) for descriptor in made] == payloads
+
+    asyncio.run(all_of_it())
