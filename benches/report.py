@@ -54,11 +54,19 @@ BARS = [
     Bar("search, expression", "*", "re", 1),
     Bar("start and import", "*", "bare interpreter", seconds=50e-3),
     Bar("truncate in 2 threads", "*", "1 thread", 1.3),
+    Bar("put, uncompressed", "*", "plain write", 0.7),
+    Bar("put, compressed", "*", "zstd -1 -T2", 0.9),
+    Bar("10,000 small puts", "*", "plain files", 0.5),
+    Bar("page of 50 stored items", "* 100 MB", "orjson", 500),
+    Bar("page of 50 stored items", "*", "", seconds=1e-3),
+    Bar("20 stored pages", "*", "?*", 0.5),
+    Bar("20 stored pages", "*", "", seconds=20e-3),
+    Bar("store, *", "*", "?*", 1),
 ]
 
 
 # Rows that compare headgate with itself or with nothing: in the table, not in the chart.
-WITHOUT_PEER = {"20 pages at the end", "start and import", "truncate in 2 threads"}
+WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
 
 
 class Timing(NamedTuple):

@@ -1,0 +1,80 @@
+"""Pages of stored payloads: as fast at any place of a payload of any size."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import corpus
+import headgate
+import orjson
+import pytest
+from conftest import Measure
+
+LIMIT = 50
+SIZES = [1, 10, 100, 500]
+PLACES = ["at the start", "in the middle", "at the end"]
+LARGEST = "500 MB at the end"
+
+
+class Shelf(NamedTuple):
+    """A store with payloads of all sizes, and what each holds as a file beside it."""
+
+    store: headgate.Store
+    handles: dict[int, str]
+    path: Path
+
+    def page(self, megabytes: int, offset: int) -> bytes:
+        content = self.store.fetch(self.handles[megabytes], offset=offset, limit=LIMIT).content
+        assert isinstance(content, bytes)
+        return content
+
+    def count(self, megabytes: int) -> int:
+        return self.store.fetch(self.handles[megabytes], limit=1).total
+
+
+@pytest.fixture(scope="module")
+def shelf(folder: Path) -> Iterator[Shelf]:
+    with headgate.open_store((folder / "pages").as_uri()) as store:
+        handles = {size: store.put(corpus.records(size * corpus.MB)).output_handle for size in SIZES}
+        path = folder / "records.json"
+        path.write_bytes(corpus.records(100 * corpus.MB))
+        yield Shelf(store, handles, path)
+
+
+def orjson_page(path: Path, offset: int) -> bytes:
+    return orjson.dumps(orjson.loads(path.read_bytes())[offset : offset + LIMIT])
+
+
+@pytest.mark.parametrize("who", ["headgate", "orjson"])
+def bench_stored_page(measure: Measure, shelf: Shelf, who: str) -> None:
+    middle = shelf.count(100) // 2
+    assert orjson.loads(shelf.page(100, middle)) == orjson.loads(orjson_page(shelf.path, middle))
+    works = {"headgate": lambda: shelf.page(100, middle), "orjson": lambda: orjson_page(shelf.path, middle)}
+    measure("page of 50 stored items", "records 100 MB", who, 100 * corpus.MB, works[who])
+
+
+@cache
+def ids(megabytes: int) -> list[int]:
+    return [item["id"] for item in orjson.loads(corpus.records(megabytes * corpus.MB))]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("megabytes", SIZES)
+def bench_stored_pages(measure: Measure, shelf: Shelf, megabytes: int, place: str) -> None:
+    """Twenty pages each, so that no place inside a frame is favoured; all beside the largest payload's end."""
+    total = shelf.count(megabytes)
+    first = {"at the start": 0, "in the middle": total // 2 - 1000, "at the end": total - 2000}[place]
+    offsets = range(first, first + 1940, 97)
+    for offset in offsets if megabytes <= 100 else ():
+        assert [item["id"] for item in orjson.loads(shelf.page(megabytes, offset))] == ids(megabytes)[
+            offset : offset + LIMIT
+        ]
+    who = f"{megabytes} MB {place}"
+    measure(
+        "20 stored pages",
+        f"records {LARGEST}",
+        "headgate" if who == LARGEST else who,
+        megabytes * corpus.MB,
+        lambda: [shelf.page(megabytes, offset) for offset in offsets],
+    )
