@@ -2,10 +2,11 @@
 
 import random
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import headgate
 
@@ -55,13 +56,14 @@ class Show:
         print(f"\n{call:<{self.width - 12}}{duration(seconds):>12}")
         return answer
 
-    def answer(self, text: str, lines: int = 2, size: int | None = None) -> None:
-        """Shows the first lines of what the agent gets to read; `size` where it reads more than `text`."""
-        self.read += len(text.encode()) if size is None else size
+    def answer(self, message: bytes, shown: str | None = None, lines: int = 1) -> None:
+        """Counts what the agent gets to read, and shows the start of it, or what is more worth showing."""
+        self.read += len(message)
+        text = message.decode() if shown is None else shown
         width = self.width - 6
-        shown = text if len(text) <= width * lines else text[: width * lines - 1] + "…"
-        for start in range(0, len(shown), width):
-            print("   ", shown[start : start + width])
+        text = text if len(text) <= width * lines else text[: width * lines - 1] + "…"
+        for start in range(0, len(text), width):
+            print("   ", text[start : start + width])
 
 
 def duration(seconds: float) -> str:
@@ -72,36 +74,52 @@ def tokens(size: int) -> str:
     return f"about {size // BYTES_A_TOKEN:,} tokens"
 
 
+def tour(store: headgate.Store, data: bytes, show: Show) -> None:
+    """What an agent does with a result that is too big for it."""
+    descriptor = show.step("store.put(data)  # checked, indexed, compressed, written", lambda: store.put(data))
+    handle = descriptor.output_handle
+    show.answer(descriptor.to_json(), lines=4)
+    stored = store.stat(handle)
+    print(f"    on disk: {stored.stored_bytes:,} bytes, 1/{stored.size_bytes / stored.stored_bytes:.1f} of it")
+
+    def fetch(call: str, **asked: Any) -> None:
+        page = show.step(call, lambda: store.fetch(handle, **asked))
+        content = page.content if isinstance(page.content, str) else page.content.decode()
+        show.answer(page.to_json(), f"{page.returned} of {page.total:,}: {content}")
+
+    count = descriptor.item_count or 0
+    for place, offset in (("start", 0), ("middle", count // 2), ("end", count - 50)):
+        fetch(f"store.fetch(handle, offset={offset}, limit=50)  # at the {place}", offset=offset, limit=50)
+    fetch('store.fetch(handle, limit=50, fields=["id", "total"])', limit=50, fields=["id", "total"])
+    fetch('store.fetch(handle, path="/page")  # not where the items are: read whole, once', path="/page")
+
+    pattern = r'"tier":"pro"[^}]*\}[^}]*refund failed'
+    found = show.step(
+        f"store.search(handle, r'{pattern}', regex=True, limit=3)",
+        lambda: store.search(handle, pattern, regex=True, limit=3, context=20),
+    )
+    show.answer(found.to_json(), "  ".join(f"item {match['item']}: {match['context']}" for match in found.matches))
+
+    missing = show.step("store.search(handle, 'no such order')", lambda: store.search(handle, "no such order"))
+    show.answer(missing.to_json(), f"{len(missing.matches)} matches in all {len(data):,} bytes")
+
+    def redeem() -> bytes:
+        with store.open(handle) as file:
+            return file.read()
+
+    whole = show.step("store.open(handle).read()  # for a program: the agent reads none of it", redeem)
+    print("    the same bytes" if whole == data else "    NOT the same bytes")
+
+
 def main() -> None:
     show = Show()
     data = payload(SIZE)
     print(f"A tool answered with {len(data):,} bytes of JSON: {tokens(len(data))}.")
-
-    show.answer(show.step("outline(data)", lambda: headgate.outline(data)))
-
-    head = show.step("preview(data, 500)", lambda: headgate.preview(data, 500)) or ""
-    show.answer(head)
-
-    index = show.step("index_items(data)  # every byte validated", lambda: headgate.index_items(data))
-    show.answer(f"{len(index):,} items at {index.path}; the index takes {len(index.to_bytes()):,} bytes")
-
-    for name, offset in (("first", 0), ("middle", len(index) // 2), ("last", len(index) - 3)):
-        call = f"read_items(data, index, {offset}, 3)  # the {name} ones"
-        page = show.step(call, partial(headgate.read_items, data, index, offset, 3))
-        show.answer(page.content.decode(), lines=1)
-
-    pattern = r'"tier":"pro"[^}]*\}[^}]*refund failed'
-    call = f"search(data, r'{pattern}', regex=True, index=index, limit=3)"
-    found = show.step(call, lambda: headgate.search(data, pattern, regex=True, index=index, limit=3, context=20))
-    for match in found.matches:
-        show.answer(f"item {match.item}, byte {match.start}: {match.context}", lines=1)
-
-    nothing = show.step("search(data, 'no such order')", lambda: headgate.search(data, "no such order"))
-    show.answer(f"{len(nothing.matches)} matches in all {len(data):,} bytes")
-
-    overview = show.step("truncate(data, max_bytes=2048)", lambda: headgate.truncate(data, max_bytes=2048))
-    show.answer(overview.decode(), size=len(overview))
-
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-demo-") as folder,
+        headgate.open_store((Path(folder) / "store").as_uri()) as store,
+    ):
+        tour(store, data, show)
     kept = len(data) - show.read
     print(f"\nRead: {show.read:,} bytes. Kept out of the context: {kept:,} bytes, {tokens(kept)}.")
 
