@@ -274,9 +274,11 @@ def test_a_file_that_cannot_be_read(missing: str, tmp_path: Path) -> None:
     assert run("ls").json == []
 
 
-def test_what_was_removed_before_an_error_stays_removed(handle: str) -> None:
-    ran = run("rm", handle, UNKNOWN)
+def test_what_can_be_removed_is(handle: str) -> None:
+    ran = run("rm", UNKNOWN, handle)
     assert ran.code == 3
+    assert json.loads(ran.out) == {"removed": [handle]}
+    assert json.loads(ran.err)["error"]["code"] == "output_handle_not_found"
     assert run("ls").json == []
 
 

@@ -14,21 +14,42 @@ def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
+def named(example: str, **calls: str) -> str:
+    """The example, with a name for what these calls answer."""
+    for name, call in calls.items():
+        example = example.replace(call, f"{name} = {call}")
+    return example
+
+
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example, _ = blocks()
+    _, example, _ = blocks()
     orders = [{"id": n, "total": n / 2, "note": "refund of it failed" if n % 10 == 3 else "ok"} for n in range(200_100)]
     monkeypatch.chdir(tmp_path)
     Path("orders.json").write_text(json.dumps({"orders": orders, "page": 1}), encoding="utf-8")
-    names: dict[str, object] = {}
-    lines = example.replace("headgate.outline", "shape = headgate.outline")
-    exec(lines.replace("headgate.search", "matches = headgate.search"), names)  # noqa: S102 - our own example
+    names: dict[str, object] = {"Path": Path, "headgate": headgate}
+    exec(named(example, shape="headgate.outline", page="headgate.read_items", matches="headgate.search"), names)  # noqa: S102
     assert names["shape"] == "{orders: [{id: int, total: float, note: str}] ×200100, page: int}"
-    assert json.loads(names["page"].content) == orders[200_000:200_050]  # type: ignore[attr-defined]
+    assert json.loads(names["page"]) == orders[200_000:200_050]  # type: ignore[arg-type]
     assert [match.item for match in names["matches"]] == list(range(3, 503, 10))  # type: ignore[attr-defined]
 
 
+def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example, _, _ = blocks()
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    lines = [{"sku": "a", "price": 1, "tax": 0}]
+    orders = [{"id": n, "lines": lines, "note": "refund of it failed"} for n in range(200_100)]
+    names: dict[str, object] = {"tool_result": {"orders": orders}}
+    path = "store.fetch(descriptor.output_handle, path"
+    exec(named(example, inner=path, found="store.search", data="store.open"), names)  # noqa: S102
+    assert json.loads(names["page"].content) == orders[200_000:200_050]  # type: ignore[attr-defined]
+    assert json.loads(names["inner"].content) == [{"sku": "a", "price": 1}]  # type: ignore[attr-defined]
+    assert names["found"].matches[0]["item"] == 0  # type: ignore[attr-defined]
+    assert json.loads(names["data"]) == {"orders": orders}  # type: ignore[arg-type]
+    names["store"].close()  # type: ignore[attr-defined]
+
+
 def test_the_recipe_unwraps_what_a_tool_returned() -> None:
-    _, recipe = blocks()
+    _, _, recipe = blocks()
     payload = json.dumps({"name": 'é\n"', "items": [1, 2]})
     response = json.dumps({"content": [{"type": "text", "text": payload}]}).encode()
     names: dict[str, object] = {"headgate": headgate, "json": json, "response": response}

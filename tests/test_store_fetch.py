@@ -101,7 +101,8 @@ def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[
     budget = data.draw(budgets)
     stands = store.get(handle, path)
     assert json.loads(stands) == value
-    main = main_array(stands.decode())
+    # Only the whole payload has its items inside of it; an object that was named is meant as it is.
+    main = main_array(stands.decode()) if path == "" or isinstance(value, list) else None
     page = store.fetch(handle, path=path)
     assert page.path == path
     if main is None:
@@ -257,7 +258,7 @@ def test_the_array_of_the_items_can_be_read_as_text_by_its_path(store: Store) ->
         ("/list/1/x", "text", "2"),
         ("/text", "text", '"é"'),
         ("/none", "text", "null"),
-        ("/map", "items", [5, 6, 7, 8, 9]),
+        ("/map", "text", '{"deep":{"er":[5,6,7,8,9]}}'),
         ("/a~1b", "text", "1"),
         ("/m~0n", "text", "2"),
         ("/", "text", "3"),
@@ -290,7 +291,7 @@ def test_a_path_that_is_none(store: Store) -> None:
 def test_a_path_into_lines_of_json_begins_with_a_number(store: Store) -> None:
     handle = store.put(b'{"a":[1,2]}\n{"a":[3]}\n').output_handle
     assert content(store.fetch(handle, path="/1/a")) == [3]
-    assert content(store.fetch(handle, path="/0")) == [1, 2]
+    assert content(store.fetch(handle, path="/0")) == '{"a":[1,2]}'
     with pytest.raises(PathNotFound):
         store.fetch(handle, path="/2")
 
@@ -352,8 +353,12 @@ def test_what_no_payload_could_satisfy(ask: dict[str, Any], store: Store) -> Non
         (b"\xff\x00", {"format": "items"}, "no items; use format='bytes'"),
         (b"\xff\x00", {"format": "text"}, "not text; use format='bytes'"),
         (b"\xff\x00", {"format": "lines"}, "not text; use format='bytes'"),
-        (b"text", {"fields": ["a"]}, "fields are of items, and this page would be text; use format='lines'"),
-        (b"[1]", {"fields": ["a"], "format": "text"}, "fields are of items, .*; use format='items'"),
+        (b"text", {"fields": ["a"]}, "fields are of items, and this page would be text; leave the fields out"),
+        (
+            b"[1]",
+            {"fields": ["a"], "format": "text"},
+            "leave the fields out, or use format='items'",
+        ),
         (b"text", {"path": "/a"}, "a path leads into JSON, and this payload is not; leave the path out"),
     ],
 )

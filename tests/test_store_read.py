@@ -9,7 +9,7 @@ from typing import Any
 
 import headgate
 import pytest
-from headgate import HandleNotFound, InvalidArgument, InvalidFormat, Store
+from headgate import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import asks, store_at, whole
@@ -200,3 +200,27 @@ def test_a_handle_of_someone_else_does_not_exist(principal: str | None, store: S
             verb(unknown, principal=principal)
         assert str(theirs.value).replace(handle, "") == str(nobodys.value).replace(unknown, "")
     assert whole(store, handle) == b"[1]"
+
+
+def test_a_path_to_an_object_gives_all_of_it(store: Store) -> None:
+    handle = store.put({"orders": [{"id": 1, "tags": []}, {"id": 2, "tags": ["a"]}]}).output_handle
+    assert store.fetch(handle, path="/orders/0").content == '{"id":1,"tags":[]}'
+    assert store.fetch(handle, path="/orders/1").content == '{"id":2,"tags":["a"]}'
+    assert store.fetch(handle, path="/orders/1/tags").content == b'["a"]'
+
+
+def test_what_streams_by_is_outlined_around_its_items(store: Store) -> None:
+    rows = b",".join(b'{"id":%d}' % n for n in range(200_000))
+    chunks = iter([b'{"meta":{"n":1},"a/b":{"rows":[', rows, b']},"tail":2}'])
+    assert store.put(chunks).outline == "{a/b: {rows: [{id: int}] ×200000, …}, …}"
+
+
+def test_only_the_operator_removes_what_is_damaged(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        handle = store.put(b"x" * 5000).output_handle
+        (file,) = tmp_path.rglob(f"{handle}.*")
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(HandleCorrupt):
+            store.delete(handle)
+        store.delete(handle, principal=OPERATOR)
+        assert not file.exists()

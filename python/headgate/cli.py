@@ -94,7 +94,7 @@ def fetch(
     store: Where = None,
 ) -> None:
     """Print a page of a stored payload."""
-    chosen = None if fields is None else fields.split(",")
+    chosen = None if fields is None else [field.strip() for field in fields.split(",")]
     with _opened(store) as opened:
         page = opened.fetch(
             handle,
@@ -167,10 +167,19 @@ def stat(handle: Handle, store: Where = None) -> None:
 @app.command()
 def rm(handles: Annotated[list[str], typer.Argument(help="Handles to remove")], store: Where = None) -> None:
     """Remove stored payloads before they expire."""
+    removed: list[str] = []
+    failed: HeadgateError | None = None
     with _opened(store) as opened:
         for handle in handles:
-            opened.delete(handle, principal=OPERATOR)
-    _show({"removed": handles})
+            try:
+                opened.delete(handle, principal=OPERATOR)
+                removed.append(handle)
+            except HeadgateError as error:
+                failed = failed or error
+    if removed:
+        _show({"removed": removed})
+    if failed is not None:
+        raise failed
 
 
 @app.command()

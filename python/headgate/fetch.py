@@ -135,7 +135,8 @@ def _maker(view: View, format: Format, fields: Sequence[str] | None) -> Callable
     if format == "auto":
         chosen = "items" if view.items is not None else "bytes" if view.nature == "binary" else "text"
     if fields is not None and chosen != "items":
-        raise InvalidFormat(f"fields are of items, and this page would be {chosen}; {_has(view)}")
+        other = "" if view.items is None else ", or use format='items'"
+        raise InvalidFormat(f"fields are of items, and this page would be {chosen}; leave the fields out{other}")
     if chosen == "items" and view.items is None:
         raise InvalidFormat(f"this payload has no items; {_has(view)}")
     if chosen in ("text", "lines") and view.nature == "binary":

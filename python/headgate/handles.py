@@ -46,7 +46,7 @@ class Descriptor:
     items_path: str | None = None
     """Where the items are, as a JSON Pointer; `""` where the payload itself is the list."""
     outline: str | None = None
-    """Its shape in one line; `None` where it is not JSON."""
+    """Its shape in one line; `None` where it is not JSON, or is so small that the preview is all of it."""
 
     def to_dict(self) -> dict[str, object]:
         """The keys in the order they are sent in."""

@@ -22,7 +22,7 @@ class Page:
     content: bytes | str
     """Items: a JSON array, as bytes. Text and lines: the text. Bytes: base64."""
     eof: bool
-    format: Literal["items", "bytes", "text", "lines", "value"]
+    format: Literal["items", "bytes", "text", "lines"]
     encoding: Literal["json", "utf-8", "base64"]
     path: str | None = None
     truncated: tuple[dict[str, Any], ...] = ()

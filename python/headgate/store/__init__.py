@@ -22,10 +22,11 @@ def open_store(url: str | None = None, **options: Any) -> Store:
     The options are the fields of `Options`, all with defaults.
     """
     root = _root(url)
-    try:
-        chosen = Options(**options)
-    except TypeError as error:
-        raise InvalidArgument(f"no such option of a store: {error}") from None
+    unknown = set(options).difference(Options.__slots__)
+    if unknown:
+        known = ", ".join(Options.__slots__)
+        raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {known}")
+    chosen = Options(**options)
     backend = LocalBackend(root, clock=chosen.clock, is_durable=chosen.durability == "power")
     return Store(backend, Journal(backend.folders, chosen.clock), chosen)
 

@@ -138,10 +138,14 @@ def own(fd: int) -> os.stat_result:
 
 
 def _open_root(root: Path) -> int:
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-        root.chmod(0o700)
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=0o700)
+            root.chmod(0o700)
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreUnavailable(f"{root} cannot be made: {why}; set HEADGATE_HOME to a folder of your own") from error
     if root.is_symlink():
         raise StoreUnavailable(f"{root} is a symbolic link; name the folder it leads to, or another one")
     fd = os.open(root, _DIRECTORY)

@@ -113,7 +113,7 @@ class Journal:
             if kind == "output_handle_created" and isinstance(size, int):
                 stored += size
                 shown += _number(event.get("shown_bytes"))
-                tool = tools.setdefault(str(event.get("source_tool")), {"handles": 0, "bytes": 0})
+                tool = tools.setdefault(event.get("source_tool") or "unknown", {"handles": 0, "bytes": 0})
                 tool["handles"] += 1
                 tool["bytes"] += size
             elif kind == "output_handle_fetched":

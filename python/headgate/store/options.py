@@ -21,8 +21,8 @@ _LONGEST = 100 * 366 * 24 * 3600
 
 def check_ttl(ttl: float) -> None:
     """Refuses what is no time to keep something for: without end is none, since it has no date."""
-    if not 0 <= ttl <= _LONGEST:
-        raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl}")
+    if not isinstance(ttl, int | float) or not 0 <= ttl <= _LONGEST:
+        raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl!r}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,10 @@ class Options:
         check_ttl(self.ttl)
         for name in ("quota", "principal_quota", "sweep_interval", "warn_bytes"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise InvalidArgument(f"{name} must not be negative, and is {value}")
+            if value is not None and (not isinstance(value, int | float) or not value >= 0):
+                raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
+        if not callable(self.redact) and not all(map(callable, self.redact)):
+            raise InvalidArgument("redact is a function of bytes that returns bytes, or a list of them")
         if self.handle_length not in (SHORT, LONG):
             raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {self.handle_length}")
 

@@ -273,7 +273,7 @@ def _outline(outlining: Future[str] | None, data: Buffer | None, written: Writte
 
 
 def _outline_of_head(head: Buffer, items: ItemIndex | None) -> str | None:
-    """The shape of the first items of a payload that has streamed by: of what is around them nothing is known."""
+    """The shape of the first items of a payload that has streamed by; what is around them is `…`."""
     if items is None or items.kind is None or len(items) == 0:
         return None
     start = items.span(0, 1).start
@@ -282,4 +282,7 @@ def _outline_of_head(head: Buffer, items: ItemIndex | None) -> str | None:
         shape = outline(page.content, _OUTLINE - 24)
     except HeadgateError:
         return None
-    return f"{shape.rpartition(' ×')[0]} ×{len(items)}"
+    shape = f"{shape.rpartition(' ×')[0]} ×{len(items)}"
+    for key in reversed((items.path or "").split("/")[1:]):
+        shape = f"{{{key.replace('~1', '/').replace('~0', '~')}: {shape}, …}}"
+    return shape if len(shape.encode()) <= _OUTLINE else None

@@ -58,9 +58,9 @@ class Document:
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self.size = len(data)
-        index = index_items(data, validate=False)
-        self.items = index if index.kind is not None else None
-        self.items_path = index.path or ""
+        # Whoever names an object means all of it, not an array inside.
+        self.items = index_items(data, "", validate=False) if bytes(data[:1]) == b"[" else None
+        self.items_path = ""
 
     @functools.cached_property
     def lines(self) -> ItemIndex:

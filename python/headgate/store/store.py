@@ -16,7 +16,7 @@ from headgate.handles import Descriptor
 from headgate.page import Page, SearchPage
 from headgate.payload import Payload
 from headgate.store.backend import Backend
-from headgate.store.catalog import Catalog, Principal
+from headgate.store.catalog import OPERATOR, Catalog, Principal
 from headgate.store.journal import Journal
 from headgate.store.options import Options
 from headgate.store.put import Intake
@@ -169,7 +169,8 @@ class Store:
         return page
 
     def _view(self, reader: Reader, path: str | None) -> View:
-        if path is None:
+        # The payload as a whole has its items wherever they are.
+        if path is None or (path == "" and reader.nature in ("json", "ndjson")):
             return reader
         if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:
             return Array(reader, reader.items)
@@ -241,8 +242,14 @@ class Store:
 
     def delete(self, handle: str, *, principal: Principal = None) -> None:
         """Removes a payload before it expires."""
-        with self._catalog.open(handle, principal) as reader:
-            meta, size = reader.contents.meta, reader.stored_bytes
+        try:
+            with self._catalog.open(handle, principal) as reader:
+                meta, size = reader.contents.meta, reader.stored_bytes
+        except HandleCorrupt:
+            if principal is not OPERATOR:
+                raise
+            # Whose it was cannot be read any more; the next sweep counts again.
+            meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
         if self._backend.delete(handle):
             self._quota.release(meta["principal"], size)
