@@ -1,6 +1,7 @@
 """A payload that streams is taken in pieces, whatever it is made of."""
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,3 +47,16 @@ def test_a_file_comes_back_as_it_was(store: headgate.Store) -> None:
     assert descriptor.mime_type == "application/json"
     with store.open(descriptor.output_handle) as file:
         assert file.read() == data
+
+
+def test_a_file_that_has_nothing_yet_is_not_at_its_end(store: headgate.Store) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.write(writer, b"the first half")
+    with (
+        os.fdopen(reader, "rb", buffering=0) as file,
+        pytest.raises(headgate.InvalidArgument, match="nothing to read yet"),
+    ):
+        store.put(file)
+    os.close(writer)
+    assert list(store.list()) == []

@@ -3,11 +3,13 @@
 import multiprocessing
 import os
 import random
+import signal
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
+import headgate
 import pytest
 from faults import assert_tidy, digest, opened, redeem, stored_files
 from headgate import OPERATOR, HandleNotFound, HeadgateError, Store
@@ -153,3 +155,33 @@ def test_a_principal_of_whom_nothing_is_left_leaves_no_counter(tmp_path: Path) -
         store.delete(handle, principal="ann")
         store.sweep()
     assert sorted(path.name[:2] for path in (root / ".usage").iterdir()) == ["p-", "to"]
+
+
+def test_a_child_that_was_forked_puts_and_sweeps_by_itself(tmp_path: Path) -> None:
+    large = b"x" * 2_000_000
+    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+        store.put(large)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            handle = store.put(large).output_handle
+            os._exit(0 if store.open(handle).read() == large else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
+    url = (tmp_path / "store").as_uri()
+    with headgate.open_store(url, sweep_interval=0) as store:
+        for number in range(60):
+            store.put(os.urandom(5000), ttl=0 if number % 2 else 60)
+        children = []
+        for _ in range(4):
+            child = os.fork()
+            if child == 0:
+                with headgate.open_store(url, sweep_interval=0) as other:
+                    other.sweep()
+                os._exit(0)
+            children.append(child)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+        stored = sum(listed.stored_bytes for listed in store.list())
+        assert store._quota.counted() == {"total": stored}

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +224,36 @@ def test_only_the_operator_removes_what_is_damaged(tmp_path: Path) -> None:
             store.delete(handle)
         store.delete(handle, principal=OPERATOR)
         assert not file.exists()
+
+
+def test_a_pattern_counts_as_part_of_its_page(store: Store) -> None:
+    handle = store.put(b"some text").output_handle
+    with pytest.raises(InvalidArgument, match="this pattern alone is more than max_bytes=1000"):
+        store.search(handle, "z" * 100_000, max_bytes=1000)
+    assert store.search(handle, "text", start=10**30).matches == ()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store, handle: store.fetch(handle, path="/\ud800"),
+        lambda store, handle: store.fetch(handle, fields=["\ud800"]),
+        lambda store, handle: store.fetch(handle, format="q" * 200_000),
+        lambda store, handle: store.fetch(handle, offset=-(10**4000)),
+        lambda store, handle: store.search(handle, "\ud800"),
+        lambda store, handle: store.get(handle, "/\ud800"),
+    ],
+)
+def test_what_no_payload_can_satisfy_is_refused_in_a_few_words(
+    ask: Callable[[Store, str], object], store: Store
+) -> None:
+    handle = store.put([{"a": 1}]).output_handle
+    with pytest.raises(InvalidArgument) as raised:
+        ask(store, handle)
+    assert len(str(raised.value)) < 200
+
+
+def test_fields_may_come_one_by_one(store: Store) -> None:
+    handle = store.put([{"a": "x" * 200, "b": n} for n in range(500)]).output_handle
+    page = store.fetch(handle, fields=iter(["a"]), max_bytes=2048)  # type: ignore[arg-type]
+    assert json.loads(page.content) == [{"a": "x" * 200}] * page.returned

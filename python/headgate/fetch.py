@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     # Stores import this module: whichever of the two comes first, it must not need the other one yet.
     from headgate.store.reader import View
 
-__all__ = ["Format", "fetch", "search"]
+__all__ = ["Format", "check_text", "fetch", "search", "weigh"]
 
 Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
 
@@ -89,11 +89,15 @@ def fetch(
     It weighs at most `max_bytes` when it was written as JSON and that was escaped `escape_levels` times.
     """
     if format not in get_args(Format):
-        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
+        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {str(format)[:32]!r}")
     if offset < 0:
-        raise InvalidArgument(f"offset must be at least 0, not {offset}")
+        raise InvalidArgument("offset must be at least 0")
     if limit is not None and limit < 1:
-        raise InvalidArgument(f"limit must be at least 1, not {limit}")
+        raise InvalidArgument("limit must be at least 1")
+    if fields is not None and not isinstance(fields, str):
+        fields = list(fields)
+    for field in fields or ():
+        check_text(field)
     _check(max_bytes, escape_levels)
     make = _maker(view, format, fields)
     # What no payload is as large as is as good as the largest, which a message can hold.
@@ -121,6 +125,12 @@ def _check(max_bytes: int, escape_levels: int) -> None:
     least = _LEAST_BYTES * (1 + escape_levels)
     if max_bytes < least:
         raise InvalidArgument(f"max_bytes must be at least {least}, not {max_bytes}")
+
+
+def check_text(text: str) -> None:
+    """Refuses what cannot be written, and so cannot be in any payload."""
+    if isinstance(text, str) and not text.isascii() and text.encode("utf-8", "replace").decode() != text:
+        raise InvalidArgument("half of a surrogate pair is no text, and leads nowhere")
 
 
 def weigh(message: bytes, escape_levels: int) -> int:
@@ -331,10 +341,14 @@ def search(
 ) -> SearchPage:
     """Matches in `data`, which is all of the view: as many as fit into `max_bytes`."""
     _check(max_bytes, escape_levels)
+    check_text(pattern)
+    start = min(start, _LARGEST)
+    room = max_bytes - weigh(SearchPage(handle, pattern, start, (), view.size, False).to_json(), escape_levels)
+    if room < 0:
+        raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
     found = search_bytes(
         data, pattern, regex=regex, ignore_case=ignore_case, start=start, limit=limit, context=context, index=view.items
     )
-    room = max_bytes - weigh(SearchPage(handle, pattern, start, (), view.size, False).to_json(), escape_levels)
     matches: list[dict[str, Any]] = []
     for match in found.matches:
         told = _told(match)

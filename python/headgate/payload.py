@@ -80,8 +80,13 @@ def pieces_of(payload: Payload) -> Iterator[Buffer]:
 
 
 def _read(file: _Readable) -> Iterator[object]:
-    # A file of text ends in an empty text, not in empty bytes.
-    while piece := file.read(PIECE):
+    while True:
+        piece = file.read(PIECE)
+        if piece is None:
+            raise InvalidArgument("this file has nothing to read yet, and does not wait for it; open it blocking")
+        # A file of text ends in an empty text, not in empty bytes.
+        if not piece:
+            return
         yield piece
 
 

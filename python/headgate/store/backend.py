@@ -1,6 +1,7 @@
 """What a place to keep objects must be able to do. All else stands above it, once."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
@@ -65,6 +66,9 @@ class Backend(Protocol):
 
     def tidy(self) -> int:
         """Removes what crashed writers left, and says how many files that were."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Within it nobody else is, in any process: sweeps that count at the same time would count twice."""
 
     def counter(self, name: str) -> Counter: ...
     def counters(self) -> Iterator[str]:

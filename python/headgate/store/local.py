@@ -115,6 +115,16 @@ class LocalBackend:
             self.folders.refresh()
         return removed
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        with structured:
+            fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | _SAFELY, dir_fd=self.folders.root_fd))
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(fd)
+
     def counter(self, name: str) -> "LocalCounter":
         return LocalCounter(self.folders, name)
 

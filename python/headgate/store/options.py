@@ -1,6 +1,7 @@
 """How a store behaves. The defaults are safe."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
@@ -59,7 +60,10 @@ class Options:
         check_ttl(self.ttl)
         for name in ("quota", "principal_quota", "sweep_interval", "warn_bytes"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or not value >= 0):
+            is_optional = name in ("quota", "principal_quota")
+            if is_optional and value is None:
+                continue
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
         if not callable(self.redact) and not all(map(callable, self.redact)):
             raise InvalidArgument("redact is a function of bytes that returns bytes, or a list of them")

@@ -67,6 +67,7 @@ class Intake:
         self._evict = evict
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_of = 0
         self._stored: dict[str | None, int] = {}
 
     def put(
@@ -191,13 +192,15 @@ class Intake:
 
     def _workers(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._pool is None:
+            # The threads of a pool do not come along when a process is forked.
+            if self._pool is None or self._pool_of != os.getpid():
+                self._pool_of = os.getpid()
                 self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "headgate-frames")
             return self._pool
 
     def close(self) -> None:
         with self._lock:
-            if self._pool is not None:
+            if self._pool is not None and self._pool_of == os.getpid():
                 self._pool.shutdown()
 
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from headgate import _core
 from headgate.errors import HandleCorrupt, HandleNotFound, InvalidFormat
-from headgate.fetch import Format
+from headgate.fetch import Format, check_text
 from headgate.fetch import fetch as fetch_page
 from headgate.fetch import search as search_page
 from headgate.handles import Descriptor
@@ -176,6 +176,7 @@ class Store:
             return Array(reader, reader.items)
         if reader.nature not in ("json", "ndjson"):
             raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
+        check_text(path)
         data = memoryview(self._catalog.whole(reader))
         start, end = _core.locate(data, path)
         return Document(data[start:end])
@@ -222,6 +223,7 @@ class Store:
         with self._catalog.open(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
+            check_text(pointer)
             return _core.get(self._catalog.whole(reader), pointer)
 
     def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import threading
 import time
 
@@ -54,21 +55,22 @@ class Sweeper:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._has_started = False
+        self._started_in = 0
 
     def start(self) -> None:
         """Sees to it that what is stored was counted, and sweeps every so often from now on, in the background."""
-        if self._has_started:
+        if self._started_in == os.getpid():
             return
         with self._lock:
-            if self._has_started:
+            if self._started_in == os.getpid():
                 return
             if not self._quota.is_counted():
                 self._sweep()
             if self._options.sweep_interval > 0:
                 self._thread = threading.Thread(target=self._run, name="headgate-sweep", daemon=True)
                 self._thread.start()
-            self._has_started = True
+            # A child that was forked has no threads but one.
+            self._started_in = os.getpid()
 
     def _run(self) -> None:
         while not self._wake.wait(self._options.sweep_interval):
@@ -79,7 +81,7 @@ class Sweeper:
 
     def stop(self) -> None:
         self._wake.set()
-        if self._thread is not None:
+        if self._thread is not None and self._started_in == os.getpid():
             self._thread.join()
 
     def sweep(self) -> SweepReport:
@@ -88,6 +90,10 @@ class Sweeper:
             return self._sweep()
 
     def _sweep(self) -> SweepReport:
+        with self._backend.alone():
+            return self._sweep_alone()
+
+    def _sweep_alone(self) -> SweepReport:
         orphans = self._backend.tidy()
         counted = self._quota.counted()
         now = self._options.clock()
