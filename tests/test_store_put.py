@@ -414,6 +414,9 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
         assert len((await store.search_async(handle, "id")).matches) == 2
         assert await store.outline_async(handle) == "[{id: int}] ×2"
         assert await store.get_async(handle, "/1/id") == b"2"
+        assert handle in {stored.output_handle for stored in await store.list_async()}
+        with await store.open_async(handle) as file:
+            assert file.read() == b'[{"id":1},{"id":2}]'
         assert (await store.stat_async(handle)).item_count == 2
         await store.delete_async(handle)
         with pytest.raises(headgate.HandleNotFound):

@@ -378,7 +378,8 @@ def test_the_preview_is_whole(shared: Store) -> None:
 
 def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
-        mine = store.put([1, 2, 3], source_tool="numbers").output_handle
+        descriptor = store.put([1, 2, 3], source_tool="numbers")
+        mine = descriptor.output_handle
         anns = store.put("x" * 1000, source_tool="letters", principal="ann").output_handle
         store.fetch(mine)
         store.fetch(anns, principal="ann", limit=10)
@@ -394,6 +395,7 @@ def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
         assert told[-1] == {
             "event": "output_handle_created", "handle": mine, "source_tool": "numbers", "size_bytes": 7,
             "mime_type": "application/json", "principal": None, "ts": "2027-01-15T08:00:00Z",
+            "shown_bytes": len(descriptor.to_json()),
         }  # fmt: skip
         assert len(store.journal.recent(2)) == 2
         assert {event["handle"] for event in store.journal.recent(principal="ann", is_operator=False)} == {anns}
@@ -403,15 +405,18 @@ def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
 
 def test_the_summary_adds_up(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
-        handle = store.put("é" * 1000, source_tool="a").output_handle
-        store.put("y" * 500, source_tool="a", principal="ann")
-        store.put("z" * 100, source_tool="b")
-        store.fetch(handle, limit=400)
+        descriptors = [
+            store.put("é" * 10_000, source_tool="a"),
+            store.put("y" * 500, source_tool="a", principal="ann"),
+            store.put("z" * 100, source_tool="b"),
+        ]
+        store.fetch(descriptors[0].output_handle, limit=400)
         summary = store.journal.summary()
-        assert (summary["handles"], summary["bytes_stored"], summary["pages_read"]) == (3, 2600, 1)
-        assert summary["bytes_kept_out"] == 2200
-        assert summary["tokens_kept_out"] == 550
-        assert summary["by_tool"] == {"a": {"handles": 2, "bytes": 2500}, "b": {"handles": 1, "bytes": 100}}
+        assert (summary["handles"], summary["bytes_stored"], summary["pages_read"]) == (3, 20_600, 1)
+        # Descriptors are read too, not only pages.
+        kept = 20_600 - 400 - sum(len(descriptor.to_json()) for descriptor in descriptors)
+        assert (summary["bytes_kept_out"], summary["tokens_kept_out"]) == (kept, kept // 4)
+        assert summary["by_tool"] == {"a": {"handles": 2, "bytes": 20_500}, "b": {"handles": 1, "bytes": 100}}
         hers = store.journal.summary(principal="ann", is_operator=False)
         assert (hers["handles"], hers["bytes_stored"], hers["pages_read"]) == (1, 500, 0)
 

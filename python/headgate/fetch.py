@@ -12,6 +12,7 @@ from headgate._core import ItemIndex, ItemPage, Match, index_items, locate, proj
 from headgate._core import search as search_bytes
 from headgate.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON
 from headgate.page import Page, SearchPage
+from headgate.payload import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,7 +130,7 @@ def _check(max_bytes: int, escape_levels: int) -> None:
 
 def check_text(text: str) -> None:
     """Refuses what cannot be written, and so cannot be in any payload."""
-    if isinstance(text, str) and not text.isascii() and text.encode("utf-8", "replace").decode() != text:
+    if isinstance(text, str) and not is_text(text):
         raise InvalidArgument("half of a surrogate pair is no text, and leads nowhere")
 
 

@@ -10,12 +10,15 @@ from typing_extensions import Buffer
 from headgate.errors import InvalidArgument
 
 __all__ = [
+    "EXTENSIONS",
     "PIECE",
     "Payload",
+    "Redaction",
     "detect_mime_type",
     "expects_json",
     "extension",
     "is_compressed",
+    "is_text",
     "pieces_of",
     "plausible",
     "whole",
@@ -28,8 +31,19 @@ Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
 """Bytes, text, an open binary file, an iterator of chunks, or anything that can be written as JSON."""
 
 
+Redaction: TypeAlias = Callable[[bytes], bytes]
+"""Takes out of a payload what must not be stored."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def is_text(value: object) -> bool:
+    """Whether it is text that can be written: half of a surrogate pair can be written nowhere."""
+    return isinstance(value, str) and not _SURROGATE.search(value)
+
+
 class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes | str: ...
+    def read(self, size: int, /) -> bytes | str | None: ...
 
 
 def whole(payload: Payload) -> Buffer | None:
@@ -131,6 +145,9 @@ _EXTENSIONS = {
     "application/zip": "zip",
 }
 
+EXTENSIONS = tuple(dict.fromkeys(["json", "txt", "ndjson", "md", "bin", *_EXTENSIONS.values()]))
+"""All that a stored file may have, the usual ones first."""
+
 _COMPRESSED = {
     "image/png",
     "image/jpeg",
@@ -192,6 +209,3 @@ def extension(mime_type: str, nature: str) -> str:
     """What the stored file is called, for people who look."""
     fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
     return _EXTENSIONS.get(mime_type, fallback)
-
-
-Redaction: TypeAlias = Callable[[bytes], bytes]

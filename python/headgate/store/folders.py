@@ -15,11 +15,13 @@ from typing import TypeVar
 from headgate.errors import StoreUnavailable
 from headgate.store.structured import absent
 
-__all__ = ["Folders", "names", "own"]
+__all__ = ["SAFELY", "Folders", "names", "own"]
 
 _T = TypeVar("_T")
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+# Not blocking: what someone planted may be a pipe.
+SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

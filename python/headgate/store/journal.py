@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from headgate.store.folders import Folders, names, own
+from headgate.store.folders import SAFELY, Folders, names, own
 from headgate.store.structured import absent, structured
 from headgate.store.times import date, timestamp
 
@@ -19,10 +19,8 @@ __all__ = ["Journal"]
 
 _FOLDER = "journal"
 _FILE = re.compile(r"\d{4}-\d\d-\d\d(?:\.\d+)?\.jsonl", re.ASCII)
-# Not blocking: what someone planted may be a pipe.
-_SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFELY
-_READ = os.O_RDONLY | _SAFELY
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFELY
+_READ = os.O_RDONLY | SAFELY
 _BYTES_A_TOKEN = 4
 
 

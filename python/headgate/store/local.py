@@ -19,24 +19,20 @@ from typing import Self, TypeVar
 from typing_extensions import Buffer
 
 from headgate.handles import is_handle
+from headgate.payload import EXTENSIONS
 from headgate.store.backend import Listed
-from headgate.store.folders import Folders, names, own
+from headgate.store.folders import SAFELY, Folders, names, own
 from headgate.store.structured import absent, structured
 from headgate.store.times import date
 
-__all__ = ["EXTENSIONS", "LocalBackend"]
-
-EXTENSIONS = ("json", "txt", "ndjson", "md", "bin", "png", "jpg", "gif", "webp", "pdf", "gz", "zst", "zip")
-"""All there are, the usual ones first: a handle is found by asking for each."""
+__all__ = ["LocalBackend"]
 
 _T = TypeVar("_T")
 
 _FILE = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
 _MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
-# Not blocking: what someone planted may be a pipe.
-_SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
-_READ = os.O_RDONLY | _SAFELY
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
+_READ = os.O_RDONLY | SAFELY
 _COUNT = struct.Struct("<q")
 
 
@@ -118,7 +114,7 @@ class LocalBackend:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         with structured:
-            fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | _SAFELY, dir_fd=self.folders.root_fd))
+            fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | SAFELY, dir_fd=self.folders.root_fd))
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 yield
@@ -258,7 +254,7 @@ class LocalCounter:
 
     def _locked(self, flags: int, work: Callable[[int], _T]) -> _T:
         # Who held the lock before may have removed it.
-        fd = _locked(self._name, flags | _SAFELY, self._folders.fd(".usage", make=True))
+        fd = _locked(self._name, flags | SAFELY, self._folders.fd(".usage", make=True))
         try:
             return work(fd)
         finally:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +21,7 @@ from headgate.payload import (
     detect_mime_type,
     expects_json,
     extension,
+    is_text,
     pieces_of,
     plausible,
     whole,
@@ -44,9 +44,6 @@ _ENVELOPE = 512
 """What of that is not the descriptor."""
 _OUTLINE = 512
 _PREVIEW = 2048
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Intake:
@@ -84,7 +81,7 @@ class Intake:
         if ttl is not None:
             check_ttl(ttl)
         for name, given in (("source_tool", source_tool), ("principal", principal)):
-            if given is not None and not _is_text(given):
+            if given is not None and not is_text(given):
                 raise InvalidArgument(f"{name} is text that can be written as UTF-8, not {given!r}")
         try:
             descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress)
@@ -98,6 +95,7 @@ class Intake:
             source_tool=source_tool,
             size_bytes=descriptor.size_bytes,
             mime_type=descriptor.mime_type,
+            shown_bytes=len(descriptor.to_json()),
         )
         self._warn(principal, descriptor.size_bytes)
         return descriptor
@@ -247,11 +245,6 @@ def _redacted(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
         if not isinstance(data, bytes):
             raise RedactionFailed(f"a redaction returned {type(data).__name__} in place of bytes; nothing was stored")
     return data
-
-
-def _is_text(value: object) -> bool:
-    # Lone surrogates can be written nowhere.
-    return isinstance(value, str) and not _SURROGATE.search(value)
 
 
 def _settled(mime_type: str | None, nature: str, head: bytes) -> str:

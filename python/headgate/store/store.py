@@ -261,7 +261,12 @@ class Store:
         """Removes what has expired, and what crashed writers left."""
         return self._sweeper.sweep()
 
+    async def list_async(self, *, principal: Principal = None) -> Sequence[Stored]:
+        """`list`, awaited: all of it."""
+        return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
+
     put_async = _awaited(put)
+    open_async = _awaited(open)  # noqa: A003
     fetch_async = _awaited(fetch)
     search_async = _awaited(search)
     outline_async = _awaited(outline)
