@@ -158,7 +158,8 @@ def test_a_principal_of_whom_nothing_is_left_leaves_no_counter(tmp_path: Path) -
 
 
 def test_a_child_that_was_forked_puts_and_sweeps_by_itself(tmp_path: Path) -> None:
-    large = b"x" * 2_000_000
+    # Large enough for every thread of the pool to have been started before the fork.
+    large = b"0123456789" * 2_000_000
     with headgate.open_store((tmp_path / "store").as_uri()) as store:
         store.put(large)
         child = os.fork()
