@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,26 @@ import pytest
 from headgate import Page, Store
 from hypothesis import strategies as st
 from texts import weigh
+
+
+class Clock:
+    """A clock on the wall that goes when someone sets it."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    """Bytes that nothing makes smaller."""
+    return random.Random(seed).randbytes(size)
+
+
+def events(store: Store, name: str) -> list[dict[str, Any]]:
+    """What the journal says happened, newest first."""
+    return [event for event in store.journal.recent(1000) if event["event"] == name]
 
 
 def store_at(root: Path, **options: Any) -> Store:

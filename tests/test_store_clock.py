@@ -1,6 +1,5 @@
 """Clocks that jump, and payloads that expire: by the clock, but nothing is removed for a jump of it alone."""
 
-import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +7,10 @@ from pathlib import Path
 import pytest
 from faults import opened, redeem, stored_files
 from headgate import OPERATOR, HandleNotFound, InvalidArgument, Store
+from stores import Clock
 
 DAY = 24 * 3600.0
-NOW = 1_800_000_000.0
+NOW = Clock().now
 
 READS: list[Callable[[Store, str], object]] = [
     lambda store, handle: store.fetch(handle),
@@ -22,21 +22,6 @@ READS: list[Callable[[Store, str], object]] = [
     lambda store, handle: store.stat(handle),
     lambda store, handle: store.delete(handle),
 ]
-
-
-@dataclasses.dataclass
-class Clock:
-    """A clock on the wall that someone sets."""
-
-    now: float = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -202,3 +187,15 @@ def test_a_clock_that_tells_a_time_nobody_could_write_stores_nothing(root: Path,
             store.put([2])
         clock.now = NOW
         assert redeem(store, handle) == b"[1]"
+
+
+def test_a_store_that_is_only_read_sweeps_too(root: Path) -> None:
+    with opened(root) as store:
+        kept = store.put(b"kept").output_handle
+        store.put(b"expired", ttl=0)
+    with opened(root, sweep_interval=0.01) as reader:
+        reader.fetch(kept)
+        deadline = time.monotonic() + 30
+        while len(stored_files(root)) > 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert set(stored_files(root)) == {kept}

@@ -202,7 +202,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
 }
 
 
-def forge(intact: bytes, contents: frames.Contents, meta: object, table: list[tuple[int, int]]) -> bytes:
+def forge(intact: bytes, contents: frames.Contents, meta: object, table: list[frames.Entry]) -> bytes:
     """The same payload with another tail, sealed as it should be."""
     body = intact[: contents.starts[-1]]
     return body + frames.tail_of(meta, contents.items, contents.lines, table)  # type: ignore[arg-type]
@@ -246,27 +246,40 @@ def test_metadata_that_lack_something_are_corrupt(victim: Victim) -> None:
 def test_a_forged_table_never_gives_wrong_bytes(victim: Victim) -> None:
     contents = contents_of(victim.intact)
     true = list(contents.frames)
-    stored = [size for size, _ in true]
     tables = [
-        [(size, 0) for size in stored],
-        [(size, 1) for size in stored],
-        [(size, 0xFFFFFFFF) for size in stored],
-        [(size, plain + 1) for size, plain in true],
+        *([entry._replace(plain=plain) for entry in true] for plain in (0, 1, 0xFFFFFFFF)),
+        [entry._replace(plain=entry.plain + 1) for entry in true],
+        [entry._replace(checksum=entry.checksum ^ 1) for entry in true],
         [*true[1:], *true[:1]],
         true[:-1],
-        [*true, (0, 0)],
-        [(0, 0), *true],
-        [(0, 5), *true],
-        [(sum(stored), sum(plain for _, plain in true))],
+        [*true, frames.Entry(0, 0, 0)],
+        [frames.Entry(0, 0, 0), *true],
+        [frames.Entry(0, 5, 0), *true],
+        [frames.Entry(sum(entry.stored for entry in true), sum(entry.plain for entry in true), 0)],
     ]
     for table in tables:
         victim.become(forge(victim.intact, contents, contents.meta, table))
         victim.assert_never_wrong()
 
 
+def test_frames_that_changed_places_are_noticed(tmp_path: Path) -> None:
+    with opened(tmp_path / "store", compression="none") as store:
+        first, second, last = (bytes([letter]) * frames.FRAME for letter in b"abc")
+        handle = store.put(first + second + last).output_handle
+        (path,) = stored_files(tmp_path / "store").values()
+        intact = path.read_bytes()
+        _, one, two, _ = contents_of(intact).starts
+        assert two - one == one, "each is whole, as long as the other, and has a checksum that is right"
+        path.write_bytes(intact[one:two] + intact[:one] + intact[two:])
+        for offset in (0, frames.FRAME):
+            with pytest.raises(HandleCorrupt):
+                store.fetch(handle, offset=offset, limit=100, format="bytes")
+        assert store.fetch(handle, offset=2 * frames.FRAME, limit=3, format="bytes").content == "Y2Nj"
+
+
 def test_a_table_that_claims_more_frames_than_there_are_is_corrupt(victim: Victim) -> None:
     for count in (0, 1, 1000, 0x7FFFFFFF, 0xFFFFFFFF):
-        hurt = victim.intact[:-9] + struct.pack("<IBI", count, 0, 0x8F92EAB1)
+        hurt = victim.intact[:-9] + struct.pack("<IBI", count, 0x80, 0x8F92EAB1)
         if hurt != victim.intact:
             victim.become(hurt)
             with pytest.raises(HandleCorrupt):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files
-from headgate import HeadgateError, Store, StoreFull, StoreUnavailable
+from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files, stray_files
+from headgate import HandleNotFound, HeadgateError, Store, StoreFull, StoreUnavailable
 
 MEGABYTE = bytes(range(256)) * 4096
 
@@ -247,7 +247,8 @@ def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
         for reader in (store, another):
             assert (redeem(reader, new, "ann"), redeem(reader, newer, "ann")) == (b"new", b"newer")
         assert store.sweep() == another.sweep()
-        assert [event["event"] for event in store.journal.recent(2)] == ["output_handle_created"] * 2
+        told = [event["handle"] for event in store.journal.recent() if event["event"] == "output_handle_created"]
+        assert told == [newer, new]
     assert_tidy(root)
 
 
@@ -295,6 +296,22 @@ def test_a_root_that_another_one_took_the_place_of_is_left_for_it(root: Path, tm
     assert_tidy(root)
 
 
+@pytest.mark.parametrize("moved", ["the root", "the day"])
+def test_what_was_put_is_where_everyone_looks(root: Path, tmp_path: Path, moved: str) -> None:
+    with opened(root) as store:
+        before = store.put(b"before").output_handle
+        (day,) = (path for path in root.iterdir() if path.name[0] == "2")
+        place = root if moved == "the root" else day
+        place.rename(tmp_path / "aside")
+        place.mkdir(mode=0o700)
+        after = store.put(b"after").output_handle
+        with opened(root) as other:
+            assert redeem(other, after) == redeem(store, after) == b"after"
+        with pytest.raises(HandleNotFound):
+            store.stat(before)
+    assert stray_files(root) == []
+
+
 def test_a_closed_store_is_an_unavailable_one(root: Path) -> None:
     store = opened(root)
     handle = store.put(b"payload").output_handle
@@ -303,5 +320,5 @@ def test_a_closed_store_is_an_unavailable_one(root: Path) -> None:
     # Whatever is opened now may get the numbers the store had.
     with (root / ".." / "other").open("wb"), opened(root.parent / "another"):
         for act in (lambda: store.put(b"new"), lambda: store.fetch(handle), store.sweep, lambda: list(store.list())):
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailable, match="this store is closed; open it again"):
                 act()

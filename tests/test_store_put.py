@@ -1,13 +1,11 @@
 """Whatever is put comes back byte for byte, and is called what it is."""
 
-import asyncio
 import contextlib
 import dataclasses
 import gzip
 import io
 import json
 import mmap
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,7 +20,7 @@ from headgate.payload import PIECE
 from headgate.store.frames import FRAME
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import file_of, payload_files, store_at, unpacked, whole
+from stores import file_of, noise, payload_files, store_at, unpacked, whole
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 8
@@ -44,10 +42,6 @@ def sample(size: int) -> bytes:
     """Text that compresses, and differs everywhere."""
     lines = b"".join(b'{"id":%d,"name":"item %d"}\n' % (i, i * 7919) for i in range(size // 24 + 1))
     return lines[:size]
-
-
-def noise(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
 
 
 def chunked(data: bytes, size: int) -> Iterator[bytes]:
@@ -231,6 +225,14 @@ def test_what_it_is_is_found_out(payload: bytes, mime_type: str, items: int | No
         assert whole(store, descriptor.output_handle) == payload
 
 
+@pytest.mark.parametrize("value", [None, True, 42, 1.5, [], {}, ["a"]])
+def test_an_object_is_json_whatever_it_is(value: object, store: Store) -> None:
+    descriptor = store.put(value)
+    assert descriptor.mime_type == "application/json"
+    assert store.stat(descriptor.output_handle).nature == "json"
+    assert json.loads(store.get(descriptor.output_handle, "")) == value
+
+
 @pytest.mark.parametrize(
     ("given_type", "payload", "mime_type", "items"),
     [
@@ -405,31 +407,3 @@ def test_a_payload_larger_than_memory_streams_through(tmp_path: Path) -> None:
     assert size > 280_000_000
     assert items == 5_000_000
     assert grown <= 64 << 20
-
-
-def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
-    async def all_of_it() -> None:
-        handle = (await store.put_async([{"id": 1}, {"id": 2}])).output_handle
-        assert (await store.fetch_async(handle, limit=1)).content == b'[{"id":1}]'
-        assert len((await store.search_async(handle, "id")).matches) == 2
-        assert await store.outline_async(handle) == "[{id: int}] ×2"
-        assert await store.get_async(handle, "/1/id") == b"2"
-        assert handle in {stored.output_handle for stored in await store.list_async()}
-        with await store.open_async(handle) as file:
-            assert file.read() == b'[{"id":1},{"id":2}]'
-        assert (await store.stat_async(handle)).item_count == 2
-        await store.delete_async(handle)
-        with pytest.raises(headgate.HandleNotFound):
-            await store.stat_async(handle)
-        assert (await store.sweep_async()).corrupt == 0
-
-    asyncio.run(all_of_it())
-
-
-def test_many_puts_at_once_do_not_cross(store: Store) -> None:
-    async def all_of_it() -> None:
-        payloads = [sample(size) for size in range(0, 3 * PIECE, 123_457)]
-        made = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
-        assert [whole(store, descriptor.output_handle) for descriptor in made] == payloads
-
-    asyncio.run(all_of_it())

@@ -18,6 +18,7 @@ __all__ = [
     "expects_json",
     "extension",
     "is_compressed",
+    "is_object",
     "is_text",
     "pieces_of",
     "plausible",
@@ -56,8 +57,10 @@ def whole(payload: Payload) -> Buffer | None:
     view = _view(payload)
     if view is not None:
         return view if view.readonly else bytes(view)
-    if callable(getattr(payload, "read", None)) or isinstance(payload, Iterator):
+    if _streams(payload):
         return None
+    if hasattr(payload, "__aiter__"):
+        raise InvalidArgument("chunks that are awaited are for put_async")
     try:
         return orjson.dumps(payload, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:
@@ -65,6 +68,15 @@ def whole(payload: Payload) -> Buffer | None:
             f"this payload cannot be written as JSON ({error}); pass bytes, text, an open binary file, "
             "an iterator of bytes, or plain objects"
         ) from None
+
+
+def is_object(payload: Payload) -> bool:
+    """Whether it is to be written as JSON, having no bytes of its own."""
+    return not isinstance(payload, bytes | str) and not _streams(payload) and _view(payload) is None
+
+
+def _streams(payload: object) -> bool:
+    return callable(getattr(payload, "read", None)) or isinstance(payload, Iterator)
 
 
 def _view(payload: object) -> memoryview | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["Backend", "Blob", "Counter", "Listed", "Upload"]
+__all__ = ["Backend", "Blob", "Counters", "Listed", "Upload"]
 
 
 class Listed(NamedTuple):
@@ -45,14 +45,15 @@ class Upload(Protocol):
         """Forgets it; harmless after a commit."""
 
 
-class Counter(Protocol):
-    """A number that all users of a store share."""
+class Counters(Protocol):
+    """Numbers that all users of a store share."""
 
-    def value(self) -> int | None:
-        """`None` if nothing was added, or it was forgotten."""
+    def get(self, name: str) -> int | None:
+        """`None` if it was never set, or was forgotten."""
 
-    def add(self, amount: int, limit: int | None = None) -> bool:
-        """Adds, unless it would be more than `limit` then: whether it did."""
+    def set(self, name: str, value: int) -> None: ...
+    def names(self) -> Iterator[str]:
+        """Of all that are set."""
 
 
 class Backend(Protocol):
@@ -68,10 +69,9 @@ class Backend(Protocol):
         """Removes what crashed writers left, and says how many files that were."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Within it nobody else is, in any process: sweeps that count at the same time would count twice."""
+        """Within it nobody else is, in any process: two who sweep would do everything twice."""
 
-    def counter(self, name: str) -> Counter: ...
-    def counters(self) -> Iterator[str]:
-        """The names of all that are not forgotten."""
+    def counters(self) -> AbstractContextManager[Counters]:
+        """Within it nobody else counts: what is stored and what is counted change together."""
 
     def close(self) -> None: ...

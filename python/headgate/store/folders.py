@@ -55,12 +55,24 @@ class Folders:
             if fd is None:
                 if make:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, 0o700, dir_fd=self._root_fd)
+                        os.mkdir(name, 0o700, dir_fd=self.root_fd)
                         # The umask may have taken from that.
-                        os.chmod(name, 0o700, dir_fd=self._root_fd)
-                fd = self._open[name] = os.open(name, _DIRECTORY, dir_fd=self._root_fd)
+                        os.chmod(name, 0o700, dir_fd=self.root_fd)
+                fd = self._open[name] = os.open(name, _DIRECTORY, dir_fd=self.root_fd)
                 self._list_days()
         return fd
+
+    def current(self, name: str) -> int:
+        """The folder `name`, made if it is not there: the one that everyone who opens the store now would find.
+
+        An open folder may have been moved away, itself or with the root, and another one be in its place.
+        """
+        fd = self.fd(name, make=True)
+        with absent:
+            if os.path.samestat(os.fstat(fd), os.stat(self.root / name, follow_symlinks=False)):
+                return fd
+        self.refresh()
+        return self.fd(name, make=True)
 
     @property
     def days(self) -> list[str]:
@@ -69,6 +81,8 @@ class Folders:
 
     @property
     def root_fd(self) -> int:
+        if self._root_fd < 0:
+            raise StoreUnavailable("this store is closed; open it again with open_store")
         return self._root_fd
 
     def refresh(self) -> None:
@@ -80,14 +94,19 @@ class Folders:
                 self._root_fd, self._open = root_fd, {}
                 self.version += 1
             for name, fd in list(self._open.items()):
-                if os.fstat(fd).st_nlink == 0:
+                if not self._is_still(name, fd):
                     self._gone.append(self._open.pop(name))
                     self.version += 1
             self._list_days()
 
+    def _is_still(self, name: str, fd: int) -> bool:
+        with absent:
+            return os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=self.root_fd, follow_symlinks=False))
+        return False
+
     def _is_replaced(self) -> bool:
         """Whether the root was removed, or another one is in its place; one that was moved away is still good."""
-        ours = os.fstat(self._root_fd)
+        ours = os.fstat(self.root_fd)
         if ours.st_nlink == 0:
             return True
         with absent:
@@ -103,7 +122,7 @@ class Folders:
         return attempt()
 
     def _list_days(self) -> None:
-        days = sorted(filter(_DAY.fullmatch, names(self._root_fd)), reverse=True)
+        days = sorted(filter(_DAY.fullmatch, names(self.root_fd)), reverse=True)
         if days != self._days:
             self._days = days
             self.version += 1

@@ -2,7 +2,7 @@
 
     [zstd frame]…  of FRAME bytes of the payload each, with zstd's own checksum
     [skippable frame]  metadata, item index, line index, and a checksum of these and of the table
-    [skippable frame]  the seek table of the zstd seekable format
+    [skippable frame]  the seek table of the zstd seekable format, with the checksum of every frame
 
 `zstd -dc` skips what is skippable and gives the payload back. The metadata frame stands in the seek table as a frame of
 no bytes, so that other readers of the format stay right.
@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from types import UnionType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import orjson
 import zstandard
@@ -24,7 +24,7 @@ from headgate._core import ItemIndex, checksum
 from headgate.errors import CorruptIndex, HandleCorrupt
 from headgate.store.times import is_time
 
-__all__ = ["FRAME", "TAIL", "Contents", "Frame", "raw_frame", "read_contents", "tail_of"]
+__all__ = ["FRAME", "TAIL", "Contents", "Entry", "Frame", "compressed_frame", "raw_frame", "read_contents", "tail_of"]
 
 FRAME = 128 * 1024
 """How much of the payload a frame holds: what a page reads at least, and the most that one block of zstd's holds.
@@ -40,8 +40,11 @@ _META_MAGIC = 0x184D2A57
 _TABLE_MAGIC = 0x184D2A5E
 _SEEKABLE_MAGIC = 0x8F92EAB1
 _SKIPPABLE = struct.Struct("<II")
-_ENTRY = struct.Struct("<II")
+_ENTRY = struct.Struct("<III")
+"""The stored and the plain size of a frame, and the checksum that it ends with."""
 _FOOTER = struct.Struct("<IBI")
+_HAS_CHECKSUMS = 0x80
+_NO_BYTES = checksum(b"") & 0xFFFFFFFF
 _LENGTHS = struct.Struct("<IIIQ")
 """Of metadata, item index and line index; then the checksum."""
 
@@ -50,11 +53,24 @@ _RAW_DESCRIPTOR = 0b1010_0100
 """A content size of four bytes, a single segment, a checksum."""
 _CHECKSUM = struct.Struct("<I")
 
-Frame: TypeAlias = "tuple[list[Buffer], int, int]"
-"""The parts of a frame, their size, and that of the payload in it."""
+Frame: TypeAlias = "tuple[list[Buffer], Entry]"
+"""The parts of a frame, and what the seek table says of it."""
 
 
 _local = threading.local()
+
+
+class Entry(NamedTuple):
+    """What the seek table says of a frame: if two were exchanged, only this tells."""
+
+    stored: int
+    plain: int
+    checksum: int
+
+    @classmethod
+    def of(cls, stored: int, plain: int, last: Buffer) -> Self:
+        """`last` is the frame's last part."""
+        return cls(stored, plain, int(_CHECKSUM.unpack(memoryview(last)[-_CHECKSUM.size :])[0]))
 
 
 class Source(Protocol):
@@ -71,7 +87,13 @@ def raw_frame(piece: Buffer) -> Frame:
     # The header of the block takes three bytes: how long it is, that it is raw, and that it is the last.
     header = _RAW_HEADER.pack(zstandard.MAGIC_NUMBER, _RAW_DESCRIPTOR, size, size << 3 | 1)[:-1]
     footer = _CHECKSUM.pack(checksum(piece) & 0xFFFFFFFF)
-    return [header, piece, footer], len(header) + size + len(footer), size
+    return [header, piece, footer], Entry.of(len(header) + size + len(footer), size, footer)
+
+
+def compressed_frame(compressor: zstandard.ZstdCompressor, piece: Buffer) -> Frame:
+    """At most `FRAME` bytes as a frame; the compressor is one that writes checksums."""
+    frame = compressor.compress(memoryview(piece))
+    return [frame], Entry.of(len(frame), len(memoryview(piece)), frame)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,8 +103,7 @@ class Contents:
     meta: dict[str, Any]
     items: ItemIndex | None
     lines: ItemIndex | None
-    frames: Sequence[tuple[int, int]]
-    """The compressed and the plain size of each frame."""
+    frames: Sequence[Entry]
     starts: Sequence[int]
     """Where each frame starts in the file; one more for where the last ends."""
 
@@ -93,7 +114,7 @@ class Contents:
 
     def frame_at(self, offset: int) -> int:
         """The frame that holds a byte of the payload: all frames but the last are of one size."""
-        return offset // self.frames[0][1] if self.frames else 0
+        return offset // self.frames[0].plain if self.frames else 0
 
     def read(self, source: Source, start: int, end: int) -> tuple[int, bytes]:
         """The frames that hold the bytes from `start` to `end`, and where they begin in the payload.
@@ -108,27 +129,27 @@ class Contents:
         plain = [
             _decompress(
                 memoryview(stored)[self.starts[i] - self.starts[first] : self.starts[i + 1] - self.starts[first]],
-                self.frames[i][1],
+                self.frames[i],
             )
             for i in range(first, last + 1)
         ]
-        return first * self.frames[0][1], plain[0] if len(plain) == 1 else b"".join(plain)
+        return first * self.frames[0].plain, plain[0] if len(plain) == 1 else b"".join(plain)
 
     def pieces(self, source: Source) -> Iterator[bytes]:
         """The payload, frame by frame."""
-        for i, (_, size) in enumerate(self.frames):
-            yield _decompress(source.read(self.starts[i], self.frames[i][0]), size)
+        for start, frame in zip(self.starts, self.frames, strict=False):
+            yield _decompress(source.read(start, frame.stored), frame)
 
 
-def _decompress(frame: bytes | memoryview, size: int) -> bytes:
+def _decompress(frame: bytes | memoryview, entry: Entry) -> bytes:
     try:
         # What a damaged header claims is not made room for.
-        if zstandard.frame_content_size(frame) != size:
+        if zstandard.frame_content_size(frame) != entry.plain or Entry.of(len(frame), entry.plain, frame) != entry:
             raise _torn()
-        plain = _zstd().decompress(frame, max_output_size=size, allow_extra_data=False)
+        plain = _zstd().decompress(frame, max_output_size=entry.plain, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise HandleCorrupt(f"a frame of the stored file is damaged ({error}); call the tool again") from None
-    if len(plain) != size:
+    if len(plain) != entry.plain:
         raise HandleCorrupt("a frame of the stored file is damaged (wrong size); call the tool again")
     return plain
 
@@ -141,20 +162,18 @@ def _zstd() -> zstandard.ZstdDecompressor:
     return decompressor
 
 
-def tail_of(
-    meta: dict[str, Any], items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[tuple[int, int]]
-) -> bytes:
+def tail_of(meta: dict[str, Any], items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[Entry]) -> bytes:
     """What stands behind the frames of the payload."""
     # An index of no items is one, too.
     indexes = [b"" if index is None else index.to_bytes() for index in (items, lines)]
     parts = [orjson.dumps(meta), *indexes]
     meta_size = sum(map(len, parts)) + _LENGTHS.size
-    entries = [*frames, (_SKIPPABLE.size + meta_size, 0)]
+    entries = [*frames, Entry(_SKIPPABLE.size + meta_size, 0, _NO_BYTES)]
     table = b"".join(
         (
             _SKIPPABLE.pack(_TABLE_MAGIC, len(entries) * _ENTRY.size + _FOOTER.size),
-            struct.pack(f"<{2 * len(entries)}I", *itertools.chain.from_iterable(entries)),
-            _FOOTER.pack(len(entries), 0, _SEEKABLE_MAGIC),
+            struct.pack(f"<{3 * len(entries)}I", *itertools.chain.from_iterable(entries)),
+            _FOOTER.pack(len(entries), _HAS_CHECKSUMS, _SEEKABLE_MAGIC),
         )
     )
     known = b"".join((*parts, _LENGTHS.pack(*map(len, parts), 0)))
@@ -178,14 +197,14 @@ def _read_contents(source: Source) -> Contents:
     tail = source.read(start, size - start)
     count, descriptor, magic = _FOOTER.unpack_from(tail, len(tail) - _FOOTER.size)
     table_size = _SKIPPABLE.size + count * _ENTRY.size + _FOOTER.size
-    if magic != _SEEKABLE_MAGIC or descriptor != 0 or count == 0 or table_size > size:
+    if magic != _SEEKABLE_MAGIC or descriptor != _HAS_CHECKSUMS or count == 0 or table_size > size:
         raise _torn()
     if table_size > len(tail):
         start = max(0, size - table_size - TAIL)
         tail = source.read(start, size - start)
     table_at = len(tail) - table_size
-    entries = list(_ENTRY.iter_unpack(tail[table_at + _SKIPPABLE.size : -_FOOTER.size]))
-    meta_size = entries[-1][0]
+    entries = [Entry(*entry) for entry in _ENTRY.iter_unpack(tail[table_at + _SKIPPABLE.size : -_FOOTER.size])]
+    meta_size = entries[-1].stored
     meta_at = table_at - meta_size
     if meta_at < 0:
         if meta_size + table_size > size:
@@ -205,11 +224,11 @@ def _read_contents(source: Source) -> Contents:
     items, lines = known[meta_end:items_end], known[items_end : items_end + lengths[2]]
     frames, meta = entries[:-1], orjson.loads(known[:meta_end])
     starts = [0]
-    for stored, _ in frames:
-        starts.append(starts[-1] + stored)
+    for frame in frames:
+        starts.append(starts[-1] + frame.stored)
     if starts[-1] != start + meta_at or not _is_meta(meta):
         raise _torn()
-    if not _are_frames([size for _, size in frames], meta["size_bytes"]):
+    if not _are_frames([frame.plain for frame in frames], meta["size_bytes"]):
         raise _torn()
     return Contents(
         meta=meta,

@@ -74,7 +74,8 @@ class Journal:
             number += 1
         self._fd, self._day = fd, day
         _end_line(fd)
-        for old in self._names()[self._most_files :]:
+        # Files of days to come, if the clock was set back, are not older than the one in use.
+        for old in [old for old in self._names()[self._most_files :] if old != name]:
             with absent:
                 os.unlink(old, dir_fd=folder)
 

@@ -2,7 +2,6 @@
 
 <root>/<YYYY-MM-DD>/<handle>.<extension>.zst    an object, in the folder of the day it was made
 <root>/.partial/<handle>                        one in the making: locked as long as its writer lives
-<root>/.usage/<name>                            a counter
 """
 
 import contextlib
@@ -10,30 +9,27 @@ import fcntl
 import os
 import re
 import stat
-import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from typing_extensions import Buffer
 
 from headgate.handles import is_handle
 from headgate.payload import EXTENSIONS
 from headgate.store.backend import Listed
-from headgate.store.folders import SAFELY, Folders, names, own
+from headgate.store.counters import LocalCounters, locked
+from headgate.store.folders import SAFELY, Folders, names
 from headgate.store.structured import absent, structured
 from headgate.store.times import date
 
 __all__ = ["LocalBackend"]
 
-_T = TypeVar("_T")
-
 _FILE = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
 _MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
 _READ = os.O_RDONLY | SAFELY
-_COUNT = struct.Struct("<q")
 
 
 class LocalBackend:
@@ -115,22 +111,17 @@ class LocalBackend:
     def alone(self) -> Iterator[None]:
         with structured:
             fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | SAFELY, dir_fd=self.folders.root_fd))
-            try:
+        try:
+            with structured:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(fd)
+            yield
+        finally:
+            # A child that was forked meanwhile has it open too, and would hold the lock for as long.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
 
-    def counter(self, name: str) -> "LocalCounter":
-        return LocalCounter(self.folders, name)
-
-    def counters(self) -> Iterator[str]:
-        with structured:
-            folder = self.folders.persist(lambda: self.folders.fd(".usage", make=True))
-            for name in names(folder):
-                with absent:
-                    if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                        yield name
+    def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
+        return LocalCounters.of(self.folders)
 
     def close(self) -> None:
         self.folders.close()
@@ -144,7 +135,7 @@ class LocalUpload:
         self._handle = handle
         self._folder = backend.folders.fd(".partial", make=True)
         # Until it is locked, a sweep takes it for an orphan: then it is made again.
-        self._fd = _locked(handle, _NEW, self._folder)
+        self._fd = locked(handle, _NEW, self._folder)
 
     def write(self, parts: Sequence[Buffer]) -> None:
         with structured:
@@ -160,16 +151,22 @@ class LocalUpload:
             if self._backend.is_durable:
                 os.fsync(self._fd)
             # The folder of today was empty a moment ago, and a sweep at midnight may have removed it.
-            day = self._backend.folders.persist(lambda: self._move(extension))
-            if self._backend.is_durable:
-                os.fsync(day)
-                os.fsync(self._backend.folders.root_fd)
+            self._backend.folders.persist(lambda: self._move(f"{self._handle}.{extension}.zst"))
             self._close()
 
-    def _move(self, extension: str) -> int:
-        day = self._backend.folders.fd(date(self._backend.clock()), make=True)
-        os.rename(self._handle, f"{self._handle}.{extension}.zst", src_dir_fd=self._folder, dst_dir_fd=day)
-        return day
+    def _move(self, name: str) -> None:
+        folders, today = self._backend.folders, date(self._backend.clock())
+        folder = folders.current(today)
+        os.rename(self._handle, name, src_dir_fd=self._folder, dst_dir_fd=folder)
+        try:
+            if self._backend.is_durable:
+                os.fsync(folder)
+                os.fsync(folders.root_fd)
+        except BaseException:
+            # What is not acknowledged is not there.
+            with absent:
+                os.unlink(name, dir_fd=folder)
+            raise
 
     def abort(self) -> None:
         if self._fd >= 0:
@@ -219,64 +216,6 @@ class LocalBlob:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-class LocalCounter:
-    """A number in a file, changed under a lock that other processes respect, and other threads.
-
-    The file is opened anew every time: principals are many, and the files that may be open few. There is none where the
-    number is 0.
-    """
-
-    def __init__(self, folders: Folders, name: str) -> None:
-        self._folders = folders
-        self._name = name
-
-    def value(self) -> int | None:
-        with structured:
-            with absent:
-                stored = self._locked(os.O_RDONLY, lambda fd: os.pread(fd, _COUNT.size, 0))
-                return _count(stored)
-            return None
-
-    def add(self, amount: int, limit: int | None = None) -> bool:
-        def added(fd: int) -> bool:
-            after = max(0, (_count(os.pread(fd, _COUNT.size, 0)) or 0) + amount)
-            fits = limit is None or after <= limit
-            if fits and after:
-                os.pwrite(fd, _COUNT.pack(after), 0)
-            elif fits:
-                os.unlink(self._name, dir_fd=self._folders.fd(".usage"))
-            return fits
-
-        with structured:
-            return self._folders.persist(lambda: self._locked(os.O_RDWR | os.O_CREAT, added))
-
-    def _locked(self, flags: int, work: Callable[[int], _T]) -> _T:
-        # Who held the lock before may have removed it.
-        fd = _locked(self._name, flags | SAFELY, self._folders.fd(".usage", make=True))
-        try:
-            return work(fd)
-        finally:
-            os.close(fd)
-
-
-def _locked(name: str, flags: int, folder: int) -> int:
-    """A file of this name, locked; opened again as often as it was removed before the lock was there."""
-    while True:
-        fd = os.open(name, flags, 0o600, dir_fd=folder)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            if own(fd).st_nlink:
-                return fd
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-
-
-def _count(stored: bytes) -> int | None:
-    return int(_COUNT.unpack(stored)[0]) if len(stored) == _COUNT.size else None
 
 
 def _remove_orphan(name: str, folder: int) -> bool:

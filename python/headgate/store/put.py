@@ -21,16 +21,17 @@ from headgate.payload import (
     detect_mime_type,
     expects_json,
     extension,
+    is_object,
     is_text,
     pieces_of,
     plausible,
     whole,
 )
-from headgate.store.backend import Backend
+from headgate.store.backend import Backend, Upload
 from headgate.store.frames import tail_of
 from headgate.store.journal import Journal
 from headgate.store.options import Options, check_ttl
-from headgate.store.quota import Quota
+from headgate.store.quota import Quota, full
 from headgate.store.times import is_time, timestamp
 from headgate.store.write import Written, write_frames
 
@@ -43,6 +44,10 @@ _MESSAGE = 4096
 _ENVELOPE = 512
 """What of that is not the descriptor."""
 _OUTLINE = 512
+_LONGEST_NAME = 1024
+"""What a tool or a principal is called stands in every event of the journal."""
+_MOST_WATCHED = 4096
+"""How many principals one open store knows the sums of, for its warning."""
 _PREVIEW = 2048
 
 
@@ -55,13 +60,13 @@ class Intake:
         quota: Quota,
         journal: Journal,
         options: Options,
-        evict: Callable[[str | None, int], None],
+        make_room: Callable[[str | None, int], None],
     ) -> None:
         self._backend = backend
         self._quota = quota
         self._journal = journal
         self._options = options
-        self._evict = evict
+        self._make_room = make_room
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_of = 0
@@ -81,8 +86,8 @@ class Intake:
         if ttl is not None:
             check_ttl(ttl)
         for name, given in (("source_tool", source_tool), ("principal", principal)):
-            if given is not None and not is_text(given):
-                raise InvalidArgument(f"{name} is text that can be written as UTF-8, not {given!r}")
+            if given is not None and not (is_text(given) and len(given) <= _LONGEST_NAME):
+                raise InvalidArgument(f"{name} is at most {_LONGEST_NAME} characters of text, not {given!r:.64}")
         try:
             descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress)
         except HeadgateError as error:
@@ -109,16 +114,14 @@ class Intake:
         ttl: float | None,
         progress: Callable[[int], None] | None,
     ) -> Descriptor:
+        mime_type = plausible(mime_type) or ("application/json" if is_object(payload) else None)
         if self._options.redactions:
             payload = _redacted(payload, self._options.redactions)
-        mime_type = plausible(mime_type)
         data = whole(payload)
         handle = new_handle(self._options.handle_length)
 
         def watch(written: Written) -> None:
-            has_room = self._quota.holds if self._options.on_full == "evict" else self._quota.fits
-            if not has_room(principal, written.stored):
-                raise StoreFull("there is no room for a payload of this size; store less of it, or raise the quota")
+            self._check_room(principal, written.stored)
             if progress is not None:
                 progress(written.size)
 
@@ -155,13 +158,8 @@ class Intake:
             }
             tail = tail_of(meta, findings.items, findings.lines, written.frames)
             stored = written.stored + len(tail)
-            self._take(principal, stored)
-            try:
-                upload.write([*parts, tail])
-                upload.commit(extension(meta["mime_type"], findings.nature))
-            except BaseException:
-                self._quota.release(principal, stored)
-                raise
+            upload.write([*parts, tail])
+            self._commit(upload, principal, stored, extension(meta["mime_type"], findings.nature))
         finally:
             upload.abort()
         return describe(meta, written.head)
@@ -172,20 +170,38 @@ class Intake:
             return None
         return self._workers().submit(outline, data, _OUTLINE)
 
-    def _take(self, principal: str | None, size: int) -> None:
+    def _check_room(self, principal: str | None, size: int) -> None:
+        """Ends a payload early that will have no room; nothing is evicted for it before it is all there."""
+        if self._options.on_full == "evict":
+            short = self._quota.excess(principal, size)
+        else:
+            short = self._quota.shortage(principal, size)
+            if short is not None:
+                self._make_room(principal, size)
+                short = self._quota.shortage(principal, size)
+        if short is not None:
+            raise full(short)
+
+    def _commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
         try:
-            self._quota.take(principal, size)
+            with self._quota.taking(principal, size):
+                upload.commit(extension)
         except StoreFull:
-            if self._options.on_full != "evict":
-                raise
-            self._evict(principal, size)
-            self._quota.take(principal, size)
+            self._make_room(principal, size)
+            with self._quota.taking(principal, size):
+                upload.commit(extension)
 
     def _warn(self, principal: str | None, size: int) -> None:
-        before = self._stored.get(principal, 0)
+        before = self._stored.pop(principal, 0)
         after = self._stored[principal] = before + size
+        if len(self._stored) > _MOST_WATCHED:
+            # The one that has not stored anything for the longest time.
+            self._stored.pop(next(iter(self._stored)), None)
         if before <= self._options.warn_bytes < after:
-            _log.warning("one connection has stored %s bytes in all: more than %s", after, self._options.warn_bytes)
+            whom = "this process" if principal is None else f"principal {principal!r}"
+            _log.warning(
+                "headgate: %s has stored %s bytes, more than %s", whom, f"{after:,}", f"{self._options.warn_bytes:,}"
+            )
             self._journal.record("store_warning", principal=principal, size_bytes=after)
 
     def _workers(self) -> ThreadPoolExecutor:

@@ -1,18 +1,22 @@
 """How much of a store is used, by everyone and by each principal."""
 
+import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from headgate.errors import StoreFull
-from headgate.store.backend import Backend
+from headgate.store.backend import Backend, Counters
+from headgate.store.counters import TOTAL
 
-__all__ = ["Quota"]
-
-_TOTAL = "total"
+__all__ = ["Quota", "full"]
 
 
 class Quota:
-    """Counts what is stored, in bytes on disk, and refuses what would be too much. `None` is no limit."""
+    """Counts what is stored, in bytes on disk, and refuses what would be too much. `None` is no limit.
+
+    What is stored and what is counted change together, under one lock: a recount finds both or neither.
+    """
 
     def __init__(self, backend: Backend, total: int | None, per_principal: int | None) -> None:
         self._backend = backend
@@ -21,57 +25,81 @@ class Quota:
 
     def is_counted(self) -> bool:
         """Whether what is stored was ever counted; if not, `recount` is due."""
-        return self._backend.counter(_TOTAL).value() is not None
+        with self._backend.counters() as counters:
+            return counters.get(TOTAL) is not None
 
     def counted(self) -> dict[str, int]:
         """What the counters say."""
-        return {name: self._backend.counter(name).value() or 0 for name in {_TOTAL, *self._backend.counters()}}
+        with self._backend.counters() as counters:
+            return {name: counters.get(name) or 0 for name in counters.names()}
 
-    def recount(self, stored: Iterable[tuple[str | None, int]], before: dict[str, int]) -> None:
-        """Corrects the counters by what is there, which after a crash they may not say.
+    def recount(self, stored: Callable[[], Iterable[tuple[str | None, int]]]) -> None:
+        """Sets the counters to what is there, which after a crash they may not say."""
+        with self._backend.counters() as counters:
+            sums = Counter({TOTAL: 0, **dict.fromkeys(counters.names(), 0)})
+            for principal, size in stored():
+                sums[TOTAL] += size
+                if principal is not None:
+                    sums[_name(principal)] += size
+            for name, value in sums.items():
+                counters.set(name, value)
 
-        `before` is what they said before anyone looked. They may have changed since, and keep what was added.
-        """
-        sums = dict.fromkeys((_TOTAL, *before), 0)
-        for principal, size in stored:
-            sums[_TOTAL] += size
-            if principal is not None:
-                name = _name(principal)
-                sums[name] = sums.get(name, 0) + size
-        for name, value in sums.items():
-            self._backend.counter(name).add(value - before.get(name, 0))
+    def shortage(self, principal: str | None, size: int) -> str | None:
+        """Why there seems to be no room; only `taking` knows."""
+        with self._backend.counters() as counters:
+            return self._shortage(_used(counters, principal), size)
 
-    def fits(self, principal: str | None, size: int) -> bool:
-        """Whether there seems to be room; only `take` knows."""
-        used = self._backend.counter(_TOTAL).value() or 0
-        if self._total is not None and used + size > self._total:
-            return False
-        if principal is None or self._per_principal is None:
+    def excess(self, principal: str | None, size: int) -> str | None:
+        """Why there would be no room even if nothing else were stored."""
+        return self._shortage(dict.fromkeys(_counted_for(principal), 0), size)
+
+    def _shortage(self, used: dict[str, int], size: int) -> str | None:
+        for name, taken in used.items():
+            whose, limit = ("the store's", self._total) if name == TOTAL else ("your", self._per_principal)
+            if limit is not None and taken + size > limit:
+                return f"{whose} quota of {limit:,} bytes has {max(0, limit - taken):,} left, and this takes {size:,}"
+        return None
+
+    @contextlib.contextmanager
+    def taking(self, principal: str | None, size: int) -> Iterator[None]:
+        """Takes room for what the block stores, and gives it back if that fails; `StoreFull` if there is none."""
+        with self._backend.counters() as counters:
+            used = _used(counters, principal)
+            short = self._shortage(used, size)
+            if short is not None:
+                raise full(short)
+            try:
+                _set(counters, used, size)
+                yield
+            except BaseException:
+                _set(counters, used, 0)
+                raise
+
+    def release(self, principal: str | None, size: int, delete: Callable[[], bool]) -> bool:
+        """Gives back the room of what `delete` removes, if it says that it did."""
+        with self._backend.counters() as counters:
+            if not delete():
+                return False
+            _set(counters, _used(counters, principal), -size)
             return True
-        return (self._backend.counter(_name(principal)).value() or 0) + size <= self._per_principal
-
-    def holds(self, principal: str | None, size: int) -> bool:
-        """Whether there would be room if nothing else were stored."""
-        limits = [self._total, self._per_principal if principal is not None else None]
-        return all(limit is None or size <= limit for limit in limits)
-
-    def take(self, principal: str | None, size: int) -> None:
-        """Takes room; raises `StoreFull` if there is none."""
-        total = self._backend.counter(_TOTAL)
-        if not total.add(size, self._total):
-            raise StoreFull(f"the store's quota of {self._total:,} bytes is used up; {_NEXT}")
-        if principal is not None and not self._backend.counter(_name(principal)).add(size, self._per_principal):
-            total.add(-size)
-            raise StoreFull(f"your quota of {self._per_principal:,} bytes is used up; {_NEXT}")
-
-    def release(self, principal: str | None, size: int) -> None:
-        """Gives room back."""
-        self._backend.counter(_TOTAL).add(-size)
-        if principal is not None:
-            self._backend.counter(_name(principal)).add(-size)
 
 
-_NEXT = "delete what is no longer needed, wait until it expires, or raise the quota"
+def full(short: str) -> StoreFull:
+    """The error for a shortage, with what can be done about it."""
+    return StoreFull(f"{short}; delete what is no longer needed, wait until it expires, or raise the quota")
+
+
+def _counted_for(principal: str | None) -> list[str]:
+    return [TOTAL] if principal is None else [TOTAL, _name(principal)]
+
+
+def _used(counters: Counters, principal: str | None) -> dict[str, int]:
+    return {name: counters.get(name) or 0 for name in _counted_for(principal)}
+
+
+def _set(counters: Counters, used: dict[str, int], more: int) -> None:
+    for name, amount in used.items():
+        counters.set(name, max(0, amount + more))
 
 
 def _name(principal: str) -> str:

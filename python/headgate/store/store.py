@@ -4,17 +4,20 @@ import asyncio
 import contextlib
 import dataclasses
 import io
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from typing_extensions import Buffer
 
 from headgate import _core
 from headgate.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from headgate.fetch import Format, check_text
 from headgate.fetch import fetch as fetch_page
 from headgate.fetch import search as search_page
-from headgate.handles import Descriptor
+from headgate.handles import Descriptor, is_handle
 from headgate.page import Page, SearchPage
 from headgate.payload import Payload
+from headgate.store.awaited import Pulled
 from headgate.store.backend import Backend
 from headgate.store.catalog import OPERATOR, Catalog, Principal
 from headgate.store.journal import Journal
@@ -99,7 +102,7 @@ class Store:
         self._quota = Quota(backend, options.quota, options.principal_quota)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._intake = Intake(backend, self._quota, journal, options, self._sweeper.evict)
+        self._intake = Intake(backend, self._quota, journal, options, self._sweeper.make_room)
         self.journal = journal
 
     def put(
@@ -114,16 +117,59 @@ class Store:
     ) -> Descriptor:
         """Stores a payload whole and says what it is.
 
-        It may be bytes, text, an open binary file, an iterator of chunks, or any object that can be written as JSON.
+        It may be bytes, text, an open binary file, an iterator of chunks, or any object that can be written as JSON
+        (in which a float that is no number is null).
         The mime type is found out if it is not given; what is called JSON and is not valid is text or binary. What
         streams takes little memory; `progress` is told how many bytes have passed.
 
         Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`: then nothing was stored.
         """
         self._sweeper.start()
+        self._sweeper.count()
         return self._intake.put(
             payload, mime_type=mime_type, source_tool=source_tool, principal=principal, ttl=ttl, progress=progress
         )
+
+    async def put_async(
+        self,
+        payload: "Payload | AsyncIterator[Buffer]",
+        *,
+        mime_type: str | None = None,
+        source_tool: str | None = None,
+        principal: str | None = None,
+        ttl: float | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Descriptor:
+        """`put`, awaited; takes an async iterator of chunks, too. Cancelled, it stores nothing."""
+        is_abandoned = False
+        pulled = Pulled(payload) if isinstance(payload, AsyncIterator) else None
+
+        def watch(done: int) -> None:
+            if is_abandoned:
+                raise asyncio.CancelledError
+            if progress is not None:
+                progress(done)
+
+        def work() -> Descriptor:
+            descriptor = self.put(
+                payload if pulled is None else pulled,
+                mime_type=mime_type,
+                source_tool=source_tool,
+                principal=principal,
+                ttl=ttl,
+                progress=watch,
+            )
+            if is_abandoned:
+                self.delete(descriptor.output_handle, principal=principal)
+            return descriptor
+
+        try:
+            return await asyncio.to_thread(work)
+        except asyncio.CancelledError:
+            is_abandoned = True
+            if pulled is not None:
+                pulled.abandon()
+            raise
 
     def fetch(
         self,
@@ -144,7 +190,7 @@ class Store:
         of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it is where
         the items are. `fields` keeps only these of every item. Following `next_offset` gives everything exactly once.
         """
-        with self._catalog.open(handle, principal) as reader:
+        with self._opened(handle, principal) as reader:
             view = self._view(reader, path)
             page = fetch_page(
                 view,
@@ -157,16 +203,34 @@ class Store:
                 max_bytes=max_bytes,
                 escape_levels=escape_levels,
             )
+        shown = page.content if isinstance(page.content, bytes) else page.content.encode()
+        self._record_read(reader, page.format, len(shown), offset=page.offset, returned=page.returned)
+        return page
+
+    def _opened(self, handle: str, principal: Principal) -> Reader:
+        self._sweeper.start()
+        try:
+            return self._catalog.open(handle, principal)
+        except (HandleNotFound, HandleCorrupt) as error:
+            self.journal.record(
+                "output_handle_refused",
+                principal=principal if isinstance(principal, str) else None,
+                # What is no handle may be anything, of any size.
+                handle=handle if is_handle(handle) else None,
+                code=error.code,
+            )
+            raise
+
+    def _record_read(self, reader: Reader, format: str, size: int, **details: object) -> None:  # noqa: A002
+        meta = reader.contents.meta
         self.journal.record(
             "output_handle_fetched",
-            principal=reader.contents.meta["principal"],
-            handle=handle,
-            format=page.format,
-            offset=page.offset,
-            returned=page.returned,
-            returned_bytes=len(page.content if isinstance(page.content, bytes) else page.content.encode()),
+            principal=meta["principal"],
+            handle=meta["handle"],
+            format=format,
+            **details,
+            returned_bytes=size,
         )
-        return page
 
     def _view(self, reader: Reader, path: str | None) -> View:
         # The payload as a whole has its items wherever they are.
@@ -196,8 +260,8 @@ class Store:
         principal: Principal = None,
     ) -> SearchPage:
         """Where a text or a regular expression is found, from byte `start` on. Following `next_start` gives all."""
-        with self._catalog.open(handle, principal) as reader:
-            return search_page(
+        with self._opened(handle, principal) as reader:
+            page = search_page(
                 reader,
                 self._catalog.whole(reader),
                 handle,
@@ -210,42 +274,53 @@ class Store:
                 max_bytes=max_bytes,
                 escape_levels=escape_levels,
             )
+            self._record_read(reader, "search", len(page.to_json()), offset=page.start, returned=len(page.matches))
+            return page
 
     def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
         """The shape of a JSON payload in one line."""
-        with self._catalog.open(handle, principal) as reader:
+        with self._opened(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("only JSON has an outline; fetch this payload as text or bytes")
-            return _core.outline(self._catalog.whole(reader), max_bytes)
+            shape = _core.outline(self._catalog.whole(reader), max_bytes)
+            self._record_read(reader, "outline", len(shape.encode()))
+            return shape
 
     def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
         """The value at a JSON Pointer, as it stands in the payload, whole."""
-        with self._catalog.open(handle, principal) as reader:
+        with self._opened(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
             check_text(pointer)
-            return _core.get(self._catalog.whole(reader), pointer)
+            value = _core.get(self._catalog.whole(reader), pointer)
+            self._record_read(reader, "value", len(value))
+            return value
 
     def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:
         """The payload as a binary file to read and to seek in. Close it, or use it in a `with`."""
-        return cast("BinaryIO", io.BufferedReader(PayloadFile(self._catalog.open(handle, principal))))
+        reader = self._opened(handle, principal)
+        self.journal.record("output_handle_opened", principal=reader.contents.meta["principal"], handle=handle)
+        return cast("BinaryIO", io.BufferedReader(PayloadFile(reader)))
 
     def stat(self, handle: str, *, principal: Principal = None) -> Stored:
         """All that is known of a payload, without reading it."""
-        with self._catalog.open(handle, principal) as reader:
+        with self._opened(handle, principal) as reader:
             return Stored.of(reader)
 
     def list(self, *, principal: Principal = None) -> Iterator[Stored]:
         """What is stored for a principal, in no order."""
         for listed in self._backend.list():
             # What is gone meanwhile, or damaged, or someone else's, is not listed.
-            with contextlib.suppress(HandleNotFound, HandleCorrupt):
-                yield self.stat(listed.handle, principal=principal)
+            with (
+                contextlib.suppress(HandleNotFound, HandleCorrupt),
+                self._catalog.open(listed.handle, principal) as found,
+            ):
+                yield Stored.of(found)
 
     def delete(self, handle: str, *, principal: Principal = None) -> None:
         """Removes a payload before it expires."""
         try:
-            with self._catalog.open(handle, principal) as reader:
+            with self._opened(handle, principal) as reader:
                 meta, size = reader.contents.meta, reader.stored_bytes
         except HandleCorrupt:
             if principal is not OPERATOR:
@@ -253,8 +328,7 @@ class Store:
             # Whose it was cannot be read any more; the next sweep counts again.
             meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
-        if self._backend.delete(handle):
-            self._quota.release(meta["principal"], size)
+        if self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
             self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
 
     def sweep(self) -> SweepReport:
@@ -265,7 +339,6 @@ class Store:
         """`list`, awaited: all of it."""
         return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
 
-    put_async = _awaited(put)
     open_async = _awaited(open)  # noqa: A003
     fetch_async = _awaited(fetch)
     search_async = _awaited(search)

@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 from headgate.errors import HandleCorrupt, HeadgateError
 from headgate.store.backend import Backend, Listed
@@ -56,28 +57,38 @@ class Sweeper:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._started_in = 0
+        self._is_counted = False
 
     def start(self) -> None:
-        """Sees to it that what is stored was counted, and sweeps every so often from now on, in the background."""
-        if self._started_in == os.getpid():
+        """Sweeps every so often from now on, in the background."""
+        if self._started_in == os.getpid() or self._options.sweep_interval == 0:
             return
         with self._lock:
-            if self._started_in == os.getpid():
-                return
-            if not self._quota.is_counted():
-                self._sweep()
-            if self._options.sweep_interval > 0:
+            # A child that was forked has no threads but one.
+            if self._started_in != os.getpid():
+                self._started_in = os.getpid()
                 self._thread = threading.Thread(target=self._run, name="headgate-sweep", daemon=True)
                 self._thread.start()
-            # A child that was forked has no threads but one.
-            self._started_in = os.getpid()
+
+    def count(self) -> None:
+        """Sees to it that what is stored was counted."""
+        if not self._is_counted:
+            with self._lock:
+                if not self._quota.is_counted():
+                    self._sweep()
+                self._is_counted = True
 
     def _run(self) -> None:
+        failed = ""
         while not self._wake.wait(self._options.sweep_interval):
             try:
                 self.sweep()
+                failed = ""
             except HeadgateError as error:
-                _log.warning("a sweep failed: %s", error)
+                # Whoever may only read the store need not hear of it every time.
+                if str(error) != failed:
+                    failed = str(error)
+                    _log.warning("headgate: a sweep failed: %s", error)
 
     def stop(self) -> None:
         self._wake.set()
@@ -95,49 +106,57 @@ class Sweeper:
 
     def _sweep_alone(self) -> SweepReport:
         orphans = self._backend.tidy()
-        counted = self._quota.counted()
         now = self._options.clock()
-        believes = self._believes(now)
-        expired = corrupt = freed = 0
-        left: list[tuple[str | None, int]] = []
-        seen: dict[str, _Known] = {}
+        # If it jumped, what it says is believed the next time.
+        has_jumped = self._has_jumped(now)
+        self._clocks = (now, time.monotonic())
+        expired = freed = 0
         for listed in self._backend.list():
             known = self._look(listed)
-            if known.expires_at <= now and believes:
-                if self._remove(listed, known, "output_handle_expired"):
-                    expired += 1
-                    freed += listed.size
-                continue
-            corrupt += known.is_corrupt
-            seen[listed.handle] = known
-            left.append((known.principal, listed.size))
-        self._known = seen
+            if known.expires_at <= now and not has_jumped and self._remove(listed, known, "output_handle_expired"):
+                expired += 1
+                freed += listed.size
         if expired:
             self._backend.tidy()
-        self._quota.recount(left, counted)
-        return SweepReport(expired, orphans, corrupt, len(left), freed, sum(size for _, size in left))
+        left: dict[str, tuple[_Known, int]] = {}
 
-    def evict(self, principal: str | None, size: int) -> None:
-        """Removes the oldest payloads of a principal until there is room for `size` more bytes.
+        def stored() -> Iterator[tuple[str | None, int]]:
+            for listed in self._backend.list():
+                known = self._look(listed)
+                left[listed.handle] = known, listed.size
+                yield known.principal, listed.size
 
-        None of them, if there would not be room without all of them either.
+        self._quota.recount(stored)
+        self._known = {handle: known for handle, (known, _) in left.items()}
+        corrupt = sum(known.is_corrupt for known, _ in left.values())
+        return SweepReport(expired, orphans, corrupt, len(left), freed, sum(size for _, size in left.values()))
+
+    def make_room(self, principal: str | None, size: int) -> None:
+        """Removes what has expired and then, if told so, a principal's oldest until `size` more bytes have room.
+
+        None of those that have not expired, if there would not be room without all of them either.
         """
         with self._lock:
-            theirs = [(self._look(listed), listed) for listed in self._backend.list()]
-            theirs = [(known, listed) for known, listed in theirs if known.principal == principal]
-            if not self._quota.fits(principal, size - sum(listed.size for _, listed in theirs)):
+            now = self._options.clock()
+            theirs: list[tuple[_Known, Listed]] = []
+            for listed in self._backend.list():
+                known = self._look(listed)
+                if known.expires_at <= now and not self._has_jumped(now):
+                    self._remove(listed, known, "output_handle_expired")
+                elif known.principal == principal:
+                    theirs.append((known, listed))
+            freed = sum(listed.size for _, listed in theirs)
+            if self._options.on_full != "evict" or self._quota.shortage(principal, size - freed) is not None:
                 return
-            for known, listed in sorted(theirs, key=lambda both: both[0].created_at):
-                if self._quota.fits(principal, size):
+            for known, listed in sorted(theirs, key=lambda pair: pair[0].created_at):
+                if self._quota.shortage(principal, size) is None:
                     return
-                if self._remove(listed, known, "output_handle_evicted"):
-                    self._quota.release(principal, listed.size)
+                self._remove(listed, known, "output_handle_evicted")
 
-    def _believes(self, now: float) -> bool:
-        """Whether the clock on the wall went on as time did; if it jumped, what it says is believed the next time."""
+    def _has_jumped(self, now: float) -> bool:
+        """Whether the clock on the wall went on otherwise than time did since the last sweep."""
         wall, counted = self._clocks
-        self._clocks = (now, time.monotonic())
-        return abs((now - wall) - (self._clocks[1] - counted)) < _JUMP
+        return abs((now - wall) - (time.monotonic() - counted)) >= _JUMP
 
     def _look(self, listed: Listed) -> _Known:
         known = self._known.get(listed.handle)
@@ -146,17 +165,19 @@ class Sweeper:
         try:
             with self._backend.open(listed.handle) as blob:
                 meta = self._catalog.contents(listed.handle, blob).meta
-            return _Known(meta["principal"], meta["created_at"], meta["expires_at"])
         except KeyError:
             # Someone else's sweep was first.
             return _Known(None, listed.modified, listed.modified)
         except HandleCorrupt:
             # Nobody can read it; it is kept as long as it would have been.
             return _Known(None, listed.modified, listed.modified + self._options.ttl, is_corrupt=True)
+        known = self._known[listed.handle] = _Known(meta["principal"], meta["created_at"], meta["expires_at"])
+        return known
 
     def _remove(self, listed: Listed, known: _Known, event: str) -> bool:
         self._catalog.forget(listed.handle)
-        if not self._backend.delete(listed.handle):
+        self._known.pop(listed.handle, None)
+        if not self._quota.release(known.principal, listed.size, lambda: self._backend.delete(listed.handle)):
             return False
         self._journal.record(event, principal=known.principal, handle=listed.handle, size_bytes=listed.size)
         return True

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from headgate._core import Findings, Survey
 from headgate.payload import is_compressed
 from headgate.store.backend import Upload
-from headgate.store.frames import FRAME, Frame, raw_frame
+from headgate.store.frames import FRAME, Entry, Frame, compressed_frame, raw_frame
 
 __all__ = ["Written", "write_frames"]
 
@@ -39,18 +39,18 @@ class Written:
 
     size: int = 0
     stored: int = 0
-    frames: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    frames: list[Entry] = dataclasses.field(default_factory=list)
     head: Buffer = b""
     """The first piece."""
 
     def add(self, frames: list[Frame]) -> list[Buffer]:
         """Counts these frames in; their parts, to be written one after the other."""
         parts: list[Buffer] = []
-        for framed, stored, size in frames:
+        for framed, entry in frames:
             parts += framed
-            self.frames.append((stored, size))
-            self.stored += stored
-            self.size += size
+            self.frames.append(entry)
+            self.stored += entry.stored
+            self.size += entry.plain
         return parts
 
 
@@ -116,10 +116,7 @@ def _frames(piece: Buffer, compress: bool) -> list[Frame]:
 
 
 def _frame(piece: Buffer, compress: bool) -> Frame:
-    if not compress:
-        return raw_frame(piece)
-    frame = _zstd().compress(memoryview(piece))
-    return [frame], len(frame), len(memoryview(piece))
+    return compressed_frame(_zstd(), piece) if compress else raw_frame(piece)
 
 
 def _shrinks(sample: memoryview) -> bool:

@@ -1,0 +1,201 @@
+"""What the journal says, and that it stays bounded."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import headgate
+import pytest
+from headgate.store.folders import Folders
+from headgate.store.journal import Journal
+from stores import Clock, events, store_at, whole
+
+
+def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", clock=clock) as store:
+        descriptor = store.put([1, 2, 3], source_tool="numbers")
+        mine = descriptor.output_handle
+        anns = store.put("x" * 1000, source_tool="letters", principal="ann").output_handle
+        store.fetch(mine)
+        store.fetch(anns, principal="ann", limit=10)
+        store.delete(mine)
+        told = store.journal.recent()
+        assert [event["event"] for event in told] == [
+            "output_handle_deleted",
+            "output_handle_fetched",
+            "output_handle_fetched",
+            "output_handle_created",
+            "output_handle_created",
+        ]
+        assert told[-1] == {
+            "event": "output_handle_created", "handle": mine, "source_tool": "numbers", "size_bytes": 7,
+            "mime_type": "application/json", "principal": None, "ts": "2027-01-15T08:00:00Z",
+            "shown_bytes": len(descriptor.to_json()),
+        }  # fmt: skip
+        assert len(store.journal.recent(2)) == 2
+        assert {event["handle"] for event in store.journal.recent(principal="ann", is_operator=False)} == {anns}
+        assert {event["handle"] for event in store.journal.recent(principal=None, is_operator=False)} == {mine}
+        assert store.journal.recent(principal="bob", is_operator=False) == []
+
+
+def test_every_way_of_reading_is_written_down(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        handle = store.put([{"id": 1}], principal="ann").output_handle
+        found = store.search(handle, "id", principal="ann")
+        store.get(handle, "/0/id", principal="ann")
+        shape = store.outline(handle, principal="ann")
+        whole(store, handle)
+        told = [event for event in store.journal.recent() if event["event"] != "output_handle_created"]
+        assert {event["handle"] for event in told} == {handle}
+        assert {event["principal"] for event in told} == {"ann"}
+        assert [event["event"] for event in told] == ["output_handle_opened", *["output_handle_fetched"] * 3]
+        assert [(event["format"], event["returned_bytes"]) for event in told[1:]] == [
+            ("outline", len(shape.encode())), ("value", 1), ("search", len(found.to_json())),
+        ]  # fmt: skip
+        assert store.journal.summary()["pages_read"] == 3
+
+
+def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        anns = store.put("hers", principal="ann").output_handle
+        for handle in (anns, "oh_AAAAAAAAAAAA", "../" * 100_000):
+            with pytest.raises(headgate.HandleNotFound):
+                store.fetch(handle, principal="bob")
+        told = events(store, "output_handle_refused")
+        assert [event["handle"] for event in told] == [None, "oh_AAAAAAAAAAAA", anns]
+        assert {(event["principal"], event["code"]) for event in told} == {("bob", "output_handle_not_found")}
+
+
+@pytest.mark.parametrize("name", ["source_tool", "principal"])
+def test_a_name_of_any_length_is_refused(name: str, tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        assert store.put(b"", **{name: "n" * 1024}).size_bytes == 0  # type: ignore[arg-type]
+        with pytest.raises(headgate.InvalidArgument, match=f"{name} is at most 1024 characters") as refused:
+            store.put(b"", **{name: "n" * 1025})  # type: ignore[arg-type]
+        assert len(str(refused.value)) < 200
+
+
+def test_a_clock_set_back_does_not_lose_the_file_in_use(tmp_path: Path, clock: Clock) -> None:
+    folders = Folders(tmp_path / "store")
+    journal = Journal(folders, clock, most_files=3)
+    for _ in range(5):
+        clock.now += 24 * 3600
+        journal.record("before")
+    clock.now -= 30 * 24 * 3600
+    for number in range(3):
+        journal.record("after", number=number)
+    told = [event["number"] for event in journal.recent() if event["event"] == "after"]
+    assert told == [2, 1, 0]
+    journal.close()
+    folders.close()
+
+
+def test_the_summary_adds_up(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        descriptors = [
+            store.put("é" * 10_000, source_tool="a"),
+            store.put("y" * 500, source_tool="a", principal="ann"),
+            store.put("z" * 100, source_tool="b"),
+        ]
+        store.fetch(descriptors[0].output_handle, limit=400)
+        summary = store.journal.summary()
+        assert (summary["handles"], summary["bytes_stored"], summary["pages_read"]) == (3, 20_600, 1)
+        # Descriptors are read too, not only pages.
+        kept = 20_600 - 400 - sum(len(descriptor.to_json()) for descriptor in descriptors)
+        assert (summary["bytes_kept_out"], summary["tokens_kept_out"]) == (kept, kept // 4)
+        assert summary["by_tool"] == {"a": {"handles": 2, "bytes": 20_500}, "b": {"handles": 1, "bytes": 100}}
+        hers = store.journal.summary(principal="ann", is_operator=False)
+        assert (hers["handles"], hers["bytes_stored"], hers["pages_read"]) == (1, 500, 0)
+
+
+WRITE = """
+import sys, headgate
+with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
+    for number in range(400):
+        store.journal.record("written", principal=sys.argv[2], number=number, padding="x" * number)
+"""
+
+
+def test_several_processes_write_one_journal(tmp_path: Path) -> None:
+    url = (tmp_path / "store").as_uri()
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE, url, str(name)]) for name in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    with store_at(tmp_path / "store") as store:
+        for name in range(4):
+            told = store.journal.recent(1000, principal=str(name), is_operator=False)
+            assert [event["number"] for event in told] == list(reversed(range(400)))
+
+
+def test_a_journal_is_bounded_and_keeps_the_newest(tmp_path: Path, clock: Clock) -> None:
+    folders = Folders(tmp_path / "store")
+    journal = Journal(folders, clock, most_bytes=2000, most_files=3)
+    for number in range(1000):
+        clock.now += 600 if number % 10 == 0 else 0
+        journal.record("counted", number=number)
+        assert len(list((tmp_path / "store" / "journal").iterdir())) <= 3
+    sizes = [path.stat().st_size for path in (tmp_path / "store" / "journal").iterdir()]
+    assert max(sizes) < 2000 + 200
+    told = [event["number"] for event in journal.recent(1000)]
+    assert told == list(range(999, 999 - len(told), -1))
+    assert len(told) > 20
+    journal.close()
+    folders.close()
+
+
+def test_a_journal_has_a_file_a_day(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", clock=clock) as store:
+        for _ in range(3):
+            store.journal.record("day")
+            clock.now += 24 * 3600
+    names = sorted(path.name for path in (tmp_path / "store" / "journal").iterdir())
+    assert names == ["2027-01-15.jsonl", "2027-01-16.jsonl", "2027-01-17.jsonl"]
+
+
+def test_lines_that_are_torn_tell_nothing(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", clock=clock) as store:
+        store.journal.record("first")
+        (path,) = (tmp_path / "store" / "journal").iterdir()
+        for torn in (b'{"event": "half', b"\n\xff\xfe\n", b"[1,2]\n", b"null\n", b"\n"):
+            with path.open("ab") as file:
+                file.write(torn)
+        store.journal.record("second")
+        with path.open("ab") as file:
+            file.write(
+                b'{"event":"output_handle_created","size_bytes":"x","shown_bytes":"y"}\n{"event":"output_handle_f'
+            )
+        assert [event["event"] for event in store.journal.recent()][1:] == ["second", "first"]
+        assert store.journal.summary()["bytes_stored"] == 0
+
+
+def test_a_torn_last_line_takes_no_other_with_it(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", clock=clock) as store:
+        store.journal.record("first")
+    (path,) = (tmp_path / "store" / "journal").iterdir()
+    with path.open("ab") as file:
+        file.write(b'{"event": "half')
+    with store_at(tmp_path / "store", clock=clock) as store:
+        store.journal.record("second")
+        assert [event["event"] for event in store.journal.recent()] == ["second", "first"]
+
+
+def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(mode=0o700)
+    (tmp_path / "store" / "journal").write_text("a file where the folder should be")
+    with store_at(tmp_path / "store") as store:
+        assert whole(store, store.put(b"x").output_handle) == b"x"
+        assert store.journal.recent() == []
+
+
+def test_whoever_stores_much_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "headgate"), store_at(tmp_path / "store", warn_bytes=1000) as store:
+        store.put(b"x" * 600, principal="ann")
+        store.put(b"x" * 600, principal="bob")
+        assert caplog.records == []
+        for _ in range(3):
+            store.put(b"x" * 600, principal="ann")
+        assert [record.getMessage() for record in caplog.records] == [
+            "headgate: principal 'ann' has stored 1,200 bytes, more than 1,000"
+        ]
+        assert [event["principal"] for event in events(store, "store_warning")] == ["ann"]
+    assert headgate.Options().warn_bytes == 100_000_000

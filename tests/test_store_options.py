@@ -1,0 +1,83 @@
+"""Where a store is, and how it behaves."""
+
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from headgate import InvalidArgument
+from stores import noise, payload_files, store_at, whole
+
+
+def test_the_default_is_the_user_s_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADGATE_HOME", raising=False)
+    monkeypatch.setattr("platformdirs.user_data_path", lambda name, **_: tmp_path / "data" / name)
+    with headgate.open_store() as store:
+        store.put(b"x")
+    assert len(payload_files(tmp_path / "data" / "headgate")) == 1
+
+
+@pytest.mark.parametrize("home", ["home", "a folder", "ordner-ü"])
+def test_headgate_home_overrides_it(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADGATE_HOME", home)
+    with headgate.open_store() as store:
+        handle = store.put(b"x").output_handle
+    assert len(payload_files(tmp_path / home)) == 1
+    with headgate.open_store((tmp_path / home).as_uri()) as store:
+        assert whole(store, handle) == b"x"
+    with headgate.open_store("file://localhost" + (tmp_path / home).as_uri().removeprefix("file://")) as store:
+        assert whole(store, handle) == b"x"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "/path", "path", "s3://bucket", "redis://localhost", "file:", "file:relative", "file://host/path",
+        "file:///path?x=1", "file:///path#part", "file:///a%00b", "http://[bad",
+    ],
+)  # fmt: skip
+def test_a_url_of_no_store_is_refused(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="a store is file:///path, or nothing for the default"):
+        headgate.open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"compression": "gzip"}, "compression is 'zstd' or 'none', not 'gzip'"),
+        ({"durability": "none"}, "durability is 'process' or 'power'"),
+        ({"on_full": "drop"}, "on_full is 'refuse' or 'evict'"),
+        ({"ttl": -1}, "ttl"),
+        ({"quota": -1}, "quota is a number, not negative"),
+        ({"principal_quota": -1}, "principal_quota is a number, not negative"),
+        ({"sweep_interval": -1}, "sweep_interval is a number, not negative"),
+        ({"warn_bytes": -1}, "warn_bytes is a number, not negative"),
+        ({"handle_length": 13}, "handle_length is 12 or 26, not 13"),
+        ({"quota": "1GB"}, "quota is a number"),
+        ({"ttl": "1h"}, "ttl is from 0 seconds"),
+        ({"warn_bytes": None}, "warn_bytes is a number"),
+        ({"sweep_interval": float("inf")}, "sweep_interval is a number"),
+        ({"principal_quota": float("nan")}, "principal_quota is a number"),
+        ({"redact": [b"secret"]}, "redact is a function"),
+        ({"colour": "red"}, "no such option of a store: colour; there are ttl, quota"),
+    ],
+)
+def test_an_option_that_is_none_is_refused_before_anything_is_made(
+    options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        headgate.open_store((tmp_path / "store").as_uri(), **options)
+    assert not (tmp_path / "store").exists()
+
+
+def test_files_are_their_owner_s_alone(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        store.put(b"x", principal="ann")
+    for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_power_is_an_option(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", durability="power") as store:
+        assert whole(store, store.put(noise(2_000_000)).output_handle) == noise(2_000_000)

@@ -1,0 +1,178 @@
+"""How much a store holds, for whom, and what goes when it is full."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from faults import counters, true_counters
+from headgate import StoreFull, StoreUnavailable
+from headgate.store.local import LocalBackend, LocalBlob
+from stores import Clock, events, noise, payload_files, store_at, whole
+
+
+def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=250_000) as store:
+        first = store.put(noise(100_000, 1)).output_handle
+        store.put(noise(100_000, 2), principal="ann")
+        with pytest.raises(StoreFull, match=r"the store's quota of 250,000 bytes has .* left.*; delete what"):
+            store.put(noise(100_000, 3), principal="bob")
+        (event,) = events(store, "store_failed")
+        assert (event["code"], event["principal"]) == ("store_full", "bob")
+        assert len(payload_files(tmp_path / "store")) == 2
+        store.delete(first)
+        store.put(noise(100_000, 3), principal="bob")
+
+
+def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", principal_quota=150_000) as store:
+        store.put(noise(100_000), principal="ann")
+        with pytest.raises(StoreFull, match="your quota of 150,000 bytes"):
+            store.put(noise(100_000), principal="ann")
+        store.put(noise(100_000), principal="bob")
+        for _ in range(3):
+            store.put(noise(100_000))
+        # What was refused counts for nothing.
+        store.put(noise(40_000), principal="ann")
+
+
+def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=260_000, principal_quota=150_000) as store:
+        store.put(noise(100_000), principal="ann")
+        for _ in range(5):
+            with pytest.raises(StoreFull):
+                store.put(noise(100_000), principal="ann")
+        store.put(noise(140_000), principal="bob")
+
+
+def test_the_quota_is_of_all_who_use_the_root(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=150_000) as store, store_at(tmp_path / "store", quota=150_000) as other:
+        store.put(noise(100_000))
+        with pytest.raises(StoreFull):
+            other.put(noise(100_000))
+
+
+def test_the_quota_counts_what_is_on_disk(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=100_000) as store:
+        store.put(b"a" * 10_000_000)
+
+
+def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", principal_quota=250_000, on_full="evict", clock=clock) as store:
+        handles = []
+        others = store.put(noise(100_000), principal="bob").output_handle
+        for number in range(4):
+            clock.now += 1
+            handles.append(store.put(noise(100_000, number), principal="ann").output_handle)
+        assert {one.output_handle for one in store.list(principal="ann")} == set(handles[2:])
+        assert whole(store, others) == noise(100_000)
+        assert [event["handle"] for event in events(store, "output_handle_evicted")] == [handles[1], handles[0]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_nothing_is_evicted_for_what_has_no_room_anyway(stream: bool, tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=250_000, on_full="evict") as store:
+        mine = store.put(noise(100_000), principal="ann").output_handle
+        with pytest.raises(StoreFull):
+            store.put(iter([noise(300_000)]) if stream else noise(300_000), principal="ann")
+        store.put(noise(100_000), principal="bob")
+        with pytest.raises(StoreFull):
+            # Not even without all of hers.
+            store.put(noise(180_000), principal="ann")
+        assert whole(store, mine) == noise(100_000)
+        assert events(store, "output_handle_evicted") == []
+
+
+@pytest.mark.parametrize("on_full", ["refuse", "evict"])
+def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> None:
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        chunk = noise(1 << 20)
+        while taken < 1 << 30:
+            taken += len(chunk)
+            yield chunk
+
+    with store_at(tmp_path / "store", quota=3_000_000, on_full=on_full) as store:
+        with pytest.raises(StoreFull):
+            store.put(endless())
+        assert taken < 32 << 20
+        assert payload_files(tmp_path / "store") == []
+        store.put(noise(1_000_000))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Path) -> None:
+    size = 3 << 20 if stream else 100_000
+    with store_at(tmp_path / "store", quota=size * 3 // 2) as store:
+        store.put(noise(size, 1), ttl=0, principal="ann")
+        payload = noise(size, 2)
+        handle = store.put(iter([payload]) if stream else payload).output_handle
+        assert whole(store, handle) == payload
+        assert len(events(store, "output_handle_expired")) == len(payload_files(tmp_path / "store")) == 1
+
+
+def test_what_has_expired_goes_before_what_is_older(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=250_000, on_full="evict") as store:
+        oldest = store.put(noise(100_000, 1)).output_handle
+        store.put(noise(100_000, 2), ttl=0)
+        store.put(noise(100_000, 3))
+        assert whole(store, oldest) == noise(100_000, 1)
+        assert events(store, "output_handle_evicted") == []
+
+
+def test_an_evicting_store_reads_a_footer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    opens = LocalBackend.open
+
+    def watched(self: LocalBackend, handle: str) -> LocalBlob:
+        read.append(handle)
+        return opens(self, handle)
+
+    with store_at(tmp_path / "store", quota=40_000, on_full="evict") as store:
+        monkeypatch.setattr(LocalBackend, "open", watched)
+        for number in range(60):
+            store.put(noise(2000, number))
+        assert len(events(store, "output_handle_evicted")) > 40
+    assert len(read) == len(set(read))
+
+
+def test_counters_are_right_without_a_sweep_after_one_among_puts(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+
+    def work(worker: int) -> None:
+        with store_at(root) as store:
+            for number in range(60):
+                handle = store.put(noise(100 + number, worker), principal=f"p{worker % 2}").output_handle
+                if number % 3:
+                    store.delete(handle, principal=f"p{worker % 2}")
+
+    with store_at(root) as store, ThreadPoolExecutor(4) as pool:
+        working = [pool.submit(work, worker) for worker in range(4)]
+        while not all(future.done() for future in working):
+            store.sweep()
+        for future in working:
+            future.result()
+    assert counters(root) == true_counters(root)
+
+
+def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    syncs = os.fsync
+
+    def broken(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        syncs(fd)
+
+    with store_at(root, durability="power") as store:
+        store.put(b"before")
+        monkeypatch.setattr(os, "fsync", broken)
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            store.put(b"never acknowledged")
+    assert len(payload_files(root)) == 1
+    assert counters(root) == true_counters(root)
