@@ -170,10 +170,11 @@ _COMPRESSED = {
     "application/zip",
 }
 
-# A heading, a fence, a list of links: one of them at the start of a line is no accident, the more so near the top.
-_MARKDOWN = re.compile(
-    rb"\A#{1,6} \S|^#{2,6} \S|^```|^\s*[-*] \[[^\]\n]+\]\([^)\n]+\)|^\|(?: *:?-+:? *\|)+\s*$", re.MULTILINE
-)
+# A heading, a fence, a list of links, a table: one of them at the start of a line is no accident. The line's end stands
+# first in the pattern, so that nothing else is looked at.
+_MARKDOWN_LINE = rb"#{2,6} \S|```|[ \t]*[-*] \[[^\]\n]+\]\([^)\n]+\)|\|(?: *:?-+:? *\|)+[ \t\r]*(?:\n|\Z)"
+_MARKDOWN_TOP = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
+_MARKDOWN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
 def magic_mime_type(head: bytes) -> str | None:
@@ -191,7 +192,8 @@ def detect_mime_type(nature: str, head: bytes) -> str:
         case "ndjson":
             return "application/x-ndjson"
         case "text":
-            return "text/markdown" if _MARKDOWN.search(head[:16384]) else "text/plain"
+            is_markdown = _MARKDOWN_TOP.match(head) or _MARKDOWN.search(head)
+            return "text/markdown" if is_markdown else "text/plain"
         case _:
             return magic_mime_type(head) or "application/octet-stream"
 

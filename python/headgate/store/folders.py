@@ -69,7 +69,7 @@ class Folders:
         """
         fd = self.fd(name, make=True)
         with absent:
-            if os.path.samestat(os.fstat(fd), os.stat(self.root / name, follow_symlinks=False)):
+            if os.path.samestat(os.fstat(fd), os.stat(f"{self.root}/{name}", follow_symlinks=False)):
                 return fd
         self.refresh()
         return self.fd(name, make=True)
