@@ -13,6 +13,7 @@ import headgate
 import pytest
 from command import COMMAND, ROWS, UNKNOWN, run
 from headgate import cli
+from headgate.cli import commands
 from stores import whole
 
 
@@ -197,6 +198,19 @@ def test_help_says_what_is_counted() -> None:
         assert words in told
 
 
+@pytest.mark.parametrize("command", ["", *commands.__all__])
+def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, run(*command.split(), "--help").out.decode().splitlines())) <= 80
+
+
+def test_a_pattern_may_begin_with_a_dash(home: Path) -> None:
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put("a -b --c -5").output_handle
+    for args in (["--", "-b"], ["--", "--c"], ["-5"]):
+        assert len(run("search", handle, *args).json["matches"]) == 1
+
+
 SLOW = {"rich", "typer", "pydantic", "headgate.store", "zstandard", "asyncio", "orjson"}
 
 
@@ -217,3 +231,8 @@ def test_a_command_imports_what_it_uses(args: list[str], slow: set[str]) -> None
     assert "headgate.cli.commands" in imported
     # What the store needs is the store's own business.
     assert imported & SLOW <= slow
+
+
+def test_a_wish_for_colours_makes_no_terminal_of_a_pipe(handle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert [stored["output_handle"] for stored in run("ls").json] == [handle]

@@ -1,7 +1,8 @@
-"""The `headgate` command: readable on a terminal, JSON in a pipe, exit codes that mean something.
+"""Large tool outputs under handles: readable on a terminal, JSON in a pipe.
 
+Exit codes:
   0    done
-  1    another error: a file that cannot be read, an output that cannot be written
+  1    another error, such as a file that cannot be read
   2    wrong usage
   3    no such handle
   4    damaged
@@ -9,7 +10,7 @@
   6    this payload has no such format or path
   130  interrupted
 
-In a pipe an error is one line on standard error: {"error": {"code", "message"}}
+In a pipe an error is a line on standard error: {"error": {"code", "message"}}
 """
 
 import io

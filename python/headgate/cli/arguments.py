@@ -18,7 +18,7 @@ def parse(about: str) -> argparse.Namespace:
     """What was asked for; `run` is the command to call with it. Help and version are printed here."""
     parser = _Parser("headgate", description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
-    _commands(parser.add_subparsers(metavar="COMMAND", required=True))
+    _commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
     return parser.parse_args()
 
 

@@ -58,11 +58,12 @@ def fetch(args: Namespace) -> None:
     """Print a page of a stored payload.
 
     What --offset and --limit count depends on the format:
-      items  items of the main array, or of the one at --path; lines of NDJSON. 200 if there is no --limit
-      lines  lines of a text. 200 if there is no --limit
-      text   bytes of a text, never cut inside a character. As many as --max-bytes holds
-      bytes  bytes, shown as base64. As many as --max-bytes holds
+      items  items of the main array, of the one at --path, or of NDJSON
+      lines  lines of a text
+      text   bytes of a text, which is never cut inside a character
+      bytes  bytes, shown as base64
       auto   items where there are any, else text, else bytes
+    Without --limit: 200 items or lines, or as many bytes as --max-bytes holds.
     """
     with _opened(args) as store:
         page = store.fetch(
@@ -82,7 +83,7 @@ def fetch(args: Namespace) -> None:
 
 
 def cat(args: Namespace) -> None:
-    """Write a stored payload to standard output, whole, byte for byte.
+    """Write a stored payload to standard output, whole and byte for byte.
 
     On a terminal its control characters are shown, not obeyed.
     """
@@ -148,7 +149,7 @@ def sweep(args: Namespace) -> None:
 
 
 def journal(args: Namespace) -> None:
-    """Print what happened in the store: recent events, the newest first, or a summary of all."""
+    """Print what happened in the store: recent events, or a summary of all."""
     whose: dict[str, Any] = {"principal": args.principal, "is_operator": args.principal is None}
     with _opened(args) as store:
         if args.action == "summary":
