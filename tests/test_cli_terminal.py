@@ -147,3 +147,9 @@ def test_what_a_terminal_cannot_show_is_no_failure(handle: str, monkeypatch: pyt
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     ran = run_on_terminal("outline", handle)
     assert (ran.code, plain(ran.out).split()[-1]) == (0, r"\xd7300}")
+
+
+def test_bytes_that_are_no_text_are_seen_to_be_none(home: Path) -> None:
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put(b"a\xffb\r\n\xe2\x82").output_handle
+    assert plain(run_on_terminal("cat", handle).out) == "a\ufffdb\r\n\ufffd"

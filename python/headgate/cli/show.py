@@ -111,8 +111,7 @@ def json_text(text: bytes) -> None:
 def raw(pieces: Iterable[bytes]) -> None:
     """Bytes as they are, but for what a terminal would obey."""
     if _is_terminal():
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        pieces = (_harmless(decoder.decode(piece)).encode() for piece in pieces)
+        pieces = (_harmless(text).encode() for text in codecs.iterdecode(pieces, "utf-8", "replace"))
     for piece in pieces:
         _write(piece)
 
