@@ -30,11 +30,11 @@ def test_importing_brings_nothing_but_itself() -> None:
 
 def test_what_a_verb_needs_is_imported_when_it_is_used() -> None:
     """A byte relay, or a program that only slices, pays for neither the store nor the command."""
-    heavy = {"asyncio", "orjson", "platformdirs", "rich", "typer", "zstandard"}
+    heavy = {"asyncio", "orjson", "platformdirs", "rich", "zstandard"}
     used = IMPORT.replace("import headgate\n", "import headgate\nheadgate.truncate(b'[1]')\nheadgate.HandleNotFound\n")
     assert heavy.isdisjoint(json.loads(run(used)))
     opened = IMPORT.replace("import headgate\n", "import headgate\nheadgate.open_store\n")
-    assert {"rich", "typer", "platformdirs"}.isdisjoint(json.loads(run(opened)))
+    assert {"rich", "platformdirs"}.isdisjoint(json.loads(run(opened)))
     assert {"orjson", "zstandard"} <= set(json.loads(run(opened)))
 
 

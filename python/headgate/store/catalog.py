@@ -9,11 +9,12 @@ from typing_extensions import Buffer
 
 from headgate.errors import HandleCorrupt, HandleNotFound
 from headgate.handles import is_handle
+from headgate.payload import is_text
 from headgate.store.backend import Backend, Blob
 from headgate.store.frames import Contents, read_contents
 from headgate.store.reader import Reader
 
-__all__ = ["OPERATOR", "Catalog", "Principal"]
+__all__ = ["LONGEST_NAME", "OPERATOR", "Catalog", "Principal", "is_name"]
 
 
 class _Operator:
@@ -27,6 +28,15 @@ OPERATOR: Final = _Operator()
 
 Principal = str | _Operator | None
 """Whose a handle is. `None` is nobody in particular: a program that serves one user."""
+
+LONGEST_NAME = 1024
+"""What a tool or a principal is called stands in every event of the journal."""
+
+
+def is_name(value: object) -> bool:
+    """Whether a tool or a principal may be called so."""
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and is_text(value)
+
 
 _MOST_FOOTERS = 256
 _MOST_WHOLE = 256 << 20

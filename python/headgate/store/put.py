@@ -22,12 +22,12 @@ from headgate.payload import (
     expects_json,
     extension,
     is_object,
-    is_text,
     pieces_of,
     plausible,
     whole,
 )
 from headgate.store.backend import Backend, Upload
+from headgate.store.catalog import LONGEST_NAME, is_name
 from headgate.store.frames import tail_of
 from headgate.store.journal import Journal
 from headgate.store.options import Options, check_ttl
@@ -44,8 +44,6 @@ _MESSAGE = 4096
 _ENVELOPE = 512
 """What of that is not the descriptor."""
 _OUTLINE = 512
-_LONGEST_NAME = 1024
-"""What a tool or a principal is called stands in every event of the journal."""
 _MOST_WATCHED = 4096
 """How many principals one open store knows the sums of, for its warning."""
 _PREVIEW = 2048
@@ -86,8 +84,8 @@ class Intake:
         if ttl is not None:
             check_ttl(ttl)
         for name, given in (("source_tool", source_tool), ("principal", principal)):
-            if given is not None and not (is_text(given) and len(given) <= _LONGEST_NAME):
-                raise InvalidArgument(f"{name} is at most {_LONGEST_NAME} characters of text, not {given!r:.64}")
+            if given is not None and not is_name(given):
+                raise InvalidArgument(f"{name} is at most {LONGEST_NAME} characters of text, not {given!r:.64}")
         try:
             descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress)
         except HeadgateError as error:

@@ -19,7 +19,7 @@ from headgate.page import Page, SearchPage
 from headgate.payload import Payload
 from headgate.store.awaited import Pulled
 from headgate.store.backend import Backend
-from headgate.store.catalog import OPERATOR, Catalog, Principal
+from headgate.store.catalog import OPERATOR, Catalog, Principal, is_name
 from headgate.store.journal import Journal
 from headgate.store.options import Options
 from headgate.store.put import Intake
@@ -214,8 +214,8 @@ class Store:
         except (HandleNotFound, HandleCorrupt) as error:
             self.journal.record(
                 "output_handle_refused",
-                principal=principal if isinstance(principal, str) else None,
-                # What is no handle may be anything, of any size.
+                # What comes from outside may be anything, of any size.
+                principal=principal if is_name(principal) else None,
                 handle=handle if is_handle(handle) else None,
                 code=error.code,
             )

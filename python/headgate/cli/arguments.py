@@ -1,0 +1,121 @@
+"""What the command line may say, and what `--help` says of it."""
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import NoReturn
+
+import headgate
+from headgate.cli import commands
+from headgate.errors import InvalidArgument
+
+__all__ = ["parse"]
+
+# Not Typer: it imports pydantic for every command, which costs more than all the rest.
+
+
+def parse(about: str) -> argparse.Namespace:
+    """What was asked for; `run` is the command to call with it. Help and version are printed here."""
+    parser = _Parser("headgate", description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
+    _commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    return parser.parse_args()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises our own error in place of printing one."""
+
+    def __init__(self, prog: str, **options: object) -> None:
+        super().__init__(prog, allow_abbrev=False, **options)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgument(f"{message}; `{self.prog} --help` shows how")
+
+
+def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
+    def add(run: Callable[[argparse.Namespace], None], *arguments: Callable[[_Parser], object]) -> _Parser:
+        about = run.__doc__ or ""
+        parser = subparsers.add_parser(
+            run.__name__,
+            prog=f"headgate {run.__name__}",
+            help=about.partition("\n")[0],
+            description=about.replace("\n    ", "\n"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(run=run)
+        for argument in (*arguments, _store):
+            argument(parser)
+        return parser
+
+    put = add(commands.put)
+    put.add_argument("file", metavar="FILE", help="the payload; - is standard input")
+    put.add_argument("--mime-type", metavar="TYPE", help="what it is, if not to be found out")
+    put.add_argument("--ttl", metavar="SECONDS", type=float, help="how long to keep it; a day if not given")
+    put.add_argument("--principal", metavar="NAME", help="whose it is; nobody's in particular if not given")
+
+    add(commands.ls, _principal)
+    add(commands.stat, _handle, _principal)
+
+    fetch = add(commands.fetch, _handle, _principal, _max_bytes)
+    fetch.add_argument("--format", metavar="FORMAT", default="auto", help="auto, items, lines, text or bytes")
+    fetch.add_argument("--offset", metavar="N", type=int, default=0, help="the item, line or byte to begin with")
+    fetch.add_argument("--limit", metavar="N", type=int, help="the most items, lines or bytes to show")
+    fetch.add_argument("--path", metavar="POINTER", help="a JSON Pointer to a value inside: /orders/17")
+    fetch.add_argument("--fields", metavar="NAMES", type=_fields, help="fields to keep of every item: id,user.name")
+    fetch.add_argument("--raw", action="store_true", help="only the content: JSON, text, or the bytes themselves")
+
+    add(commands.cat, _handle, _principal)
+
+    get = add(commands.get, _handle, _principal)
+    get.add_argument("pointer", metavar="POINTER", help="a JSON Pointer: /orders/17")
+
+    search = add(commands.search, _handle, _principal, _max_bytes)
+    search.add_argument("pattern", metavar="PATTERN", help="a text, or with --regex an expression")
+    search.add_argument("--regex", action="store_true", help="the pattern is a regular expression")
+    search.add_argument("-i", "--ignore-case", action="store_true", help="upper and lower case are the same")
+    search.add_argument("--start", metavar="N", type=int, default=0, help="the byte to search from")
+    search.add_argument("--limit", metavar="N", type=int, default=50, help="the most matches to show; 50 if not given")
+    search.add_argument(
+        "--context", metavar="N", type=int, default=80, help="bytes to show on either side; 80 if not given"
+    )
+
+    outline = add(commands.outline, _handle, _principal)
+    outline.add_argument("--max-bytes", metavar="N", type=int, default=512, help="how long it may be; 512 if not given")
+
+    rm = add(commands.rm, _principal)
+    rm.add_argument("handles", metavar="HANDLE", nargs="+", help="what to remove")
+
+    add(commands.sweep)
+
+    journal = add(commands.journal, _principal)
+    journal.add_argument("action", nargs="?", choices=["recent", "summary"], default="recent", help="which of the two")
+    journal.add_argument("--count", metavar="N", type=int, default=50, help="how many events; 50 if not given")
+
+
+def _store(parser: _Parser) -> None:
+    default = os.environ.get("HEADGATE_STORE") or None
+    parser.add_argument(
+        "--store", metavar="URL", default=default, help="file:///path; else HEADGATE_STORE, else the user's own"
+    )
+
+
+def _handle(parser: _Parser) -> None:
+    parser.add_argument("handle", metavar="HANDLE", help="what `headgate put` or a tool answered: oh_…")
+
+
+def _principal(parser: _Parser) -> None:
+    parser.add_argument(
+        "--principal",
+        metavar="NAME",
+        help="see only what is this principal's; without it the command is the operator, and sees all",
+    )
+
+
+def _max_bytes(parser: _Parser) -> None:
+    parser.add_argument(
+        "--max-bytes", metavar="N", type=int, default=65536, help="the most the answer may weigh; 65536 if not given"
+    )
+
+
+def _fields(text: str) -> list[str]:
+    return [field.strip() for field in text.split(",")]

@@ -1,0 +1,155 @@
+"""The command on a terminal: made for people, and safe from what payloads say."""
+
+import json
+from pathlib import Path
+
+import headgate
+import pytest
+from command import plain, run, run_on_terminal
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (["ls"], ["handle", "json", "300", "list_rows", "until"]),
+        (["fetch", "HANDLE", "--limit", "2"], ["name [1]", "items: 2 from 0 of 300; more from --offset 2"]),
+        (["fetch", "HANDLE", "--offset", "299"], ["name [299]", "the end"]),
+        (["fetch", "HANDLE", "--format", "text"], ['{"rows":', "the end"]),
+        (["search", "HANDLE", "name [29]"], ["byte", "context", "name [29]"]),
+        (["search", "HANDLE", "name", "--limit", "1"], ["more from --start"]),
+        (["get", "HANDLE", "/rows/7"], ['"id": 7', "name [7]"]),
+        (["outline", "HANDLE"], ["{rows: [{id: int, name: str}] ×300}"]),
+        (["stat", "HANDLE"], ['"item_count": 300']),
+        (["sweep"], ['"kept": 1']),
+        (["journal"], ["when", "created", "list_rows"]),
+        (["journal", "summary"], ['"handles": 1']),
+        (["rm", "HANDLE"], ['"removed"', "HANDLE"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_on_a_terminal_it_is_made_for_people(args: list[str], shown: list[str], handle: str) -> None:
+    ran = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args), only="out")
+    assert (ran.code, ran.err) == (0, b"")
+    text = plain(ran.out)
+    assert [part for part in shown if part.replace("HANDLE", handle) not in text] == []
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(ran.out.decode())
+
+
+LARGE = 9 << 20
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(("size", "has_bar"), [(1000, False), (LARGE, True)])
+def test_a_bar_shows_how_far_a_large_put_is(size: int, has_bar: bool, tmp_path: Path) -> None:
+    path = tmp_path / "payload"
+    path.write_bytes(b"text " * (size // 5))
+    ran = run_on_terminal("put", str(path), only="err")
+    assert ran.code == 0
+    assert json.loads(ran.out)["size_bytes"] == size // 5 * 5
+    assert ("MB" in plain(ran.err)) == has_bar
+
+
+@pytest.mark.usefixtures("home")
+def test_no_bar_in_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "payload"
+    path.write_bytes(b"text " * (LARGE // 5))
+    assert run("put", str(path)).json["mime_type"] == "text/plain"
+
+
+HOSTILE = "[/red] [bold]not bold[/] \x1b]0;title\x07 \x1b[2J \x9b31m [link=x]y"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["fetch", "HANDLE", "--format", "text"],
+        ["fetch", "HANDLE", "--format", "text", "--raw"],
+        ["fetch", "HANDLE", "--format", "bytes", "--raw"],
+        ["cat", "HANDLE"],
+        ["search", "HANDLE", "bold"],
+        ["ls"],
+        ["stat", "HANDLE"],
+        ["journal"],
+        ["fetch", "HANDLE", "--path", "/[/red]\x1b[2J"],
+        ["fetch", "[/red]\x1b[2J"],
+    ],
+    ids=repr,
+)
+def test_a_payload_has_no_power_over_the_terminal(args: list[str], home: Path) -> None:
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put(HOSTILE, source_tool=HOSTILE).output_handle
+    ran = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args))
+    assert b"Traceback" not in ran.out
+    assert ran.code in (0, 3, 6)
+    assert b"\x1b]0" not in ran.out
+    assert b"\x1b[2J" not in ran.out
+    assert b"\x07" not in ran.out
+    assert "\x9b" not in ran.out.decode()
+    if ran.code == 0:
+        assert "[/red]" in plain(ran.out)
+
+
+def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put({"[/dim]": [{"a": "x" * 100_000}]}).output_handle
+    ran = run_on_terminal("fetch", handle)
+    assert ran.code == 0
+    assert "cut: /[~1dim]/0, 100,008 bytes in all" in plain(ran.out)
+
+
+@pytest.mark.parametrize("length", [12, 26])
+def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with headgate.open_store(home.as_uri(), sweep_interval=0, handle_length=length) as store:
+        tool = "a_tool_with_quite_a_long_name"
+        handle = store.put([1] * 100_000, source_tool=tool, principal="https://issuer.example ann").output_handle
+        store.fetch(handle, principal=headgate.OPERATOR)
+        store.journal.record("store_failed", code="store_full")
+    listed = plain(run_on_terminal("ls").out).splitlines()
+    told = plain(run_on_terminal("journal").out).splitlines()
+    assert max(map(len, [*listed, *told])) <= 80
+    assert (len(listed), len(told)) == (2, 4)
+    assert [handle in line for line in (*listed, *told)] == [False, True, False, False, True, True]
+    assert "100,000" in listed[1]
+    assert [words in line for words, line in zip(("store_failed", "fetched", "created"), told[1:], strict=True)]
+    assert "store_full" in told[1]
+
+
+def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
+    assert "whose" not in plain(run_on_terminal("ls").out)
+    run("put", "-", "--principal", "ann", stdin=b"x")
+    assert "whose" in plain(run_on_terminal("ls").out)
+    run("rm", handle)
+    assert "items" not in plain(run_on_terminal("ls").out)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("command", ["ls", "journal"])
+def test_nothing_is_said_to_be_nothing(command: str) -> None:
+    assert plain(run_on_terminal(command).out).split() == ["nothing"]
+
+
+def test_a_match_at_the_end_of_its_context_is_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put("x" * 100 + "NEEDLE").output_handle
+    assert "NEEDLE" in plain(run_on_terminal("search", handle, "NEEDLE").out)
+
+
+def test_raw_content_on_a_terminal_says_how_to_go_on(handle: str) -> None:
+    ran = run_on_terminal("fetch", handle, "--limit", "2", "--raw", only="err")
+    assert len(json.loads(ran.out)) == 2
+    assert "more from --offset 2" in plain(ran.err)
+
+
+def test_what_a_terminal_cannot_show_is_no_failure(handle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    ran = run_on_terminal("outline", handle)
+    assert (ran.code, plain(ran.out).split()[-1]) == (0, r"\xd7300}")
+
+
+def test_bytes_that_are_no_text_are_seen_to_be_none(home: Path) -> None:
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put(b"a\xffb\r\n\xe2\x82").output_handle
+    assert plain(run_on_terminal("cat", handle).out) == "a\ufffdb\r\n\ufffd"
