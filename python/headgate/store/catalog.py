@@ -3,7 +3,7 @@
 import collections
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeGuard
 
 from typing_extensions import Buffer
 
@@ -33,7 +33,7 @@ LONGEST_NAME = 1024
 """What a tool or a principal is called stands in every event of the journal."""
 
 
-def is_name(value: object) -> bool:
+def is_name(value: object) -> TypeGuard[str]:
     """Whether a tool or a principal may be called so."""
     return isinstance(value, str) and len(value) <= LONGEST_NAME and is_text(value)
 
