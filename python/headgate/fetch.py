@@ -107,7 +107,7 @@ def fetch(
     It weighs at most `max_bytes` when it was written as JSON and that was escaped `escape_levels` times.
     """
     if format not in get_args(Format):
-        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {str(format)[:32]!r}")
+        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {shown(format)}")
     check_integer("offset", offset, 0)
     if limit is not None:
         check_integer("limit", limit, 1)
@@ -123,8 +123,8 @@ def fetch(
         if weight <= max_bytes:
             return page
         # What the page says of itself, or escaping, weighs more than was allowed for. Less of what was shown has room.
-        shown = len(page.content) if page.encoding == "json" else budget
-        budget = min(shown, budget) * max_bytes // weight
+        used = len(page.content) if page.encoding == "json" else budget
+        budget = min(used, budget) * max_bytes // weight
     raise InvalidArgument(f"max_bytes={max_bytes} is too small for a page of this payload; ask for more")
 
 
