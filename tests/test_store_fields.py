@@ -91,6 +91,18 @@ def test_fields_that_no_item_has_are_refused_and_not_looked_for_without_end(
 
     _, read = reads.of(ask)
     assert read < 4 * MOST_READ
+    _, read = reads.of(lambda: store.fetch(handle, offset=len(BULKY) - 1, fields=["nope"]))
+    assert read < 1 << 20
+
+
+def test_looking_further_starts_where_looking_ended(store: Store) -> None:
+    handle = store.put(b"[" + b",".join([b'{"id":1}'] * 2_200_000) + b"]").output_handle
+    with pytest.raises(PathNotFound) as raised:
+        store.fetch(handle, fields=["nope"])
+    offset = int(str(raised.value).rpartition("look further from offset=")[2])
+    assert content(store.fetch(handle, offset=offset, fields=["nope"], limit=1)) == [{}]
+    with pytest.raises(PathNotFound):
+        store.fetch(handle, offset=offset - 1, fields=["nope"], limit=1)
 
 
 @pytest.mark.parametrize("fields", [["nope"], ["a.nope"], ["/a/nope"], ["/list/0/b"], ["A"]])

@@ -92,6 +92,20 @@ def test_the_first_part_gives_what_the_whole_does(
         assert store.search(handle, pattern, **ask) == expected
 
 
+@pytest.mark.parametrize("context", [0, 1, 5, 30])
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_part_that_ends_anywhere_gives_what_the_whole_does(context: int, limit: int, store: Store) -> None:
+    texts = ["aa\\n", "😀a", "é", "a漢", "\\", "aaa"]
+    handle = store.put(json.dumps(texts * 2)).output_handle
+    lines = store.put("a\n" + "\n".join(texts * 2)).output_handle
+    for one, size in ((handle, store.stat(handle).size_bytes), (lines, store.stat(lines).size_bytes)):
+        expected = store.search(one, "a", limit=limit, context=context)
+        for part in range(1, size + 1):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(matches, "_FIRST_PART", part)
+                assert store.search(one, "a", limit=limit, context=context) == expected
+
+
 @pytest.mark.parametrize(("pattern", "regex"), [("needle", False), ("needle.*", True), ("only here", False)])
 def test_a_search_reads_all_only_if_it_must(
     pattern: str, regex: bool, store: Store, monkeypatch: pytest.MonkeyPatch

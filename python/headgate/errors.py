@@ -61,7 +61,7 @@ class InvalidText(HeadgateError, ValueError):
 class InvalidArgument(HeadgateError, ValueError):
     """An argument no payload could satisfy.
 
-    One of the wrong type is a `TypeError`, but not where models ask: the reading methods of a store refuse it like this.
+    One of the wrong type is a `TypeError`, but not where models ask: the reading methods of a store raise this for it.
     """
 
     code = "invalid_argument"

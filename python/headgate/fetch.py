@@ -315,7 +315,8 @@ def _projected(ask: _Ask, index: ItemIndex, limit: int, budget: int, fields: Seq
 
 def _refuse_unknown(ask: _Ask, index: ItemIndex, fields: Sequence[str]) -> None:
     """Refuses fields that no item has, as far as it looks: what only later items have is found from there on."""
-    if index.span(ask.offset, 1).start - index.start > _MOST_READ:
+    if index.span(ask.offset, 1).start - index.start > 2 * _MOST_READ:
+        # Far behind all that would be looked at.
         return
     seen, read, like = 0, 0, ""
     while seen < len(index) and read < _MOST_READ:

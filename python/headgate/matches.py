@@ -118,8 +118,6 @@ def _context(find: Callable[..., SearchResult], data: Buffer, match: Match, size
 
 def _shortened(match: Match, around: Callable[[int], str], most: int, room: int, escape_levels: int) -> dict[str, Any]:
     """A match with what fits of its context, or else of itself; whole characters and escapes."""
-    if match.context is None:
-        return _told(match, None)
     own = around(0)
     own_size = len(own.encode())
 
