@@ -323,13 +323,15 @@ def _refuse_unknown(ask: _Ask, index: ItemIndex, fields: Sequence[str]) -> None:
         page = _whole_items(ask.view, index, seen, len(index) - seen)
         if has_fields(page.content, fields):
             return
-        like = like or outline(page.content, 256)
+        like = like or outline(page.content, 256).removesuffix(f" ×{page.returned}")
         seen += page.returned
         read += page.end - page.start
     if ask.offset >= seen:
         return
     further = "" if seen == len(index) else f"; or look further from offset={seen}"
-    raise PathNotFound(f"the first {seen} items have none of the fields {shown(fields)}, they are {like}{further}")
+    raise PathNotFound(
+        f"the first {seen} items have none of the fields {shown(fields)}; name keys of an item, as in {like}{further}"
+    )
 
 
 def _whole_items(view: View, index: ItemIndex, offset: int, limit: int) -> ItemPage:
