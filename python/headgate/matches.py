@@ -38,6 +38,7 @@ def search(
     handle: str,
     pattern: str,
     *,
+    is_whole_kept: bool = False,
     regex: bool = False,
     ignore_case: bool = False,
     start: int = 0,
@@ -46,7 +47,7 @@ def search(
     max_bytes: int = 65536,
     escape_levels: int = 0,
 ) -> SearchPage:
-    """Matches in the view, of which `whole` gives all: as many as fit into `max_bytes`."""
+    """As many matches as fit into `max_bytes`. `whole` gives all of the view, at once if `is_whole_kept`."""
     check_budget(max_bytes, escape_levels)
     check_text("pattern", pattern)
     for name, number in {"start": start, "limit": limit, "context": context}.items():
@@ -58,7 +59,9 @@ def search(
     if room < 0:
         raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
     find = functools.partial(search_bytes, pattern=pattern, regex=regex, ignore_case=ignore_case, index=view.items)
-    data, found = _found(view, whole, find, is_sure=not regex, start=start, limit=limit, context=context)
+    data, found = _found(
+        view, whole, find, try_part=not (regex or is_whole_kept), start=start, limit=limit, context=context
+    )
     matches: list[dict[str, Any]] = []
     for match in found.matches:
         told = _told(match, match.context)
@@ -83,16 +86,17 @@ def _found(
     whole: Callable[[], Buffer],
     find: Callable[..., SearchResult],
     *,
-    is_sure: bool,
+    try_part: bool,
     start: int,
     limit: int,
     context: int,
 ) -> tuple[Buffer, SearchResult]:
     """What was searched, and what was found there: exactly what all of the payload has.
 
-    `is_sure`: a match in a part is one in the whole. That of an expression may go on behind the part, or be another.
+    `try_part`: whether the first part may do. A literal in it is one in the whole; what an expression matches may go on
+    behind the part, or be something else.
     """
-    if is_sure and start < _FIRST_PART < view.size:
+    if try_part and start < _FIRST_PART < view.size:
         part = view.read(0, _FIRST_PART)
         found = find(part, start=start, limit=limit, context=context)
         if len(found.matches) == limit and found.matches[-1].end + context + _LOOK_AHEAD <= len(part):

@@ -206,6 +206,7 @@ class Store:
                 lambda: self._catalog.whole(reader),
                 handle,
                 pattern,
+                is_whole_kept=self._catalog.kept(reader) is not None,
                 regex=regex,
                 ignore_case=ignore_case,
                 start=start,
