@@ -11,9 +11,11 @@ from typing import Any
 
 import headgate
 import pytest
+from documents import values
 from headgate import Page, Store
+from headgate.store.local import LocalBlob
 from hypothesis import strategies as st
-from texts import weigh
+from texts import nasty_text, weigh
 
 
 class Clock:
@@ -100,3 +102,37 @@ def ask_for(limit: int | None, level: int, more: int) -> dict[str, Any]:
 
 
 asks = st.builds(ask_for, limits, st.integers(0, 2), st.integers(0, 2000))
+
+# Items of which some fill a page, or several.
+long_texts = st.builds(lambda text, times: text * times, nasty_text, st.integers(1, 60))
+heavy_items = st.lists(values | long_texts | st.dictionaries(st.sampled_from("abc"), long_texts), max_size=12)
+
+
+def read_by_offset(store: Store, handle: str, path: str | None, cut: dict[str, Any]) -> bytes:
+    """What a page cut, by the byte at which it says that it is."""
+    start, size = cut["byte_offset"], cut["size_bytes"]
+    page = store.fetch(handle, path=path, format="bytes", offset=start, limit=size, max_bytes=size * 2 + 1024)
+    data = content(page)
+    assert isinstance(data, bytes)
+    return data
+
+
+class Reads:
+    """What was read of stored files, range by range."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        read = LocalBlob.read
+
+        def counted(blob: LocalBlob, start: int, length: int) -> bytes:
+            found = read(blob, start, length)
+            self.ranges.append((start, len(found)))
+            return found
+
+        monkeypatch.setattr(LocalBlob, "read", counted)
+
+    def of(self, verb: Any) -> tuple[int, int]:
+        """How many ranges a call reads, and how many bytes."""
+        self.ranges.clear()
+        verb()
+        return len(self.ranges), sum(length for _, length in self.ranges)

@@ -18,12 +18,12 @@ def test_whole_payloads_are_kept_up_to_a_size(tmp_path: Path, monkeypatch: pytes
     with headgate.open_store((tmp_path / "store").as_uri()) as store:
         handles = [store.put(b"[" + b"1," * 49 + b"1]").output_handle for _ in range(4)]
         for handle in handles:
-            store.get(handle, "/0")
+            store.outline(handle)
         assert kept(store) == [101, 101]
-        store.get(handles[-1], "/1")
+        store.search(handles[-1], "1")
         assert len(kept(store)) == 2
         store.delete(handles[-1])
         assert len(kept(store)) == 1
         larger_than_all = store.put(b"[" + b"1," * 999 + b"1]").output_handle
-        store.get(larger_than_all, "/0")
+        store.outline(larger_than_all)
         assert kept(store) == [2001]

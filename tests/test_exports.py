@@ -50,7 +50,7 @@ ERRORS = [
 ]
 
 # Names of the core that the package keeps to itself.
-INTERNAL = {"Findings", "Survey", "checksum"}
+INTERNAL = {"Findings", "Survey", "checksum", "has_fields"}
 
 
 def stub_names() -> set[str]:

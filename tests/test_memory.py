@@ -6,7 +6,6 @@ is read; for what they look at none is mapped before, and those that are afterwa
 
 import json
 import mmap
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,25 +13,15 @@ from typing import Any
 
 import headgate
 import pytest
+from peak import measured
 
 SIZE = 64 << 20
 # A payload that was copied would add 64 MiB. Indexes and answers here are far below this.
 SLACK = 8 << 20
 
 MEASURE = """
-import mmap, sys, zlib
+import mmap, zlib
 import headgate
-
-
-def peak():
-    try:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
-    except FileNotFoundError:
-        import resource
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def verb(data):
@@ -64,9 +53,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def growth(verb: str, path: Path) -> int:
     small = b'{"items":[' + ITEM + b"]}"
-    code = MEASURE.replace("VERB", verb).replace("SMALL", repr(small)).replace("PATH", json.dumps(str(path)))
-    command = [sys.executable, "-c", code]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    script = MEASURE.replace("VERB", verb).replace("SMALL", repr(small)).replace("PATH", json.dumps(str(path)))
+    (grown,) = measured(script)
+    return grown
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="neither /proc nor resource there")

@@ -3,7 +3,9 @@ import json
 from typing import Any
 
 import pytest
+from documents import pointer
 from headgate import InvalidArgument, InvalidJSON, project
+from headgate._core import has_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +48,32 @@ def test_projects_like_plain_python(value: Any, paths: list[list[str]]) -> None:
     assert compact(json.loads(project(json.dumps(value, indent=2), fields))) == expected
 
 
+@given(items, paths)
+def test_a_pointer_names_the_same_field(value: Any, paths: list[list[str]]) -> None:
+    pointers = [pointer(tuple(path)) for path in paths]
+    assert project(compact(value), pointers) == project(compact(value), map(field, paths))
+
+
+def test_a_slash_may_begin_a_key() -> None:
+    assert project('[{"/a/b": 1, "a": {"b": 2, "c": 3}, "a/b": 4}]', ["/a/b"]) == b'[{"/a/b":1,"a":{"b":2}}]'
+    assert project('{"a/b": 1, "": {"~": 2}}', ["/a~1b", "//~0"]) == b'{"a/b":1,"":{"~":2}}'
+
+
+def reaches(value: Any, path: list[str]) -> bool:
+    if not path:
+        return True
+    if isinstance(value, list):
+        return any(reaches(item, path) for item in value)
+    return isinstance(value, dict) and path[0] in value and reaches(value[path[0]], path[1:])
+
+
+@given(items, paths)
+def test_whether_any_item_has_any_field(value: Any, paths: list[list[str]]) -> None:
+    expected = any(reaches(value, path) for path in paths)
+    assert has_fields(compact(value), map(field, paths)) == expected
+    assert has_fields(project(compact(value), map(field, paths)), map(field, paths)) == expected
+
+
 @given(st.lists(items, min_size=2, max_size=5), paths)
 def test_lines_stay_lines(values: list[Any], paths: list[list[str]]) -> None:
     data = "\n\n".join(compact(value) for value in values)
@@ -66,7 +94,7 @@ def test_a_cut_payload_is_refused() -> None:
         assert caught.value.index <= cut
 
 
-@pytest.mark.parametrize("fields", [[], [""], ["a..b"], [".a"], ["a."], ["a\\"], ["\\a"]])
+@pytest.mark.parametrize("fields", [[], [""], ["a..b"], [".a"], ["a."], ["a\\"], ["\\a"], ["/a~2"]])
 def test_refuses_what_is_no_field(fields: list[str]) -> None:
     with pytest.raises(InvalidArgument, match=r"user\.name"):
         project("{}", fields)

@@ -1,6 +1,5 @@
 """Pages of a stored payload: they tile, fit, are valid, and cost no more than they show."""
 
-import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -13,16 +12,24 @@ from documents import documents, forms, main_array, pointers, values
 from headgate import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
 from headgate.store import catalog
 from headgate.store.frames import FRAME, TAIL
-from headgate.store.local import LocalBlob
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from stores import ask_for, asks, content, file_of, limits, pages, store_at
+from stores import (
+    Reads,
+    ask_for,
+    asks,
+    content,
+    file_of,
+    heavy_items,
+    limits,
+    long_texts,
+    pages,
+    read_by_offset,
+    store_at,
+)
 from texts import NASTY, nasty_text
 
 budgets = st.integers(512, 2500)
-# Items of which some fill a page, or several.
-long_texts = st.builds(lambda text, times: text * times, nasty_text, st.integers(1, 60))
-heavy_items = st.lists(values | long_texts | st.dictionaries(st.sampled_from("abc"), long_texts), max_size=12)
 RECORDS = [{"id": number, "name": f"name {number}", "text": "lorem ipsum " * 12} for number in range(120_000)]
 
 
@@ -56,15 +63,6 @@ def items_of(store: Store, handle: str, **ask: Any) -> list[Any]:
             assert read_by_offset(store, handle, page.path, cut) == store.get(handle, cut["path"])
         found += shown
     return found
-
-
-def read_by_offset(store: Store, handle: str, path: str | None, cut: dict[str, Any]) -> bytes:
-    """What a page cut, by the byte at which it says that it is."""
-    start, size = cut["byte_offset"], cut["size_bytes"]
-    page = store.fetch(handle, path=path, format="bytes", offset=start, limit=size, max_bytes=size * 2 + 1024)
-    data = content(page)
-    assert isinstance(data, bytes)
-    return data
 
 
 @given(documents, forms, asks)
@@ -113,37 +111,6 @@ def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[
     assert "".join(map(content, pages(store, handle, path=path, format="text", max_bytes=budget))) == stands.decode()
     assert b"".join(map(content, pages(store, handle, path=path, format="bytes", max_bytes=budget))) == stands
     assert lines_of(store, handle, path=path, max_bytes=budget) == stands.decode()
-
-
-def projected(item: Any, fields: list[str]) -> Any:
-    return {key: value for key, value in item.items() if key in fields} if isinstance(item, dict) else None
-
-
-rows = st.lists(
-    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers() | long_texts) | st.integers(), max_size=40
-)
-
-
-@given(rows, st.lists(st.sampled_from(["a", "b", "d"]), min_size=1, unique=True), asks)
-def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str], ask: dict[str, Any]) -> None:
-    handle = store.put(json.dumps({"rows": items})).output_handle
-    found: list[Any] = []
-    for page in pages(store, handle, fields=fields, format="items", **ask):
-        shown = content(page)
-        assert len(shown) == page.returned
-        if page.truncated:
-            (cut,) = page.truncated
-            stands = store.get(handle, cut["path"])
-            assert (cut["index"], cut["size_bytes"]) == (page.offset, len(stands))
-            assert read_by_offset(store, handle, None, cut) == stands
-            shown = [projected(json.loads(stands), fields)]
-        found += shown
-    assert found == [projected(item, fields) for item in items]
-
-
-def test_fields_of_items_over_many_frames(store: Store, records: str) -> None:
-    found = list(itertools.chain(*map(content, pages(store, records, fields=["id"], limit=50_000))))
-    assert found == [{"id": number} for number in range(len(RECORDS))]
 
 
 def test_white_space_between_items_hides_none(store: Store) -> None:
@@ -381,27 +348,6 @@ def test_auto_is_items_then_text_then_bytes(store: Store) -> None:
         for payload in (b"[1]", b"[]", b'{"a":{"b":[]}}', b"1\n2", b'{"a":1}', b"text", b"", b"\xff")
     }
     assert list(formats.values()) == ["items", "items", "items", "text", "text", "text", "text", "bytes"]
-
-
-class Reads:
-    """What was read of stored files, range by range."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ranges: list[tuple[int, int]] = []
-        read = LocalBlob.read
-
-        def counted(blob: LocalBlob, start: int, length: int) -> bytes:
-            found = read(blob, start, length)
-            self.ranges.append((start, len(found)))
-            return found
-
-        monkeypatch.setattr(LocalBlob, "read", counted)
-
-    def of(self, verb: Any) -> tuple[int, int]:
-        """How many ranges a call reads, and how many bytes."""
-        self.ranges.clear()
-        verb()
-        return len(self.ranges), sum(length for _, length in self.ranges)
 
 
 @pytest.mark.parametrize("offset", [0, 60_000, 119_950])

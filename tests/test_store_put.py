@@ -6,8 +6,6 @@ import gzip
 import io
 import json
 import mmap
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from headgate.payload import PIECE
 from headgate.store.frames import FRAME
 from hypothesis import given
 from hypothesis import strategies as st
+from peak import measured
 from stores import file_of, noise, payload_files, store_at, unpacked, whole
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
@@ -371,19 +370,7 @@ def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Sto
 
 
 MEASURE = """
-import sys
 import headgate
-
-
-def peak():
-    try:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
-    except FileNotFoundError:
-        import resource
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def chunks(count):
@@ -401,9 +388,7 @@ with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
 
 
 def test_a_payload_larger_than_memory_streams_through(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MEASURE, (tmp_path / "store").as_uri()]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    grown, size, items = map(int, answer.split())
+    grown, size, items = measured(MEASURE, (tmp_path / "store").as_uri())
     assert size > 280_000_000
     assert items == 5_000_000
     assert grown <= 64 << 20

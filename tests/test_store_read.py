@@ -251,9 +251,3 @@ def test_what_no_payload_can_satisfy_is_refused_in_a_few_words(
     with pytest.raises(InvalidArgument) as raised:
         ask(store, handle)
     assert len(str(raised.value)) < 200
-
-
-def test_fields_may_come_one_by_one(store: Store) -> None:
-    handle = store.put([{"a": "x" * 200, "b": n} for n in range(500)]).output_handle
-    page = store.fetch(handle, fields=iter(["a"]), max_bytes=2048)  # type: ignore[arg-type]
-    assert json.loads(page.content) == [{"a": "x" * 200}] * page.returned

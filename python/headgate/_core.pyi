@@ -370,12 +370,16 @@ def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
 def project(data: Buffer | str, fields: Iterable[str]) -> bytes:
     r"""The items of an array, an object or NDJSON, with the named fields only.
 
-    A field is a path of at most 64 keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). Arrays
-    on the way are mapped through. The shape stays: `user.name` gives `{"user": {"name": …}}`. What an item does not
-    have is left out; an item that is not an object becomes `null`, so that counts stay. Keys stand in the payload's
-    order, of equal keys the first is meant, and values stand as they do in the payload. NDJSON gives NDJSON. What is
-    returned is checked; what is left out is trusted to be JSON.
+    A field is a path of at most 64 keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). One
+    that begins with a slash is a JSON Pointer (`/user/name`), or a key that is written just so. Arrays on the way are
+    mapped through, so that no numbers lead into them. The shape stays: `user.name` gives `{"user": {"name": …}}`. What
+    an item does not have is left out; an item that is not an object becomes `null`, so that counts stay. Keys stand in
+    the payload's order, of equal keys the first is meant, and values stand as they do in the payload. NDJSON gives
+    NDJSON. What is returned is checked; what is left out is trusted to be JSON.
     """
+
+def has_fields(data: Buffer | str, fields: Iterable[str]) -> bool:
+    """Whether any item has any of the fields that `project` would keep."""
 
 def search(
     data: Buffer | str,

@@ -59,7 +59,10 @@ class InvalidText(HeadgateError, ValueError):
 
 
 class InvalidArgument(HeadgateError, ValueError):
-    """An argument no payload could satisfy. One of the wrong type is a `TypeError`."""
+    """An argument no payload could satisfy.
+
+    One of the wrong type is a `TypeError`, but not where models ask: the reading methods of a store raise this for it.
+    """
 
     code = "invalid_argument"
 
@@ -69,7 +72,7 @@ class InvalidPattern(InvalidArgument):
 
 
 class PathNotFound(HeadgateError, LookupError):
-    """A JSON Pointer that leads nowhere in this payload, or not to an array where items were asked for."""
+    """A JSON Pointer that leads nowhere, or not to an array where items were asked for; or fields that no item has."""
 
     code = "path_not_found"
 

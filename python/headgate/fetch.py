@@ -8,35 +8,51 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import orjson
 
-from headgate._core import ItemIndex, ItemPage, Match, index_items, locate, project, read_items, read_lines, read_text
-from headgate._core import search as search_bytes
-from headgate.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON
-from headgate.page import Page, SearchPage
-from headgate.payload import is_text
+from headgate._core import (
+    Cut,
+    ItemIndex,
+    ItemPage,
+    Span,
+    has_fields,
+    index_items,
+    locate,
+    outline,
+    project,
+    read_items,
+    read_lines,
+    read_text,
+)
+from headgate.arguments import check_budget, check_fields, check_integer, shown
+from headgate.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
+from headgate.page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from typing_extensions import Buffer
-
     # Stores import this module: whichever of the two comes first, it must not need the other one yet.
     from headgate.store.reader import View
 
-__all__ = ["Format", "check_text", "fetch", "search", "weigh"]
+__all__ = ["LARGEST", "Format", "fetch", "weigh"]
 
 Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
 
 _DEFAULT_LIMIT = 200
 """Items or lines a page, unless told otherwise."""
 
-_LEAST_BYTES = 512
-"""A page also says where it is from and where to go on; as much again for every time that is escaped."""
+LARGEST = (1 << 63) - 1
+"""What no payload is as large as, and a message can hold."""
 
 _ENVELOPE = 256
-"""About what that takes."""
+"""About what a page takes to say where it is from and where to go on."""
+
+_LEAST_CONTENT = 16
 
 _BLOCK = 64 * 1024
 """How far an index's entry may lie before what it is asked for."""
+
+_READ_AHEAD = 1 << 20
+_MOST_READ = 16 << 20
+"""How much of a payload a page of fields goes through: what it keeps of the items may never fill it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +64,7 @@ class _Ask:
     offset: int
     limit: int | None
     path: str | None
+    items_path: str | None
     fields: Sequence[str] | None
     escape_levels: int
 
@@ -69,7 +86,7 @@ class _Ask:
         limit = self.limit or (_DEFAULT_LIMIT if format in ("items", "lines") else returned)
         return Page(
             self.handle, offset, limit, returned, total, None if is_last else end,
-            content, is_last, format, encoding, self.path, truncated,
+            content, is_last, format, encoding, self.path, self.items_path if format == "items" else None, truncated,
         )  # fmt: skip
 
 
@@ -90,20 +107,15 @@ def fetch(
     It weighs at most `max_bytes` when it was written as JSON and that was escaped `escape_levels` times.
     """
     if format not in get_args(Format):
-        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {str(format)[:32]!r}")
-    if offset < 0:
-        raise InvalidArgument("offset must be at least 0")
-    if limit is not None and limit < 1:
-        raise InvalidArgument("limit must be at least 1")
-    if fields is not None and not isinstance(fields, str):
-        fields = list(fields)
-    for field in fields or ():
-        check_text(field)
-    _check(max_bytes, escape_levels)
-    make = _maker(view, format, fields)
-    # What no payload is as large as is as good as the largest, which a message can hold.
-    offset, limit = min(offset, _LARGEST), limit and min(limit, _LARGEST)
-    ask = _Ask(view, handle, offset, limit, path, fields, escape_levels)
+        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {shown(format)}")
+    check_integer("offset", offset, 0)
+    if limit is not None:
+        check_integer("limit", limit, 1)
+    names = None if fields is None else check_fields(fields)
+    check_budget(max_bytes, escape_levels)
+    make = _maker(view, format, names)
+    offset, limit = min(offset, LARGEST), limit and min(limit, LARGEST)
+    ask = _Ask(view, handle, offset, limit, path, _items_path(view, max_bytes, escape_levels), names, escape_levels)
     budget = max_bytes - _ENVELOPE
     while budget >= _LEAST_CONTENT:
         page = make(ask, budget)
@@ -111,27 +123,15 @@ def fetch(
         if weight <= max_bytes:
             return page
         # What the page says of itself, or escaping, weighs more than was allowed for. Less of what was shown has room.
-        shown = len(page.content) if page.encoding == "json" else budget
-        budget = min(shown, budget) * max_bytes // weight
+        used = len(page.content) if page.encoding == "json" else budget
+        budget = min(used, budget) * max_bytes // weight
     raise InvalidArgument(f"max_bytes={max_bytes} is too small for a page of this payload; ask for more")
 
 
-_LEAST_CONTENT = 16
-_LARGEST = (1 << 63) - 1
-
-
-def _check(max_bytes: int, escape_levels: int) -> None:
-    if escape_levels not in (0, 1, 2):
-        raise InvalidArgument(f"escape_levels is 0, 1 or 2, not {escape_levels}")
-    least = _LEAST_BYTES * (1 + escape_levels)
-    if max_bytes < least:
-        raise InvalidArgument(f"max_bytes must be at least {least}, not {max_bytes}")
-
-
-def check_text(text: str) -> None:
-    """Refuses what cannot be written, and so cannot be in any payload."""
-    if isinstance(text, str) and not is_text(text):
-        raise InvalidArgument("half of a surrogate pair is no text, and leads nowhere")
+def _items_path(view: View, max_bytes: int, escape_levels: int) -> str | None:
+    """Where the items are, if that is inside of what was asked for, and leaves room for them."""
+    is_short = weigh(orjson.dumps(view.items_path), escape_levels) <= max_bytes // 8
+    return view.items_path if view.items_path and is_short else None
 
 
 def weigh(message: bytes, escape_levels: int) -> int:
@@ -213,11 +213,6 @@ def _lines(ask: _Ask, budget: int) -> Page:
     end = min(span.end, span.start + _BLOCK + budget + 4)
     data = ask.view.read(span.start, end)
     page = read_lines(data, ask.offset - span.first, limit, budget, escape_levels=_levels(ask))
-    if page.truncated and end < span.end:
-        # How long a line is that does not fit, only all of it tells.
-        span = index.span(ask.offset, 1)
-        data = ask.view.read(span.start, span.end)
-        page = read_lines(data, ask.offset - span.first, 1, budget, escape_levels=_levels(ask))
     return ask.page(
         "lines",
         "utf-8",
@@ -225,11 +220,21 @@ def _lines(ask: _Ask, budget: int) -> Page:
         returned=page.returned,
         end=ask.offset + page.returned,
         total=len(index),
-        truncated=tuple(
-            _named(ask.path, cut.index + span.first, cut.size_bytes, cut.byte_offset + span.start)
-            for cut in page.truncated
-        ),
+        truncated=tuple(_cut_line(ask, cut, index, span, len(page.text.encode()), end) for cut in page.truncated),
     )
+
+
+def _cut_line(ask: _Ask, cut: Cut, index: ItemIndex, span: Span, shown_bytes: int, read_to: int) -> dict[str, Any]:
+    """Where to read on in a line that was cut, and how long it is in all."""
+    byte_offset = span.start + cut.byte_offset
+    start = byte_offset - shown_bytes
+    end = start + cut.size_bytes
+    if end == read_to:
+        # It may go on. Then it leaves its block, and where the next line starts the index knows.
+        end = index.span(ask.offset, 1).end
+    where = {} if ask.path is None else {"path": ask.path}
+    read_with = {**where, "format": "text", "offset": byte_offset}
+    return _cut(ask.offset, ask.path, end - start, byte_offset, read_with)
 
 
 def _items(ask: _Ask, budget: int) -> Page:
@@ -274,9 +279,10 @@ def _projected(ask: _Ask, index: ItemIndex, limit: int, budget: int, fields: Seq
     """Items with some of their fields only: many more of them may have to be read than fit."""
     parts: list[bytes] = []
     cuts: tuple[dict[str, Any], ...] = ()
-    room, taken = budget - len("[]"), 0
-    while taken < limit and ask.offset + taken < len(index):
+    room, taken, read = budget - len("[]"), 0, 0
+    while taken < limit and ask.offset + taken < len(index) and read < _MOST_READ:
         page = _whole_items(ask.view, index, ask.offset + taken, limit - taken)
+        read += page.end - page.start
         content = project(page.content, fields)
         if len(content) - 1 <= room:
             parts.append(content[1:-1])
@@ -293,14 +299,38 @@ def _projected(ask: _Ask, index: ItemIndex, limit: int, budget: int, fields: Seq
                 start, end = locate(page.content, "/0")
                 cuts = (_cut_item(ask, ask.offset, end - start, page.start),)
         break
+    content = b"[" + b",".join(parts) + b"]"
+    if taken and not cuts and not has_fields(content, fields):
+        _refuse_unknown(ask, index, fields)
     return ask.page(
         "items",
         "json",
-        b"[" + b",".join(parts) + b"]",
+        content,
         returned=taken,
         end=ask.offset + taken,
         total=len(index),
         truncated=cuts,
+    )
+
+
+def _refuse_unknown(ask: _Ask, index: ItemIndex, fields: Sequence[str]) -> None:
+    """Refuses fields that no item has, as far as it looks: what only later items have is found from there on."""
+    if index.span(ask.offset, 1).start - index.start > 2 * _MOST_READ:
+        # Far behind all that would be looked at.
+        return
+    seen, read, like = 0, 0, ""
+    while seen < len(index) and read < _MOST_READ:
+        page = _whole_items(ask.view, index, seen, len(index) - seen)
+        if has_fields(page.content, fields):
+            return
+        like = like or outline(page.content, 256).removesuffix(f" ×{page.returned}")
+        seen += page.returned
+        read += page.end - page.start
+    if ask.offset >= seen:
+        return
+    further = "" if seen == len(index) else f"; or look further from offset={seen}"
+    raise PathNotFound(
+        f"the first {seen} items have none of the fields {shown(fields)}; name keys of an item, as in {like}{further}"
     )
 
 
@@ -311,64 +341,14 @@ def _whole_items(view: View, index: ItemIndex, offset: int, limit: int) -> ItemP
     return _read_items(view, index, offset, 1, page.truncated[0].size_bytes + _LEAST_CONTENT)
 
 
-_READ_AHEAD = 1 << 20
-
-
 def _cut_item(ask: _Ask, number: int, size: int, at: int) -> dict[str, Any]:
     """Where to read an item that was cut: by its path, or from its first byte of what the page is of."""
-    return _named(f"{ask.path or ''}{ask.view.items_path}/{number}", number, size, at - ask.view.origin)
+    path = f"{ask.path or ''}{ask.view.items_path}/{number}"
+    return _cut(number, path, size, at - ask.view.origin, {"path": path})
 
 
-def _named(path: str | None, number: int, size: int, byte_offset: int) -> dict[str, Any]:
-    return {"index": number, "path": path, "size_bytes": size, "byte_offset": byte_offset}
+def _cut(number: int, path: str | None, size: int, byte_offset: int, read_with: dict[str, Any]) -> dict[str, Any]:
+    return {"index": number, "path": path, "size_bytes": size, "byte_offset": byte_offset, "read_with": read_with}
 
 
 _MAKERS: dict[str, Callable[[_Ask, int], Page]] = {"items": _items, "lines": _lines, "text": _text, "bytes": _bytes}
-
-
-def search(
-    view: View,
-    data: Buffer,
-    handle: str,
-    pattern: str,
-    *,
-    regex: bool = False,
-    ignore_case: bool = False,
-    start: int = 0,
-    limit: int = 50,
-    context: int = 80,
-    max_bytes: int = 65536,
-    escape_levels: int = 0,
-) -> SearchPage:
-    """Matches in `data`, which is all of the view: as many as fit into `max_bytes`."""
-    _check(max_bytes, escape_levels)
-    check_text(pattern)
-    start = min(start, _LARGEST)
-    room = max_bytes - weigh(SearchPage(handle, pattern, start, (), view.size, False).to_json(), escape_levels)
-    if room < 0:
-        raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
-    found = search_bytes(
-        data, pattern, regex=regex, ignore_case=ignore_case, start=start, limit=limit, context=context, index=view.items
-    )
-    matches: list[dict[str, Any]] = []
-    for match in found.matches:
-        told = _told(match)
-        weight = weigh(orjson.dumps(told), escape_levels) + 1
-        if weight > room and not matches:
-            told = {**told, "context": None}
-            weight = weigh(orjson.dumps(told), escape_levels) + 1
-        if weight > room:
-            break
-        room -= weight
-        matches.append(told)
-    if found.matches and not matches:
-        raise InvalidArgument(f"max_bytes={max_bytes} is too small for a match of this pattern; ask for more")
-    next_start = found.next_start
-    if len(matches) < len(found.matches):
-        next_start = found.matches[len(matches) - 1].end
-    return SearchPage(handle, pattern, start, tuple(matches), next_start, next_start is None)
-
-
-def _told(match: Match) -> dict[str, Any]:
-    place = {"line": match.line} if match.item is None and match.line is not None else {"item": match.item}
-    return {"byte_offset": match.start, "size_bytes": match.end - match.start, **place, "context": match.context}

@@ -25,16 +25,25 @@ class Page:
     format: Literal["items", "bytes", "text", "lines"]
     encoding: Literal["json", "utf-8", "base64"]
     path: str | None = None
+    """What was asked for: offsets of bytes count from where it starts, or else from where the payload does."""
+    items_path: str | None = None
+    """Where the items are, if they are inside of what was asked for: asking for that `path` gives the same items."""
     truncated: tuple[dict[str, Any], ...] = ()
-    """What was larger than the page alone, and where to read it."""
+    """What was larger than the page alone, and so was cut.
+
+    Each with `index` (its number), `path` (an item's own; a line's is the page's), `size_bytes`, `byte_offset` (of an
+    item the first byte, of a line the first that is not shown) and `read_with`, which are the arguments of the `fetch`
+    that reads it: an item whole, a line from where it was cut, and then what follows it.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """The keys in the order they are sent in; JSON content as it is, to be put in by orjson."""
         page = {name: getattr(self, name) for name in self.__slots__}
         if isinstance(self.content, bytes):
             page["content"] = orjson.Fragment(self.content)
-        if not self.truncated:
-            del page["truncated"]
+        for name in ("items_path", "truncated"):
+            if not page[name]:
+                del page[name]
         return page
 
     def to_json(self) -> bytes:
@@ -50,7 +59,8 @@ class SearchPage:
     pattern: str
     start: int
     matches: tuple[dict[str, Any], ...]
-    """Each with `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`."""
+    """Each with `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: the text around it, as
+    much as fits; `None` where it is not text."""
     next_start: int | None
     eof: bool
 

@@ -87,14 +87,22 @@ class Catalog:
                 self._footers.popitem(last=False)
         return contents
 
-    def whole(self, reader: Reader) -> Buffer:
-        """All of a payload, kept for a while: whoever searches it mostly searches on."""
+    def kept(self, reader: Reader) -> Buffer | None:
+        """All of a payload, if it is at hand."""
         handle = reader.contents.meta["handle"]
         with self._lock:
             known = self._wholes.get(handle)
-            if known is not None and known[0] == reader.version:
-                self._wholes.move_to_end(handle)
-                return known[1]
+            if known is None or known[0] != reader.version:
+                return None
+            self._wholes.move_to_end(handle)
+            return known[1]
+
+    def whole(self, reader: Reader) -> Buffer:
+        """All of a payload, kept for a while: whoever searches it mostly searches on."""
+        kept = self.kept(reader)
+        if kept is not None:
+            return kept
+        handle = reader.contents.meta["handle"]
         data = reader.whole()
         with self._lock:
             self._drop_whole(handle)

@@ -3,21 +3,31 @@
 import functools
 import io
 import mmap
+import re
 import tempfile
+from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 from typing_extensions import Buffer
 
-from headgate._core import ItemIndex, index_items, index_lines
+from headgate._core import ItemIndex, Survey, index_items, index_lines, locate, read_items
+from headgate.arguments import shown
+from headgate.errors import PathNotFound
 from headgate.store.backend import Blob
 from headgate.store.frames import Contents
 from headgate.store.structured import structured
 
-__all__ = ["Array", "Document", "PayloadFile", "Reader", "View"]
+__all__ = ["Array", "Document", "PayloadFile", "Reader", "View", "value_at"]
 
 _IN_MEMORY = 16 << 20
 """Payloads up to this size are read into memory where all of one is needed, larger ones into a file without a name."""
+
+_WINDOW = 1 << 20
+"""How much is read at a time where all of something has to be gone through once."""
+
+_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
+"""How the rest of a path into the items begins."""
 
 
 class View(Protocol):
@@ -84,7 +94,12 @@ class Array:
 
     @functools.cached_property
     def lines(self) -> ItemIndex:
-        return index_lines(self.read(0, self.size))
+        survey = Survey(is_json=False)
+        for start in range(0, self.size, _WINDOW):
+            survey.feed(self.read(start, start + _WINDOW))
+        lines = survey.finish().lines
+        # JSON is text, which always has lines.
+        return cast("ItemIndex", lines)
 
     def read(self, start: int, end: int) -> memoryview:
         return self._reader.read(self.origin + start, self.origin + min(end, self.size))
@@ -140,6 +155,14 @@ class Reader:
         base, data = self.window(start, end)
         return data[start - base : end - base]
 
+    def item(self, index: ItemIndex, number: int) -> memoryview:
+        """One of its items, from as little of what is stored as holds it."""
+        span = index.span(number, 1)
+        data = self.read(span.start, span.end)
+        # A budget of all that was read, and of the least that is one, cuts nothing.
+        page = read_items(data, index, number, 1, len(data) + 16, base=span.start)
+        return data[page.start - span.start : page.end - span.start]
+
     def whole(self) -> Buffer:
         """The payload. A large one is mapped, so that the memory it takes can be taken back."""
         if self.size <= _IN_MEMORY:
@@ -160,6 +183,36 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def value_at(reader: Reader, path: str, whole: Callable[[], Buffer]) -> memoryview:
+    """What a JSON Pointer leads to.
+
+    Of equal keys the first is meant. Only on the way to the items and into them it is the one that leads there, so that
+    item 7 of a page is what its path says. Anywhere else than there it takes `whole`, which gives all of the payload.
+    """
+    index = reader.items
+    if index is not None and index.path is not None and path.startswith(index.path):
+        rest = path[len(index.path) :]
+        if rest == "" and index.kind == "array":
+            return reader.read(index.start, index.end)
+        number = _NUMBER.match(rest)
+        if number is not None:
+            return _inside_item(reader, index, path, int(number[1]), rest[number.end() :])
+    data = memoryview(whole())
+    start, end = locate(data, path)
+    return data[start:end]
+
+
+def _inside_item(reader: Reader, index: ItemIndex, path: str, number: int, rest: str) -> memoryview:
+    try:
+        if number < len(index):
+            item = reader.item(index, number)
+            start, end = locate(item, rest)
+            return item[start:end]
+    except PathNotFound:
+        pass
+    raise PathNotFound(f"nothing at path {shown(path)}; outline() shows which paths exist")
 
 
 class PayloadFile(io.RawIOBase):

@@ -10,11 +10,12 @@ from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
 from typing_extensions import Buffer
 
 from headgate import _core
+from headgate.arguments import check_integer, check_text
 from headgate.errors import HandleCorrupt, HandleNotFound, InvalidFormat
-from headgate.fetch import Format, check_text
+from headgate.fetch import Format
 from headgate.fetch import fetch as fetch_page
-from headgate.fetch import search as search_page
 from headgate.handles import Descriptor, is_handle
+from headgate.matches import search as search_page
 from headgate.page import Page, SearchPage
 from headgate.payload import Payload
 from headgate.store.awaited import Pulled
@@ -24,7 +25,7 @@ from headgate.store.journal import Journal
 from headgate.store.options import Options
 from headgate.store.put import Intake
 from headgate.store.quota import Quota
-from headgate.store.reader import Array, Document, PayloadFile, Reader, View
+from headgate.store.reader import Array, Document, PayloadFile, Reader, View, value_at
 from headgate.store.sweep import Sweeper, SweepReport
 from headgate.store.times import timestamp
 
@@ -187,8 +188,12 @@ class Store:
         """A page of at most `max_bytes` as it will be sent: items, lines, text or bytes from `offset` on.
 
         `auto` is items where there are any, else text, else bytes. `limit` is of items or lines (200 if not given), or
-        of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it is where
-        the items are. `fields` keeps only these of every item. Following `next_offset` gives everything exactly once.
+        of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it leads to
+        the items or into one. Of equal keys it means the first, but on the way to the items the one that leads there.
+        `fields` (`user.name` or `/user/name`) keeps only these of every item. Following `next_offset` gives everything
+        exactly once; what was too large for a page is named in its `truncated`, with what to ask for to read it.
+
+        Raises `InvalidArgument`, `InvalidFormat` or `PathNotFound`, also for fields that no item has.
         """
         with self._opened(handle, principal) as reader:
             view = self._view(reader, path)
@@ -233,6 +238,8 @@ class Store:
         )
 
     def _view(self, reader: Reader, path: str | None) -> View:
+        if path is not None:
+            check_text("path", path)
         # The payload as a whole has its items wherever they are.
         if path is None or (path == "" and reader.nature in ("json", "ndjson")):
             return reader
@@ -240,10 +247,7 @@ class Store:
             return Array(reader, reader.items)
         if reader.nature not in ("json", "ndjson"):
             raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
-        check_text(path)
-        data = memoryview(self._catalog.whole(reader))
-        start, end = _core.locate(data, path)
-        return Document(data[start:end])
+        return Document(value_at(reader, path, lambda: self._catalog.whole(reader)))
 
     def search(
         self,
@@ -263,9 +267,10 @@ class Store:
         with self._opened(handle, principal) as reader:
             page = search_page(
                 reader,
-                self._catalog.whole(reader),
+                lambda: self._catalog.whole(reader),
                 handle,
                 pattern,
+                is_whole_kept=self._catalog.kept(reader) is not None,
                 regex=regex,
                 ignore_case=ignore_case,
                 start=start,
@@ -279,6 +284,7 @@ class Store:
 
     def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
         """The shape of a JSON payload in one line."""
+        check_integer("max_bytes", max_bytes)
         with self._opened(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("only JSON has an outline; fetch this payload as text or bytes")
@@ -287,12 +293,12 @@ class Store:
             return shape
 
     def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
-        """The value at a JSON Pointer, as it stands in the payload, whole."""
+        """The value at a JSON Pointer, as it stands in the payload, whole: what `fetch` means by the same `path`."""
         with self._opened(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
-            check_text(pointer)
-            value = _core.get(self._catalog.whole(reader), pointer)
+            check_text("pointer", pointer)
+            value = bytes(value_at(reader, pointer, lambda: self._catalog.whole(reader)))
             self._record_read(reader, "value", len(value))
             return value
 

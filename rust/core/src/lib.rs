@@ -38,7 +38,7 @@ pub use outline::outline;
 pub use page::Cut;
 pub use pointer::{Pointer, locate};
 pub use preview::preview;
-pub use project::project;
+pub use project::{has_fields, project};
 pub use range::Range;
 pub use scan::Isa;
 pub use search::{Pattern, search};

@@ -61,6 +61,10 @@ impl Token {
         Some(Self(text))
     }
 
+    pub(crate) fn key(&self) -> &str {
+        &self.0
+    }
+
     /// Whether this token names the key whose content, between its quotes, is `raw`.
     pub(crate) fn matches_key(&self, raw: &[u8]) -> bool {
         match memchr::memchr(b'\\', raw) {

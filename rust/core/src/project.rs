@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result, quoted};
 use crate::ndjson::{expect_end, is_first_line, lines};
-use crate::pointer::unescape;
+use crate::pointer::{Pointer, unescape};
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 
@@ -20,19 +20,25 @@ struct Fields(Vec<(String, Fields)>);
 
 /// The items of an array, an object or NDJSON, with the named fields only.
 ///
-/// A field is a path of keys joined by dots; `\.` is a dot in a key, `\\` a backslash. Arrays on the way are
-/// mapped through. What an item does not have is left out, an item that is no object becomes `null`. Keys keep
-/// the order of the payload; of equal keys the first is meant.
+/// A field is a path of keys joined by dots; `\.` is a dot in a key, `\\` a backslash. One that begins with a slash is
+/// a JSON Pointer, or a key that is written just so. Arrays on the way are mapped through. What an item does not have
+/// is left out, an item that is no object becomes `null`. Keys keep the order of the payload; of equal keys the first
+/// is meant.
 pub fn project<S: AsRef<str>>(data: &[u8], fields: &[S]) -> Result<Vec<u8>> {
-    project_with(Isa::detect(), data, &Fields::parse(fields)?)
+    Ok(project_with(Isa::detect(), data, &Fields::parse(fields)?)?.out)
 }
 
-fn project_with(isa: Isa, data: &[u8], fields: &Fields) -> Result<Vec<u8>> {
-    let mut projection = Projection { data, out: Vec::new(), found: Vec::new() };
+/// Whether any item has any of the fields: if not, what `project` gives is empty shapes.
+pub fn has_fields<S: AsRef<str>>(data: &[u8], fields: &[S]) -> Result<bool> {
+    Ok(project_with(Isa::detect(), data, &Fields::parse(fields)?)?.has_any)
+}
+
+fn project_with<'a>(isa: Isa, data: &'a [u8], fields: &Fields) -> Result<Projection<'a>> {
+    let mut projection = Projection { data, out: Vec::new(), has_any: false, found: Vec::new() };
     let mut reader = Reader::new(data, isa);
     projection.item(&mut reader, fields, 0)?;
     if !is_first_line(&mut reader, data, isa)? {
-        return Ok(projection.out);
+        return Ok(projection);
     }
     projection.out.clear();
     for line in lines(data) {
@@ -41,7 +47,7 @@ fn project_with(isa: Isa, data: &[u8], fields: &Fields) -> Result<Vec<u8>> {
         expect_end(&mut reader)?;
         projection.out.push(b'\n');
     }
-    Ok(projection.out)
+    Ok(projection)
 }
 
 impl Fields {
@@ -51,8 +57,9 @@ impl Fields {
         }
         let mut root = Self::default();
         for field in fields {
-            let path = split(field.as_ref())?;
-            root.insert(path);
+            for path in paths(field.as_ref())? {
+                root.insert(path);
+            }
         }
         Ok(root)
     }
@@ -94,7 +101,26 @@ impl Fields {
     }
 }
 
-/// The keys of a field's path.
+/// The paths that a field may mean.
+fn paths(field: &str) -> Result<Vec<Vec<String>>> {
+    let refuse = |why| Error::argument(format!("field {} {why}", quoted(field)));
+    let paths = if field.starts_with('/') {
+        let pointer = Pointer::parse(field).map_err(|_| {
+            refuse("is no JSON Pointer; write \"/user/name\" or \"user.name\", with ~1 for a slash and ~0 for a tilde in a key")
+        })?;
+        vec![vec![field.to_owned()], pointer.tokens().iter().map(|token| token.key().to_owned()).collect()]
+    } else {
+        vec![split(field)?]
+    };
+    if paths.iter().any(|path| path.len() > MAX_SEGMENTS) {
+        return Err(refuse(
+            "goes down more than 64 keys; name one at most 64 keys deep, which takes all below it",
+        ));
+    }
+    Ok(paths)
+}
+
+/// The keys of a path that is written with dots.
 fn split(field: &str) -> Result<Vec<String>> {
     let refuse = |why, hint| Err(Error::argument(format!("field {} {why}; {hint}", quoted(field))));
     let syntax = "write keys joined by dots: \"user.name\"";
@@ -119,18 +145,13 @@ fn split(field: &str) -> Result<Vec<String>> {
     if path.iter().any(String::is_empty) {
         return refuse("has an empty key", syntax);
     }
-    if path.len() > MAX_SEGMENTS {
-        return refuse(
-            "goes down more than 64 keys",
-            "name one at most 64 keys deep, which takes all below it",
-        );
-    }
     Ok(path)
 }
 
 struct Projection<'a> {
     data: &'a [u8],
     out: Vec<u8>,
+    has_any: bool,
     /// Which fields of the objects being read were found: a stack, one run a level.
     found: Vec<bool>,
 }
@@ -213,6 +234,7 @@ impl Projection<'_> {
         self.out.extend_from_slice(&self.data[key.start - 1..=key.end]);
         self.out.push(b':');
         if fields.is_leaf() {
+            self.has_any = true;
             let span = reader.value()?;
             self.out.extend_from_slice(&self.data[span]);
         } else {
@@ -231,7 +253,10 @@ mod tests {
 
     fn run(data: &[u8], fields: &[&str]) -> Result<Vec<u8>> {
         let parsed = Fields::parse(fields)?;
-        let out: Vec<_> = Isa::available().into_iter().map(|isa| project_with(isa, data, &parsed)).collect();
+        let out: Vec<_> = Isa::available()
+            .into_iter()
+            .map(|isa| project_with(isa, data, &parsed).map(|one| one.out))
+            .collect();
         assert!(out.iter().all(|one| *one == out[0]), "{out:?}");
         project(data, fields)
     }
@@ -313,9 +338,36 @@ mod tests {
     }
 
     #[test]
+    fn a_slash_begins_a_pointer_or_a_key() {
+        let data = r#"{"user": {"name": 1, "age": 2}, "a/b": {"c.d": {"": 3}}, "/user/age": 4}"#;
+        assert_eq!(text(data, &["/user/name"]), r#"{"user":{"name":1}}"#);
+        assert_eq!(text(data, &["/a~1b/c.d/"]), r#"{"a/b":{"c.d":{"":3}}}"#);
+        assert_eq!(text(data, &["/user/age"]), r#"{"user":{"age":2},"/user/age":4}"#);
+        assert_eq!(text(r#"[{"tags": [{"t": 1}]}]"#, &["/tags/t"]), r#"[{"tags":[{"t":1}]}]"#);
+    }
+
+    #[test]
+    fn knows_whether_anything_was_found() {
+        let data = br#"[1, {"a": {"b": null}}, {"a": {}, "c": [{"d": 1}]}]"#;
+        for (fields, is_there) in [
+            (&["x"][..], false),
+            (&["a"], true),
+            (&["a.b"], true),
+            (&["a.x", "c.a", "d"], false),
+            (&["x", "c.d"], true),
+            (&["/a/b"], true),
+            (&["/c/0/d"], false),
+        ] {
+            assert_eq!(has_fields(data, fields).unwrap(), is_there, "{fields:?}");
+        }
+        assert!(has_fields(b"{}\n{\"a\":1}", &["a"]).unwrap());
+    }
+
+    #[test]
     fn refuses_what_is_no_field() {
         let deep = "a.".repeat(64) + "a";
-        for field in ["", ".", "a..b", ".a", "a.", r"a\", r"a\b", &deep] {
+        let deep_pointer = "/a".repeat(65);
+        for field in ["", ".", "a..b", ".a", "a.", r"a\", r"a\b", "/a~2", &deep, &deep_pointer] {
             let error = run(b"{}", &[field]).unwrap_err();
             assert!(matches!(error.kind, ErrorKind::InvalidArgument(_)), "{field}");
         }

@@ -36,7 +36,7 @@ mod _core {
     #[pymodule_export]
     use super::preview::preview;
     #[pymodule_export]
-    use super::project::project;
+    use super::project::{has_fields, project};
     #[pymodule_export]
     use super::search::{Match, SearchResult, search};
     #[pymodule_export]

@@ -1,0 +1,74 @@
+"""Arguments of the wrong type, which models send: refused by name, with what was given, in a few words."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from headgate import InvalidArgument, Store
+from stores import store_at
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with store_at(tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def handle(store: Store) -> str:
+    return store.put({"rows": [{"a": 1}, {"a": 2}]}).output_handle
+
+
+def refusal(verb: Callable[..., object], *args: Any, **ask: Any) -> str:
+    with pytest.raises(InvalidArgument) as raised:
+        verb(*args, **ask)
+    assert len(str(raised.value)) < 200
+    return str(raised.value)
+
+
+NO_NUMBERS = ["3", "1k", 1.5, 3.0, True, False, b"3", [3], {"a": 1}, "9" * 100_000, [10**5000]]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+def test_a_number_is_a_whole_number(value: Any, store: Store, handle: str) -> None:
+    says = "must be a whole number, such as 100, not "
+    for name in ("offset", "limit", "max_bytes", "escape_levels"):
+        assert refusal(store.fetch, handle, **{name: value}).startswith(f"{name} {says}")
+    assert refusal(store.outline, handle, value).startswith(f"max_bytes {says}")
+    for name in ("start", "limit", "context", "max_bytes", "escape_levels"):
+        assert refusal(store.search, handle, "a", **{name: value}).startswith(f"{name} {says}")
+
+
+def test_what_was_given_is_named(store: Store, handle: str) -> None:
+    assert refusal(store.fetch, handle, offset="3").endswith("not '3'")
+    assert refusal(store.fetch, handle, max_bytes=1.5).endswith("not 1.5")
+    assert refusal(store.fetch, handle, limit=True).endswith("not True")
+
+
+@pytest.mark.parametrize("value", [3, b"/rows", ["/rows"], True, 1.5], ids=repr)
+def test_a_path_and_a_pattern_are_texts(value: Any, store: Store, handle: str) -> None:
+    assert refusal(store.fetch, handle, path=value) == f"path must be a text, not {value!r}"
+    assert refusal(store.get, handle, value) == f"pointer must be a text, not {value!r}"
+    assert refusal(store.search, handle, value) == f"pattern must be a text, not {value!r}"
+
+
+@pytest.mark.parametrize("value", ["a", b"a", 3, True, {"a": 1}], ids=repr)
+def test_fields_are_a_list(value: Any, store: Store, handle: str) -> None:
+    said = refusal(store.fetch, handle, fields=value)
+    assert said == f'fields must be a list of names, such as ["id", "user.name"], not {value!r}'
+
+
+@pytest.mark.parametrize("value", [1, None, b"a", ["a"], True], ids=repr)
+def test_fields_are_texts(value: Any, store: Store, handle: str) -> None:
+    assert refusal(store.fetch, handle, fields=["a", value]) == f"each of the fields must be a text, not {value!r}"
+
+
+@pytest.mark.parametrize("value", ["yes", "true", 1, 0, None], ids=repr)
+@pytest.mark.parametrize("name", ["regex", "ignore_case"])
+def test_a_flag_is_true_or_false(name: str, value: Any, store: Store, handle: str) -> None:
+    assert refusal(store.search, handle, "a", **{name: value}) == f"{name} must be true or false, not {value!r}"
+
+
+def test_a_format_is_one_of_few(store: Store, handle: str) -> None:
+    for value in (3, None, ["items"], b"items"):
+        assert refusal(store.fetch, handle, format=value).startswith("format is one of auto, items, bytes, text, lines")

@@ -1,0 +1,128 @@
+"""Where things are in a stored payload: a path means one value, whoever asks, and pages tell where their items are."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headgate import PathNotFound, Store
+from headgate.store.frames import FRAME, TAIL
+from hypothesis import given
+from hypothesis import strategies as st
+from stores import Reads, content, pages, store_at
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with store_at(tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+def written(members: list[tuple[str, str]]) -> str:
+    return "{" + ", ".join(f'"{key}": {value}' for key, value in members) + "}"
+
+
+# Objects whose keys repeat, as Python's cannot.
+twins = st.recursive(
+    st.sampled_from(["1", '"x"', "[]", "[1, [2], 3]", '[{"a": [4]}, {"b": 5, "b": 6}]']),
+    lambda inner: st.lists(st.tuples(st.sampled_from("ab"), inner), max_size=4).map(written),
+    max_leaves=12,
+)
+twin_paths = st.lists(st.sampled_from(["a", "b", "0", "1", "2"]), max_size=4).map(
+    lambda keys: "".join(f"/{k}" for k in keys)
+)
+
+
+@given(twins, twin_paths)
+def test_fetch_and_get_mean_the_same_value(store: Store, text: str, path: str) -> None:
+    handle = store.put(text, mime_type="application/json").output_handle
+    try:
+        meant = store.get(handle, path)
+    except PathNotFound:
+        with pytest.raises(PathNotFound):
+            store.fetch(handle, path=path)
+        return
+    shown = b"".join(map(content, pages(store, handle, path=path, format="bytes")))
+    assert shown == meant
+
+
+@given(twins)
+def test_the_path_of_an_item_leads_to_it(store: Store, text: str) -> None:
+    handle = store.put(text, mime_type="application/json").output_handle
+    where = store.stat(handle).items_path
+    if where is not None:
+        items = content(store.fetch(handle, format="items"))
+        assert [json.loads(store.get(handle, f"{where}/{number}")) for number in range(len(items))] == items
+        assert content(store.fetch(handle, path=where)) == items
+        with pytest.raises(PathNotFound, match="nothing at path"):
+            store.get(handle, f"{where}/{len(items)}")
+
+
+def test_of_equal_keys_the_first_is_meant_but_the_items_are_the_items(store: Store) -> None:
+    handle = store.put(b'{"a":{"x":1},"a":{"x":2},"rows":[1],"rows":[1,2,3]}').output_handle
+    assert content(store.fetch(handle)) == [1, 2, 3]
+    for path, value in {"/a": b'{"x":1}', "/a/x": b"1", "/rows": b"[1,2,3]", "/rows/2": b"3"}.items():
+        assert store.get(handle, path) == value
+        assert content(store.fetch(handle, path=path, format="bytes")) == value
+
+
+@pytest.mark.parametrize("path", ["/rows/60000", "/rows/60000/tags", "/rows/60000/tags/1", "/rows/99999999/a"])
+def test_a_path_into_an_item_reads_the_frames_that_hold_it(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": number, "tags": ["x" * 100, number]} for number in range(70_000)]
+    with store_at(tmp_path / "store", compression="none") as store:
+        handle = store.put({"rows": rows}).output_handle
+    with store_at(tmp_path / "store") as store:
+        reads = Reads(monkeypatch)
+
+        def read() -> None:
+            if "99999999" in path:
+                with pytest.raises(PathNotFound, match="nothing at path '/rows/99999999/a'; outline"):
+                    store.fetch(handle, path=path)
+            else:
+                store.fetch(handle, path=path)
+                store.get(handle, path)
+
+        ranges, size = reads.of(read)
+    assert ranges <= 3
+    assert size <= TAIL + 4 * (FRAME + 64)
+
+
+def test_a_path_into_lines_of_json_reads_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = store.put(b"".join(b'{"id":%d,"a":[%d]}\n' % (n, n) for n in range(200_000))).output_handle
+    store.stat(handle)
+    reads = Reads(monkeypatch)
+    assert reads.of(lambda: store.fetch(handle, path="/150000/a"))[0] == 1
+    assert content(store.fetch(handle, path="/150000/a")) == [150_000]
+
+
+@pytest.mark.parametrize("path", [None, ""])
+def test_a_page_tells_where_its_items_are(path: str | None, store: Store) -> None:
+    handle = store.put({"meta": {"page": 1}, "a/b": {"orders": [1, 2, 3]}}).output_handle
+    page = store.fetch(handle, path=path, offset=1)
+    assert (page.path, page.items_path) == (path, "/a~1b/orders")
+    assert json.loads(page.to_json())["items_path"] == "/a~1b/orders"
+    assert store.fetch(handle, path=page.path, offset=1) == page
+    same = store.fetch(handle, path=page.items_path, offset=1)
+    assert (same.content, same.offset, same.total, same.items_path) == (page.content, 1, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("payload", "ask"),
+    [
+        ([1, 2], {}),
+        ([1, 2], {"path": ""}),
+        ({"rows": [1, 2]}, {"path": "/rows"}),
+        ({"rows": [1, 2]}, {"format": "text"}),
+        ({"a": 1}, {}),
+        (b"1\n2\n", {}),
+        # Where it would leave no room for the items.
+        ({"k" * 400: [1, 2]}, {"max_bytes": 512}),
+    ],
+)
+def test_a_page_tells_it_only_where_that_says_more(payload: Any, ask: dict[str, Any], store: Store) -> None:
+    page = store.fetch(store.put(payload).output_handle, **ask)
+    assert page.items_path is None
+    assert "items_path" not in json.loads(page.to_json())
