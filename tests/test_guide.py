@@ -1,0 +1,16 @@
+"""The guides' blocks run, one after the other, and what they assert holds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+@pytest.mark.parametrize("guide", sorted(DOCS.glob("*.md")), ids=lambda guide: guide.stem)
+def test_a_guide_runs(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    exec(compile("\n".join(blocks), guide.name, "exec"), {})  # noqa: S102 - our own examples
