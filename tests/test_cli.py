@@ -101,6 +101,17 @@ def test_rm_sweep_and_journal(handle: str) -> None:
     assert set(summary["by_tool"]) == {"list_rows", "headgate put"}
 
 
+def test_only_put_makes_a_store(tmp_path: Path) -> None:
+    elsewhere = (tmp_path / "elsewhere").as_uri()
+    for command in (["ls"], ["stat", UNKNOWN], ["journal"], ["sweep"]):
+        ran = run(*command, "--store", elsewhere)
+        assert (ran.code, ran.error["code"]) == (5, "store_unavailable")
+        assert "there is no store at" in ran.error["message"]
+    assert not (tmp_path / "elsewhere").exists()
+    run("put", "-", "--store", elsewhere, stdin=b"payload")
+    assert len(run("ls", "--store", elsewhere).json) == 1
+
+
 def test_cat_is_the_payload(home: Path) -> None:
     for payload in (b"", b"text without an end of line", bytes(range(256)) * 9000):
         with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -138,7 +149,10 @@ def test_get(handle: str) -> None:
 
 
 def test_raw_is_only_the_content(handle: str) -> None:
-    assert run("fetch", handle, "--limit", "2", "--raw").json == ROWS[:2]
+    code, out, err = run("fetch", handle, "--limit", "2", "--raw")
+    assert (code, json.loads(out)) == (0, ROWS[:2])
+    assert json.loads(err) == {"next_offset": 2, "total": 300, "truncated": []}, "it is not all, and says so beside it"
+    assert run("fetch", handle, "--offset", "299", "--raw").json == ROWS[299:]
     assert run("fetch", handle, "--format", "text", "--limit", "8", "--raw").out == b'{"rows":'
     binary = run("put", "-", stdin=b"\xff\x00\r\n").json["output_handle"]
     assert run("fetch", binary, "--raw") == (0, b"\xff\x00\r\n", b"")

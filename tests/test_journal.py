@@ -195,7 +195,7 @@ def test_whoever_stores_much_is_warned_of_once(tmp_path: Path, caplog: pytest.Lo
         for _ in range(3):
             store.put(b"x" * 600, principal="ann")
         assert [record.getMessage() for record in caplog.records] == [
-            "headgate: principal 'ann' has stored 1,200 bytes, more than 1,000"
+            "headgate: principal 'ann' has stored 1,200 bytes, more than warn_bytes=1,000"
         ]
         assert [event["principal"] for event in events(store, "store_warning")] == ["ann"]
     assert headgate.Options().warn_bytes == 100_000_000

@@ -149,10 +149,10 @@ def test_a_corrupt_file_is_kept_by_sweeps_until_it_would_have_expired(victim: Vi
     victim.become(victim.intact[:-1])
     os.utime(victim.path)
     report = victim.store.sweep()
-    assert (report.corrupt, report.kept, report.expired) == (1, 1, 0)
+    assert (report.corrupt, report.kept, report.expired) == ((victim.handle,), 1, 0)
     victim.become(victim.intact)
     assert victim.read("read") == victim.truth["read"]
-    assert victim.store.sweep().corrupt == 0
+    assert victim.store.sweep().corrupt == ()
 
 
 def test_files_under_each_others_names_are_corrupt(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_a_cut_line_is_read_on_with_what_the_page_says(
         found += shown
         for cut in page.truncated:
             assert cut["read_with"]["format"] == "text"
+            assert cut["read_with"]["limit"] == cut["size_bytes"] - len(shown)
             found += rest_of(store, handle, cut, cut["size_bytes"] - len(shown))
     assert found == meant
 

@@ -81,3 +81,10 @@ def test_files_are_their_owner_s_alone(tmp_path: Path) -> None:
 def test_power_is_an_option(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", durability="power") as store:
         assert whole(store, store.put(noise(2_000_000)).output_handle) == noise(2_000_000)
+
+
+def test_a_path_names_a_store_and_a_url_that_is_one_is_mended(tmp_path: Path) -> None:
+    with headgate.open_store(tmp_path / "store") as store, store_at(tmp_path / "store") as same:
+        assert whole(same, store.put(b"payload").output_handle) == b"payload"
+    with pytest.raises(InvalidArgument, match="did you mean file:///"):
+        headgate.open_store(str(tmp_path / "store"))

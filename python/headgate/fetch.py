@@ -178,12 +178,12 @@ def _text(ask: _Ask, budget: int) -> Page:
     total = ask.view.size
     start = min(ask.offset, total)
     most = min(ask.limit or budget, budget)
-    if ask.limit is not None and ask.limit < 4:
-        raise InvalidArgument("a character may take 4 bytes: the limit of a text is at least 4")
     # A character more on either side, so that what is cut is seen to be cut.
     base = max(0, start - 4)
     data = ask.view.read(base, min(start + most + 4, total))
     page = read_text(data, start - base, most)
+    if page.end == page.start and start < total:
+        raise InvalidArgument("a character may take 4 bytes: a limit of 4 is enough for any text")
     page = read_text(data[: page.end], start - base, budget, escape_levels=_levels(ask))
     return ask.page(
         "text",
@@ -233,7 +233,7 @@ def _cut_line(ask: _Ask, cut: Cut, index: ItemIndex, span: Span, shown_bytes: in
         # It may go on. Then it leaves its block, and where the next line starts the index knows.
         end = index.span(ask.offset, 1).end
     where = {} if ask.path is None else {"path": ask.path}
-    read_with = {**where, "format": "text", "offset": byte_offset}
+    read_with = {**where, "format": "text", "offset": byte_offset, "limit": end - byte_offset}
     return _cut(ask.offset, ask.path, end - start, byte_offset, read_with)
 
 

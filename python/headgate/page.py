@@ -33,7 +33,7 @@ class Page:
 
     Each with `index` (its number), `path` (an item's own; a line's is the page's), `size_bytes`, `byte_offset` (of an
     item the first byte, of a line the first that is not shown) and `read_with`, which are the arguments of the `fetch`
-    that reads it: an item whole, a line from where it was cut, and then what follows it.
+    that reads it: an item whole, a line from where it was cut to its end.
     """
 
     def to_dict(self) -> dict[str, Any]:

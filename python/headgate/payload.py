@@ -1,5 +1,7 @@
 """What a tool returned, as pieces of bytes, and what kind of thing they are."""
 
+import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Protocol, TypeAlias, cast
@@ -15,6 +17,7 @@ __all__ = [
     "Payload",
     "Redaction",
     "detect_mime_type",
+    "encoded",
     "expects_json",
     "extension",
     "is_compressed",
@@ -61,13 +64,31 @@ def whole(payload: Payload) -> Buffer | None:
         return None
     if hasattr(payload, "__aiter__"):
         raise InvalidArgument("chunks that are awaited are for put_async")
+    if isinstance(payload, os.PathLike):
+        raise InvalidArgument('a path is not a payload; pass open(path, "rb")')
     try:
-        return orjson.dumps(payload, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError as error:
+        return encoded(payload)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(
             f"this payload cannot be written as JSON ({error}); pass bytes, text, an open binary file, "
             "an iterator of bytes, or plain objects"
         ) from None
+
+
+def encoded(value: object) -> bytes:
+    """A value as JSON."""
+    try:
+        return _dumps(value)
+    except TypeError:
+        # It may only be an integer of more than 64 bits, which nothing but JSON itself has room for.
+        text = json.dumps(
+            value, default=lambda inner: json.loads(_dumps(inner)), allow_nan=False, separators=(",", ":")
+        )
+        return text.encode()
+
+
+def _dumps(value: object) -> bytes:
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
 
 def is_object(payload: Payload) -> bool:

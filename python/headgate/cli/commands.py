@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from headgate.cli import show
 from headgate.cli.failures import InputFailed, OutputFailed, complain, exit_code
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, StoreUnavailable
 
 if TYPE_CHECKING:
     from headgate.store import Store
@@ -159,8 +159,10 @@ def journal(args: Namespace) -> None:
 
 
 def _opened(args: Namespace) -> "Store":
-    from headgate.store import open_store
+    from headgate.store import open_store, root_of
 
+    if args.store is not None and args.run is not put and not root_of(args.store).exists():
+        raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
     # A command does one thing. Sweeping is another, and one put is no connection that has stored too much.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 

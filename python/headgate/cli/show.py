@@ -124,8 +124,16 @@ def content(shown: "Page") -> None:
         raw([base64.b64decode(shown.content)])
     else:
         raw([str(shown.content).encode()])
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr is None:
+        return
+    if sys.stderr.isatty():
         _say_where(shown, _error_console())
+    elif shown.next_offset is not None or shown.truncated:
+        # Whoever takes the content alone must still know that it is not all.
+        import orjson
+
+        told = {"next_offset": shown.next_offset, "total": shown.total, "truncated": shown.truncated}
+        sys.stderr.write(orjson.dumps(told).decode() + "\n")
 
 
 def page(shown: "Page") -> None:
@@ -143,7 +151,11 @@ def page(shown: "Page") -> None:
 def _say_where(shown: "Page", console: "Console") -> None:
     """What of the payload a page is, and how to go on."""
     for cut in shown.truncated:
-        console.print(literal(f"cut: {cut['path'] or cut['index']}, {cut['size_bytes']:,} bytes in all"), style="dim")
+        what, options = (
+            cut["path"] or cut["index"],
+            " ".join(f"--{name} {value}" for name, value in cut["read_with"].items()),
+        )
+        console.print(literal(f"cut: {what}, {cut['size_bytes']:,} bytes in all; {options} reads it"), style="dim")
     more = "the end" if shown.next_offset is None else f"more from --offset {shown.next_offset}"
     told = f"{shown.format}: {shown.returned:,} from {shown.offset:,} of {shown.total:,}; {more}"
     console.print(told, style="dim", highlight=False)

@@ -13,15 +13,15 @@ from headgate.store.options import Options
 from headgate.store.store import Store, Stored
 from headgate.store.sweep import SweepReport
 
-__all__ = ["OPERATOR", "Options", "Store", "Stored", "SweepReport", "open_store"]
+__all__ = ["OPERATOR", "Options", "Store", "Stored", "SweepReport", "open_store", "root_of"]
 
 
-def open_store(url: str | None = None, **options: Any) -> Store:
-    """Opens a store: files in the user's data directory, or `HEADGATE_HOME`, or `file:///path`.
+def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Store:
+    """Opens a store: files in the user's data directory, or `HEADGATE_HOME`, or `file:///path`, or a `Path`.
 
     The options are the fields of `Options`, all with defaults.
     """
-    root = _root(url)
+    root = root_of(url)
     unknown = set(options).difference(Options.__slots__)
     if unknown:
         known = ", ".join(Options.__slots__)
@@ -31,7 +31,10 @@ def open_store(url: str | None = None, **options: Any) -> Store:
     return Store(backend, Journal(backend.folders, chosen.clock), chosen)
 
 
-def _root(url: str | None) -> Path:
+def root_of(url: str | os.PathLike[str] | None) -> Path:
+    """The folder of a store."""
+    if isinstance(url, os.PathLike):
+        return Path(url).absolute()
     if url is None:
         home = os.environ.get("HEADGATE_HOME")
         if home:
@@ -46,5 +49,6 @@ def _root(url: str | None) -> Path:
     path = unquote(parts.path)
     is_file = parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/")
     if not is_file or parts.query or parts.fragment or "\0" in path:
-        raise InvalidArgument(f"a store is file:///path, or nothing for the default, not {url!r}")
+        hint = f"; did you mean {Path(url).as_uri()}?" if url.startswith("/") and "\0" not in url else ""
+        raise InvalidArgument(f"a store is file:///path, or nothing for the default, not {url!r}{hint}")
     return Path(path)

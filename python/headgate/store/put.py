@@ -31,7 +31,7 @@ from headgate.store.catalog import LONGEST_NAME, is_name
 from headgate.store.frames import tail_of
 from headgate.store.journal import Journal
 from headgate.store.options import Options, check_ttl
-from headgate.store.quota import Quota, full
+from headgate.store.quota import Quota
 from headgate.store.times import is_time, timestamp
 from headgate.store.write import Written, write_frames
 
@@ -178,7 +178,7 @@ class Intake:
                 self._make_room(principal, size)
                 short = self._quota.shortage(principal, size)
         if short is not None:
-            raise full(short)
+            raise StoreFull(short)
 
     def _commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
         try:
@@ -197,9 +197,8 @@ class Intake:
             self._stored.pop(next(iter(self._stored)), None)
         if before <= self._options.warn_bytes < after:
             whom = "this process" if principal is None else f"principal {principal!r}"
-            _log.warning(
-                "headgate: %s has stored %s bytes, more than %s", whom, f"{after:,}", f"{self._options.warn_bytes:,}"
-            )
+            told = f"headgate: {whom} has stored {after:,} bytes, more than warn_bytes={self._options.warn_bytes:,}"
+            _log.warning("%s", told)
             self._journal.record("store_warning", principal=principal, size_bytes=after)
 
     def _workers(self) -> ThreadPoolExecutor:

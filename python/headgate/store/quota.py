@@ -9,7 +9,7 @@ from headgate.errors import StoreFull
 from headgate.store.backend import Backend, Counters
 from headgate.store.counters import TOTAL
 
-__all__ = ["Quota", "full"]
+__all__ = ["Quota"]
 
 
 class Quota:
@@ -51,13 +51,21 @@ class Quota:
 
     def excess(self, principal: str | None, size: int) -> str | None:
         """Why there would be no room even if nothing else were stored."""
-        return self._shortage(dict.fromkeys(_counted_for(principal), 0), size)
+        if self._shortage(dict.fromkeys(_counted_for(principal), 0), size) is None:
+            return None
+        limits = [self._total, self._per_principal if principal is not None else None]
+        least = min(limit for limit in limits if limit is not None)
+        return f"this payload is larger than a quota of {least:,} bytes; store less of it, or raise the quota"
 
     def _shortage(self, used: dict[str, int], size: int) -> str | None:
         for name, taken in used.items():
             whose, limit = ("the store's", self._total) if name == TOTAL else ("your", self._per_principal)
             if limit is not None and taken + size > limit:
-                return f"{whose} quota of {limit:,} bytes has {max(0, limit - taken):,} left, and this takes {size:,}"
+                left = max(0, limit - taken)
+                return (
+                    f"{whose} quota of {limit:,} bytes has {left:,} left, and this takes {size:,}; "
+                    "delete what is no longer needed, wait until it expires, or raise the quota"
+                )
         return None
 
     @contextlib.contextmanager
@@ -67,7 +75,7 @@ class Quota:
             used = _used(counters, principal)
             short = self._shortage(used, size)
             if short is not None:
-                raise full(short)
+                raise StoreFull(short)
             try:
                 _set(counters, used, size)
                 yield
@@ -82,11 +90,6 @@ class Quota:
                 return False
             _set(counters, _used(counters, principal), -size)
             return True
-
-
-def full(short: str) -> StoreFull:
-    """The error for a shortage, with what can be done about it."""
-    return StoreFull(f"{short}; delete what is no longer needed, wait until it expires, or raise the quota")
 
 
 def _counted_for(principal: str | None) -> list[str]:

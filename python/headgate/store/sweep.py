@@ -28,7 +28,8 @@ class SweepReport:
 
     expired: int
     orphans: int
-    corrupt: int
+    corrupt: tuple[str, ...]
+    """Handles of what is damaged: kept as long as it would have been, if nobody deletes it."""
     kept: int
     freed_bytes: int
     stored_bytes: int
@@ -128,7 +129,7 @@ class Sweeper:
 
         self._quota.recount(stored)
         self._known = {handle: known for handle, (known, _) in left.items()}
-        corrupt = sum(known.is_corrupt for known, _ in left.values())
+        corrupt = tuple(handle for handle, (known, _) in left.items() if known.is_corrupt)
         return SweepReport(expired, orphans, corrupt, len(left), freed, sum(size for _, size in left.values()))
 
     def make_room(self, principal: str | None, size: int) -> None:
