@@ -67,6 +67,18 @@ def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
         assert {(event["principal"], event["code"]) for event in told} == {("bob", "output_handle_not_found")}
 
 
+def test_who_guesses_handles_does_not_push_out_what_else_happened(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", clock=clock) as store:
+        for _ in range(500):
+            with pytest.raises(headgate.HandleNotFound):
+                store.fetch("oh_AAAAAAAAAAAA")
+        assert len(events(store, "output_handle_refused")) == 20
+        clock.now += 1
+        with pytest.raises(headgate.HandleNotFound):
+            store.fetch("oh_AAAAAAAAAAAA")
+        assert len(events(store, "output_handle_refused")) == 21
+
+
 @pytest.mark.parametrize("name", ["source_tool", "principal"])
 def test_a_name_of_any_length_is_refused(name: str, tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:

@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import headgate
 import pytest
@@ -111,7 +113,57 @@ def test_a_cancelled_put_stores_nothing(store: Store, tmp_path: Path) -> None:
             await putting
         leave.set()
 
-    # Its end waits for all threads.
+    asyncio.run(all_of_it())
+    wait_until_empty(tmp_path / "store")
+
+
+def wait_until_empty(root: Path) -> None:
+    """What was given up on ends in a thread of its own."""
+    deadline = time.monotonic() + 30
+    while payload_files(root) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert payload_files(root) == []
+
+
+def test_a_put_that_was_done_before_it_was_cancelled_is_undone(store: Store, tmp_path: Path) -> None:
+    async def all_of_it() -> None:
+        putting = asyncio.create_task(store.put_async(b"payload"))
+        await asyncio.sleep(0)
+        deadline = time.monotonic() + 30
+        # The loop is busy, and hears of nothing.
+        while not list(store.list()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        putting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await putting
+
+    asyncio.run(all_of_it())
+    wait_until_empty(tmp_path / "store")
+
+
+def test_awaited_chunks_may_need_threads_themselves(store: Store) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield await asyncio.to_thread(bytes, 1000)
+
+    async def all_of_it() -> list[int]:
+        puts = [store.put_async(chunks()) for _ in range(40)]
+        return [made.size_bytes for made in await asyncio.wait_for(asyncio.gather(*puts), 60)]
+
+    assert asyncio.run(all_of_it()) == [3000] * 40
+
+
+def test_an_awaited_chunk_of_nothing_is_no_end(store: Store, tmp_path: Path) -> None:
+    async def chunks() -> AsyncIterator[Any]:
+        yield b"first"
+        yield None
+        yield b"last"
+
+    async def all_of_it() -> None:
+        with pytest.raises(InvalidArgument, match="a chunk of a payload is bytes or text, not NoneType"):
+            await store.put_async(chunks())
+
     asyncio.run(all_of_it())
     assert payload_files(tmp_path / "store") == []
 
@@ -138,5 +190,6 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
         leave.set()
 
     asyncio.run(all_of_it())
-    assert payload_files(tmp_path / "store") == []
+    wait_until_empty(tmp_path / "store")
+    monkeypatch.undo()
     assert store.put(b"payload").size_bytes == 7

@@ -1,6 +1,8 @@
 """Many processes with many threads on one root: nothing is lost, nothing is crossed, and the counters are right."""
 
+import fcntl
 import multiprocessing
+import operator
 import os
 import random
 import signal
@@ -186,3 +188,54 @@ def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
         assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
         stored = sum(listed.stored_bytes for listed in store.list())
         assert store._quota.counted() == {"total": stored}
+
+
+@pytest.mark.parametrize(
+    "lock", ["_sweeper", "_intake", "_catalog", "journal", "_backend.folders", "_backend._counters"]
+)
+def test_a_child_is_not_held_up_by_a_lock_of_its_parent_s_threads(lock: str, tmp_path: Path) -> None:
+    held, leave = threading.Event(), threading.Event()
+    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+        store.put(b"before")
+
+        def hold() -> None:
+            with operator.attrgetter(lock)(store)._lock:
+                held.set()
+                leave.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            handle = store.put(b"0123456789" * 200_000).output_handle
+            store.search(handle, "9")
+            os._exit(0 if len(store.open(handle).read()) == 2_000_000 else 1)
+        status = os.waitpid(child, 0)[1]
+        leave.set()
+        thread.join()
+    assert status == 0
+
+
+def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with opened(root) as store, opened(root) as another:
+        store.put(b"first")
+        # As an interrupt at the wrong moment would leave it.
+        fcntl.flock(store._backend._counters._total, fcntl.LOCK_EX)  # type: ignore[attr-defined]
+        store.put(b"second")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(another.put, b"third").result(timeout=30)
+
+
+def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with opened(root) as other:
+        other.put(b"payload")
+        with other._backend.alone(wait=True):
+            store = headgate.open_store(root.as_uri(), sweep_interval=0.01)
+            store.put(b"another")
+            time.sleep(0.05)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(store.close).result(timeout=30)

@@ -113,6 +113,7 @@ def test_a_root_on_a_tmpfs_that_is_read_only_can_be_read(disk: Disk) -> None:
         handle = store.put(b"payload").output_handle
         expired = store.put(b"expired", ttl=0).output_handle
         store.journal.close()
+        store._backend._counters.close()  # type: ignore[attr-defined]
         disk.remount("ro")
         with opened(disk.root) as another:
             for reader in (store, another):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from faults import counters, true_counters
-from headgate import StoreFull, StoreUnavailable
+from headgate import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
 from headgate.store.local import LocalBackend, LocalBlob
 from stores import Clock, events, noise, payload_files, store_at, whole
 
@@ -176,3 +177,58 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
             store.put(b"never acknowledged")
     assert len(payload_files(root)) == 1
     assert counters(root) == true_counters(root)
+
+
+def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", quota=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
+    assert len(made) == 200
+
+
+@pytest.mark.parametrize("how", ["by hand", "damaged"])
+def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with store_at(root, quota=150_000) as store:
+        handle = store.put(noise(100_000)).output_handle
+        (path,) = payload_files(root)
+        if how == "by hand":
+            shutil.rmtree(path.parent)
+        else:
+            path.write_bytes(b"damaged")
+            store.delete(handle, principal=OPERATOR)
+        store.put(noise(100_000))
+    assert counters(root) == true_counters(root)
+
+
+def test_a_clock_that_jumped_is_believed_in_the_end_without_sweeps(tmp_path: Path, clock: Clock) -> None:
+    with store_at(tmp_path / "store", quota=150_000, clock=clock) as store:
+        store.put(noise(100_000))
+        clock.now += 2 * 24 * 3600
+        with pytest.raises(StoreFull):
+            store.put(noise(100_000))
+        store.put(noise(100_000))
+
+
+def test_a_root_that_was_never_counted_is_before_more_is_stored(tmp_path: Path) -> None:
+    with store_at(tmp_path / "other") as other:
+        other.put(noise(80_000))
+    shutil.rmtree(tmp_path / "other" / ".usage")
+    with store_at(tmp_path / "store", quota=100_000) as store:
+        store.put(noise(10))
+        (tmp_path / "store").rename(tmp_path / "aside")
+        (tmp_path / "other").rename(tmp_path / "store")
+        with pytest.raises(HandleNotFound):
+            store.stat("oh_AAAAAAAAAAAA")
+        with pytest.raises(StoreFull):
+            store.put(noise(80_000))
+
+
+def test_a_disk_that_is_full_in_the_end_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int) -> None:  # noqa: ARG001
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with store_at(tmp_path / "store", durability="power") as store:
+        store.put(b"before")
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(StoreFull, match="the disk has no room"):
+            store.put(b"after")

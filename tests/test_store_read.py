@@ -12,6 +12,7 @@ import pytest
 from headgate import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
 from hypothesis import given
 from hypothesis import strategies as st
+from peak import measured
 from stores import asks, store_at, whole
 
 
@@ -251,3 +252,20 @@ def test_what_no_payload_can_satisfy_is_refused_in_a_few_words(
     with pytest.raises(InvalidArgument) as raised:
         ask(store, handle)
     assert len(str(raised.value)) < 200
+
+
+def test_a_search_builds_no_more_than_a_page_has_room_for(tmp_path: Path) -> None:
+    script = """
+import headgate
+with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
+    handle = store.put(b"y" * (16 << 20)).output_handle
+    store.search(handle, "y", limit=1)
+    before = peak()
+    few = store.search(handle, "y", limit=100, context=10**7)
+    many = store.search(handle, "y", limit=10**8, context=0)
+    print(peak() - before, len(few.to_json()), len(many.to_json()), len(many.matches))
+"""
+    grown, few, many, matches = measured(script, (tmp_path / "store").as_uri())
+    assert max(few, many) <= 65536
+    assert matches > 600
+    assert grown < 8 << 20

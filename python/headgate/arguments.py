@@ -1,12 +1,15 @@
 """What may be asked for. Models ask: whatever they send is answered in words that they can act on."""
 
+import contextlib
 import reprlib
 from collections.abc import Iterable, Mapping
+from typing import cast
 
-from headgate.errors import InvalidArgument
+from headgate._core import locate
+from headgate.errors import InvalidArgument, PathNotFound
 from headgate.payload import is_text
 
-__all__ = ["check_budget", "check_fields", "check_flag", "check_integer", "check_text", "shown"]
+__all__ = ["check_budget", "check_fields", "check_flag", "check_integer", "check_pointer", "check_text", "shown"]
 
 _LEAST_BYTES = 512
 """A page also says where it is from and where to go on; as much again for every time that is escaped."""
@@ -32,6 +35,13 @@ def check_text(name: str, value: object) -> None:
         raise InvalidArgument(f"{name} must be a text, not {shown(value)}")
     if not is_text(value):
         raise InvalidArgument(f"{name} has half of a surrogate pair, which is no text, and leads nowhere")
+
+
+def check_pointer(name: str, value: object) -> None:
+    """Refuses what is no JSON Pointer before anything is read for it."""
+    check_text(name, value)
+    with contextlib.suppress(PathNotFound):
+        locate(b"0", cast("str", value))
 
 
 def check_fields(fields: object) -> list[str]:

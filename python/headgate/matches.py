@@ -28,6 +28,9 @@ __all__ = ["search"]
 _FIRST_PART = 4 << 20
 """What is searched before all of a payload is."""
 
+_LEAST_MATCH = 48
+"""What a match weighs at least, whatever is around it."""
+
 _LOOK_AHEAD = 16
 """How far behind its end a context is looked at, so that it ends inside of no character and no escape."""
 
@@ -50,8 +53,8 @@ def search(
     """As many matches as fit into `max_bytes`. `whole` gives all of the view, at once if `is_whole_kept`."""
     check_budget(max_bytes, escape_levels)
     check_text("pattern", pattern)
-    for name, number in {"start": start, "limit": limit, "context": context}.items():
-        check_integer(name, number)
+    for name, number, least in (("start", start, 0), ("limit", limit, 1), ("context", context, 0)):
+        check_integer(name, number, least)
     for name, flag in {"regex": regex, "ignore_case": ignore_case}.items():
         check_flag(name, flag)
     start = min(start, LARGEST)
@@ -59,25 +62,34 @@ def search(
     if room < 0:
         raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
     find = functools.partial(search_bytes, pattern=pattern, regex=regex, ignore_case=ignore_case, index=view.items)
-    data, found = _found(
-        view, whole, find, try_part=not (regex or is_whole_kept), start=start, limit=limit, context=context
-    )
+    look = functools.partial(_found, view, whole, find, try_part=not (regex or is_whole_kept))
+    limit, context = min(limit, room // _LEAST_MATCH + 1), min(context, room)
     matches: list[dict[str, Any]] = []
-    for match in found.matches:
-        told = _told(match, match.context)
-        if not matches and _weight(told, escape_levels) > room:
-            around = functools.partial(_context, find, data, match)
-            told = _shortened(match, around, min(context, room), room, escape_levels)
-        weight = _weight(told, escape_levels)
-        if weight > room:
-            break
-        room -= weight
-        matches.append(told)
-    if found.matches and not matches:
+    next_start: int | None = start
+    while next_start is not None and len(matches) < limit:
+        # No more at a time than the page may have room for: each comes with its context.
+        most = min(limit - len(matches), room // (_LEAST_MATCH + context) + 1)
+        data, found = look(start=next_start, limit=most, context=context)
+        for match in found.matches:
+            told = _told(match, match.context)
+            if not matches and _weight(told, escape_levels) > room:
+                around = functools.partial(_context, find, data, match)
+                told = _shortened(match, around, context, room, escape_levels)
+            weight = _weight(told, escape_levels)
+            if weight > room:
+                return _page(handle, pattern, start, matches, next_start, max_bytes)
+            room -= weight
+            matches.append(told)
+            next_start = match.end
+        next_start = found.next_start
+    return _page(handle, pattern, start, matches, next_start, max_bytes)
+
+
+def _page(
+    handle: str, pattern: str, start: int, matches: list[dict[str, Any]], next_start: int | None, max_bytes: int
+) -> SearchPage:
+    if next_start is not None and not matches:
         raise InvalidArgument(f"max_bytes={max_bytes} is too small for a match of this pattern; ask for more")
-    next_start = found.next_start
-    if len(matches) < len(found.matches):
-        next_start = found.matches[len(matches) - 1].end
     return SearchPage(handle, pattern, start, tuple(matches), next_start, next_start is None)
 
 

@@ -17,9 +17,7 @@ import io
 import sys
 from typing import NoReturn
 
-from headgate.cli.arguments import parse
 from headgate.cli.failures import Interrupted, OutputFailed, complain, exit_code
-from headgate.cli.show import printing
 from headgate.errors import HeadgateError
 
 __all__ = ["main"]
@@ -32,6 +30,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        # Within it, because importing takes long enough to be interrupted.
+        from headgate.cli.arguments import parse
+        from headgate.cli.show import printing
+
         with printing():
             args = parse(__doc__ or "")
         args.run(args)

@@ -58,6 +58,9 @@ def complain(error: HeadgateError) -> None:
         sys.stderr.write(orjson.dumps({"error": {"code": error.code, "message": message}}).decode() + "\n")
 
 
+_LONGEST = 2000
+"""Of a message that repeats an argument, the middle is left out."""
+
 _NAMES = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
 _PYTHON = re.compile(
     r"""
@@ -73,6 +76,8 @@ _COMMANDS = {"outline()": "`headgate outline`", "read_text": "`headgate fetch --
 
 def spoken(message: str) -> str:
     """A message of the library as the command line says it: `--format bytes` for `format='bytes'`."""
+    if len(message) > _LONGEST:
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     return _PYTHON.sub(_translated, message)
 
 

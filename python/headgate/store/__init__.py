@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headgate.errors import InvalidArgument
+from headgate.errors import InvalidArgument, StoreUnavailable
 from headgate.store.catalog import OPERATOR
 from headgate.store.journal import Journal
 from headgate.store.local import LocalBackend
@@ -38,7 +38,10 @@ def root_of(url: str | os.PathLike[str] | None) -> Path:
     if url is None:
         home = os.environ.get("HEADGATE_HOME")
         if home:
-            return Path(home).expanduser().absolute()
+            try:
+                return Path(home).expanduser().absolute()
+            except RuntimeError as error:
+                raise StoreUnavailable(f"HEADGATE_HOME={home} leads nowhere: {error}") from None
         import platformdirs
 
         return platformdirs.user_data_path("headgate", appauthor=False)

@@ -1,24 +1,44 @@
 """Between code that waits and code that is awaited."""
 
 import asyncio
-import concurrent.futures
 import threading
-from collections.abc import AsyncIterator, Iterator
-from typing import Self
+from collections.abc import AsyncIterable, Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Final, Self, TypeVar
 
 from typing_extensions import Buffer
 
-__all__ = ["Pulled"]
+__all__ = ["Pulled", "in_thread"]
+
+_T = TypeVar("_T")
+
+_END: Final = object()
+
+
+def in_thread(work: Callable[[], _T]) -> "Future[_T]":
+    """What `work` answers, in a thread of its own: it may wait for something that needs one of a pool's."""
+    working: Future[_T] = Future()
+
+    def run() -> None:
+        if not working.set_running_or_notify_cancel():
+            return
+        try:
+            working.set_result(work())
+        except BaseException as error:
+            working.set_exception(error)
+
+    threading.Thread(target=run, name="headgate-put").start()
+    return working
 
 
 class Pulled(Iterator[Buffer]):
     """Chunks that are awaited on the loop this is made on, for another thread to iterate over."""
 
-    def __init__(self, chunks: AsyncIterator[Buffer]) -> None:
-        self._chunks = chunks
+    def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
+        self._chunks = aiter(chunks)
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._waiting: concurrent.futures.Future[Buffer | None] | None = None
+        self._waiting: Future[object] | None = None
         self._is_abandoned = False
 
     def __iter__(self) -> Self:
@@ -27,15 +47,15 @@ class Pulled(Iterator[Buffer]):
     def __next__(self) -> Buffer:
         with self._lock:
             if self._is_abandoned:
-                raise concurrent.futures.CancelledError
+                raise CancelledError
             self._waiting = asyncio.run_coroutine_threadsafe(self._pull(), self._loop)
         chunk = self._waiting.result()
-        if chunk is None:
+        if chunk is _END:
             raise StopIteration
-        return chunk
+        return chunk  # type: ignore[return-value]
 
-    async def _pull(self) -> Buffer | None:
-        return await anext(self._chunks, None)
+    async def _pull(self) -> object:
+        return await anext(self._chunks, _END)
 
     def abandon(self) -> None:
         """Ends the thread's waiting: the next chunk may never come."""

@@ -68,8 +68,8 @@ class Backend(Protocol):
     def tidy(self) -> int:
         """Removes what crashed writers left, and says how many files that were."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Within it nobody else is, in any process: two who sweep would do everything twice."""
+    def alone(self, *, wait: bool) -> AbstractContextManager[bool]:
+        """Whether nobody else is within it, in any process; with `wait` nobody is, in the end."""
 
     def counters(self) -> AbstractContextManager[Counters]:
         """Within it nobody else counts: what is stored and what is counted change together."""

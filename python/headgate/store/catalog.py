@@ -1,17 +1,18 @@
 """From a handle to an open payload, for the principal it belongs to and until it expires."""
 
 import collections
-import threading
 from collections.abc import Callable
 from typing import Final, TypeGuard
 
 from typing_extensions import Buffer
 
+from headgate.arguments import shown
 from headgate.errors import HandleCorrupt, HandleNotFound
 from headgate.handles import is_handle
 from headgate.payload import is_text
 from headgate.store.backend import Backend, Blob
 from headgate.store.frames import Contents, read_contents
+from headgate.store.locks import Lock
 from headgate.store.reader import Reader
 
 __all__ = ["LONGEST_NAME", "OPERATOR", "Catalog", "Principal", "is_name"]
@@ -48,7 +49,7 @@ class Catalog:
     def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
         self._backend = backend
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._footers: collections.OrderedDict[str, tuple[object, Contents]] = collections.OrderedDict()
         self._wholes: collections.OrderedDict[str, tuple[object, Buffer]] = collections.OrderedDict()
         self._wholes_size = 0
@@ -126,8 +127,7 @@ class Catalog:
 
 def _not_found(handle: object) -> HandleNotFound:
     # Whatever a model sent, shortened where it is no handle anyway.
-    shown = repr(handle)
-    shown = shown if len(shown) <= 40 else shown[:40] + "..."
+    told = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else shown(handle)
     return HandleNotFound(
-        f"nothing is stored under {shown}: it never was, or it has expired; call the tool again for a new handle"
+        f"nothing is stored under {told}: it never was, or it has expired; call the tool again for a new handle"
     )

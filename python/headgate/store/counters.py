@@ -10,8 +10,10 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
+from typing import Self
 
 from headgate.store.folders import SAFELY, Folders, names, own
+from headgate.store.locks import Lock
 from headgate.store.structured import absent, structured
 
 __all__ = ["TOTAL", "LocalCounters", "locked"]
@@ -24,27 +26,41 @@ _WRITE = os.O_RDWR | os.O_CREAT | SAFELY
 
 
 class LocalCounters:
-    """The counters of a root, as long as they are locked.
+    """The counters of a root. They are read and set only while they are held.
 
-    Their files are opened anew every time: principals are many, and the files that may be open few.
+    The file whose lock it is stays open, so that a lock that an interrupt left behind is let go of by the next one who
+    holds them. Those of principals are opened anew every time: they are many, and the files that may be open few.
     """
 
-    def __init__(self, folder: int, total: int) -> None:
-        self._folder = folder
-        self._total = total
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+        self._lock = Lock()
+        self._folder = -1
+        self._total = -1
+        self._opened_in = 0
 
-    @classmethod
     @contextlib.contextmanager
-    def of(cls, folders: Folders) -> Iterator["LocalCounters"]:
+    def held(self) -> Iterator[Self]:
         """The counters, which other processes and other threads wait for meanwhile."""
-        with structured:
-            folder, total = folders.persist(lambda: _locked_total(folders))
-        try:
-            yield cls(folder, total)
-        finally:
-            # A child that was forked meanwhile has the file open too, and would hold the lock for as long.
-            fcntl.flock(total, fcntl.LOCK_UN)
-            os.close(total)
+        with self._lock:
+            try:
+                with structured:
+                    self._folders.persist(self._take)
+                yield self
+            finally:
+                if self._total >= 0:
+                    # Not by closing it: a child that was forked meanwhile has it open too.
+                    fcntl.flock(self._total, fcntl.LOCK_UN)
+
+    def _take(self) -> None:
+        folder = self._folders.fd(".usage", make=True)
+        # What a child has from before the fork is locked by its parent, too.
+        if folder == self._folder and self._opened_in == os.getpid():
+            fcntl.flock(self._total, fcntl.LOCK_EX)
+            if os.fstat(self._total).st_nlink:
+                return
+        self._close()
+        self._total, self._folder, self._opened_in = locked(TOTAL, _WRITE, folder), folder, os.getpid()
 
     def get(self, name: str) -> int | None:
         """`None` if it was never set, or to 0."""
@@ -81,10 +97,14 @@ class LocalCounters:
                     if stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode):
                         yield name
 
+    def close(self) -> None:
+        with self._lock:
+            self._close()
 
-def _locked_total(folders: Folders) -> tuple[int, int]:
-    folder = folders.fd(".usage", make=True)
-    return folder, locked(TOTAL, _WRITE, folder)
+    def _close(self) -> None:
+        total, self._total, self._folder = self._total, -1, -1
+        if total >= 0:
+            os.close(total)
 
 
 def locked(name: str, flags: int, folder: int) -> int:

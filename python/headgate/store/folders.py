@@ -7,12 +7,12 @@ import contextlib
 import os
 import re
 import stat
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from headgate.errors import StoreUnavailable
+from headgate.store.locks import Lock
 from headgate.store.structured import absent
 
 __all__ = ["SAFELY", "Folders", "names", "own"]
@@ -30,7 +30,7 @@ class Folders:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._open: dict[str, int] = {}
         # Folders that are gone, still open: another thread may be about to use one, and a closed number is soon
         # that of some other file.

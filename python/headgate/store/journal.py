@@ -4,14 +4,15 @@ import contextlib
 import os
 import re
 import stat
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 
+from headgate.arguments import check_integer
 from headgate.store.folders import SAFELY, Folders, names, own
+from headgate.store.locks import Lock
 from headgate.store.structured import absent, structured
 from headgate.store.times import date, timestamp
 
@@ -34,7 +35,7 @@ class Journal:
         self._clock = clock
         self._most_bytes = most_bytes
         self._most_files = most_files
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._fd = -1
         self._day = ""
 
@@ -90,6 +91,7 @@ class Journal:
         self, count: int = 50, *, principal: str | None = None, is_operator: bool = True
     ) -> list[dict[str, Any]]:
         """The last events, newest first: one's own, or everyone's for an operator."""
+        check_integer("count", count, 0)
         found: list[dict[str, Any]] = []
         for event in self._backward():
             if len(found) >= count:

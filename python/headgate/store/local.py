@@ -40,6 +40,7 @@ class LocalBackend:
             self.folders = Folders(root)
         self.clock = clock
         self.is_durable = is_durable
+        self._counters = LocalCounters(self.folders)
 
     def create(self, handle: str) -> "LocalUpload":
         with structured:
@@ -108,22 +109,28 @@ class LocalBackend:
         return removed
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        with structured:
-            fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | SAFELY, dir_fd=self.folders.root_fd))
+    def alone(self, *, wait: bool) -> Iterator[bool]:
+        fd, how = -1, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
             with structured:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
+                fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | SAFELY, dir_fd=self.folders.root_fd))
+                try:
+                    fcntl.flock(fd, how)
+                    is_alone = True
+                except BlockingIOError:
+                    is_alone = False
+            yield is_alone
         finally:
-            # A child that was forked meanwhile has it open too, and would hold the lock for as long.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
+            if fd >= 0:
+                # Not only by closing it: a child that was forked meanwhile has it open too.
+                fcntl.flock(fd, fcntl.LOCK_UN)
+                os.close(fd)
 
     def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
-        return LocalCounters.of(self.folders)
+        return self._counters.held()
 
     def close(self) -> None:
+        self._counters.close()
         self.folders.close()
 
 

@@ -20,9 +20,13 @@ _OnFull = Literal["refuse", "evict"]
 _LONGEST = 100 * 366 * 24 * 3600
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def check_ttl(ttl: float) -> None:
     """Refuses what is no time to keep something for: without end is none, since it has no date."""
-    if not isinstance(ttl, int | float) or not 0 <= ttl <= _LONGEST:
+    if not _is_number(ttl) or not 0 <= ttl <= _LONGEST:
         raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl!r}")
 
 
@@ -63,11 +67,13 @@ class Options:
             is_optional = name in ("quota", "principal_quota")
             if is_optional and value is None:
                 continue
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            if not _is_number(value) or not 0 <= value < math.inf:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
-        if not callable(self.redact) and not all(map(callable, self.redact)):
+        if not callable(self.clock):
+            raise InvalidArgument("clock is a function that returns seconds, such as time.time")
+        if not callable(self.redact) and not (isinstance(self.redact, Sequence) and all(map(callable, self.redact))):
             raise InvalidArgument("redact is a function of bytes that returns bytes, or a list of them")
-        if self.handle_length not in (SHORT, LONG):
+        if type(self.handle_length) is not int or self.handle_length not in (SHORT, LONG):
             raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {self.handle_length}")
 
     @property

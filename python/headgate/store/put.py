@@ -1,8 +1,8 @@
 """A payload on its way into the store: whole, or not at all."""
 
+import contextlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -11,6 +11,7 @@ import orjson
 from typing_extensions import Buffer
 
 from headgate._core import Findings, ItemIndex, Survey, outline, preview, read_items
+from headgate.arguments import shown
 from headgate.errors import HeadgateError, InvalidArgument, RedactionFailed, StoreFull
 from headgate.fetch import weigh
 from headgate.handles import Descriptor, new_handle
@@ -30,8 +31,9 @@ from headgate.store.backend import Backend, Upload
 from headgate.store.catalog import LONGEST_NAME, is_name
 from headgate.store.frames import tail_of
 from headgate.store.journal import Journal
+from headgate.store.locks import Lock
 from headgate.store.options import Options, check_ttl
-from headgate.store.quota import Quota
+from headgate.store.quota import Quota, QuotaFull
 from headgate.store.times import is_time, timestamp
 from headgate.store.write import Written, write_frames
 
@@ -44,6 +46,8 @@ _MESSAGE = 4096
 _ENVELOPE = 512
 """What of that is not the descriptor."""
 _OUTLINE = 512
+_MOST_TRIES = 10
+"""How often others are evicted for a payload before it is refused."""
 _MOST_WATCHED = 4096
 """How many principals one open store knows the sums of, for its warning."""
 _PREVIEW = 2048
@@ -65,7 +69,7 @@ class Intake:
         self._journal = journal
         self._options = options
         self._make_room = make_room
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_of = 0
         self._stored: dict[str | None, int] = {}
@@ -86,6 +90,10 @@ class Intake:
         for name, given in (("source_tool", source_tool), ("principal", principal)):
             if given is not None and not is_name(given):
                 raise InvalidArgument(f"{name} is at most {LONGEST_NAME} characters of text, not {given!r:.64}")
+        if mime_type is not None and not isinstance(mime_type, str):
+            raise InvalidArgument(f"mime_type must be a text, such as text/plain, not {shown(mime_type)}")
+        if progress is not None and not callable(progress):
+            raise InvalidArgument(f"progress must be a function of the bytes done, not {shown(progress)}")
         try:
             descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress)
         except HeadgateError as error:
@@ -181,13 +189,14 @@ class Intake:
             raise StoreFull(short)
 
     def _commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
-        try:
-            with self._quota.taking(principal, size):
+        for _ in range(_MOST_TRIES if self._options.on_full == "evict" else 1):
+            with contextlib.suppress(QuotaFull), self._quota.taking(principal, size):
                 upload.commit(extension)
-        except StoreFull:
+                return
+            # Whoever is quicker may take the room that was made.
             self._make_room(principal, size)
-            with self._quota.taking(principal, size):
-                upload.commit(extension)
+        with self._quota.taking(principal, size):
+            upload.commit(extension)
 
     def _warn(self, principal: str | None, size: int) -> None:
         before = self._stored.pop(principal, 0)

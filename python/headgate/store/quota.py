@@ -9,7 +9,11 @@ from headgate.errors import StoreFull
 from headgate.store.backend import Backend, Counters
 from headgate.store.counters import TOTAL
 
-__all__ = ["Quota"]
+__all__ = ["Quota", "QuotaFull"]
+
+
+class QuotaFull(StoreFull):
+    """A quota has no room, as far as is counted."""
 
 
 class Quota:
@@ -57,8 +61,11 @@ class Quota:
         least = min(limit for limit in limits if limit is not None)
         return f"this payload is larger than a quota of {least:,} bytes; store less of it, or raise the quota"
 
-    def _shortage(self, used: dict[str, int], size: int) -> str | None:
-        for name, taken in used.items():
+    def _shortage(self, used: dict[str, int | None], size: int) -> str | None:
+        for name, counted in used.items():
+            if name == TOTAL and counted is None:
+                return "what is stored was not counted yet; call again"
+            taken = counted or 0
             whose, limit = ("the store's", self._total) if name == TOTAL else ("your", self._per_principal)
             if limit is not None and taken + size > limit:
                 left = max(0, limit - taken)
@@ -75,7 +82,7 @@ class Quota:
             used = _used(counters, principal)
             short = self._shortage(used, size)
             if short is not None:
-                raise StoreFull(short)
+                raise QuotaFull(short)
             try:
                 _set(counters, used, size)
                 yield
@@ -96,13 +103,13 @@ def _counted_for(principal: str | None) -> list[str]:
     return [TOTAL] if principal is None else [TOTAL, _name(principal)]
 
 
-def _used(counters: Counters, principal: str | None) -> dict[str, int]:
-    return {name: counters.get(name) or 0 for name in _counted_for(principal)}
+def _used(counters: Counters, principal: str | None) -> dict[str, int | None]:
+    return {name: counters.get(name) for name in _counted_for(principal)}
 
 
-def _set(counters: Counters, used: dict[str, int], more: int) -> None:
+def _set(counters: Counters, used: dict[str, int | None], more: int) -> None:
     for name, amount in used.items():
-        counters.set(name, max(0, amount + more))
+        counters.set(name, max(0, (amount or 0) + more))
 
 
 def _name(principal: str) -> str:

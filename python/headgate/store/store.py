@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import dataclasses
 import io
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from typing_extensions import Buffer
 
 from headgate import _core
-from headgate.arguments import check_integer, check_text
+from headgate.arguments import check_integer, check_pointer
 from headgate.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from headgate.fetch import Format
 from headgate.fetch import fetch as fetch_page
@@ -18,7 +19,7 @@ from headgate.handles import Descriptor, is_handle
 from headgate.matches import search as search_page
 from headgate.page import Page, SearchPage
 from headgate.payload import Payload
-from headgate.store.awaited import Pulled
+from headgate.store.awaited import Pulled, in_thread
 from headgate.store.backend import Backend
 from headgate.store.catalog import OPERATOR, Catalog, Principal, is_name
 from headgate.store.journal import Journal
@@ -31,6 +32,9 @@ from headgate.store.times import timestamp
 
 __all__ = ["Store", "Stored"]
 
+
+_MOST_REFUSALS = 20
+"""How many a second the journal is told of."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -104,6 +108,7 @@ class Store:
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
         self._intake = Intake(backend, self._quota, journal, options, self._sweeper.make_room)
+        self._refused = (0, 0)
         self.journal = journal
 
     def put(
@@ -133,7 +138,7 @@ class Store:
 
     async def put_async(
         self,
-        payload: "Payload | AsyncIterator[Buffer]",
+        payload: "Payload | AsyncIterable[Buffer]",
         *,
         mime_type: str | None = None,
         source_tool: str | None = None,
@@ -143,16 +148,20 @@ class Store:
     ) -> Descriptor:
         """`put`, awaited; takes an async iterator of chunks, too. Cancelled, it stores nothing."""
         is_abandoned = False
-        pulled = Pulled(payload) if isinstance(payload, AsyncIterator) else None
+        pulled = Pulled(payload) if isinstance(payload, AsyncIterable) else None
 
         def watch(done: int) -> None:
             if is_abandoned:
-                raise asyncio.CancelledError
+                raise CancelledError
             if progress is not None:
                 progress(done)
 
-        def work() -> Descriptor:
-            descriptor = self.put(
+        def undo(done: "Future[Descriptor]") -> None:
+            if not done.cancelled() and done.exception() is None:
+                self.delete(done.result().output_handle, principal=principal)
+
+        working = in_thread(
+            lambda: self.put(
                 payload if pulled is None else pulled,
                 mime_type=mime_type,
                 source_tool=source_tool,
@@ -160,16 +169,15 @@ class Store:
                 ttl=ttl,
                 progress=watch,
             )
-            if is_abandoned:
-                self.delete(descriptor.output_handle, principal=principal)
-            return descriptor
-
+        )
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.wrap_future(working)
         except asyncio.CancelledError:
+            # What runs in a thread does not end with it.
             is_abandoned = True
             if pulled is not None:
                 pulled.abandon()
+            working.add_done_callback(undo)
             raise
 
     def fetch(
@@ -189,7 +197,8 @@ class Store:
 
         `auto` is items where there are any, else text, else bytes. `limit` is of items or lines (200 if not given), or
         of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it leads to
-        the items or into one. Of equal keys it means the first, but on the way to the items the one that leads there.
+        the items or into one, and always for lines. Of equal keys it means the first, but on the way to the items the
+        one that leads there.
         `fields` (`user.name` or `/user/name`) keeps only these of every item. Following `next_offset` gives everything
         exactly once; what was too large for a page is named in its `truncated`, with what to ask for to read it.
 
@@ -217,14 +226,21 @@ class Store:
         try:
             return self._catalog.open(handle, principal)
         except (HandleNotFound, HandleCorrupt) as error:
+            self._record_refusal(handle, principal, error.code)
+            raise
+
+    def _record_refusal(self, handle: object, principal: Principal, code: str) -> None:
+        # Whoever guesses handles must not push out of the journal what else happened.
+        second = int(self._options.clock())
+        self._refused = (second, self._refused[1] + 1 if self._refused[0] == second else 1)
+        if self._refused[1] <= _MOST_REFUSALS:
             self.journal.record(
                 "output_handle_refused",
                 # What comes from outside may be anything, of any size.
                 principal=principal if is_name(principal) else None,
                 handle=handle if is_handle(handle) else None,
-                code=error.code,
+                code=code,
             )
-            raise
 
     def _record_read(self, reader: Reader, format: str, size: int, **details: object) -> None:  # noqa: A002
         meta = reader.contents.meta
@@ -239,7 +255,7 @@ class Store:
 
     def _view(self, reader: Reader, path: str | None) -> View:
         if path is not None:
-            check_text("path", path)
+            check_pointer("path", path)
         # The payload as a whole has its items wherever they are.
         if path is None or (path == "" and reader.nature in ("json", "ndjson")):
             return reader
@@ -297,7 +313,7 @@ class Store:
         with self._opened(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
-            check_text("pointer", pointer)
+            check_pointer("pointer", pointer)
             value = bytes(value_at(reader, pointer, lambda: self._catalog.whole(reader)))
             self._record_read(reader, "value", len(value))
             return value

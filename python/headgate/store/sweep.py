@@ -11,6 +11,7 @@ from headgate.errors import HandleCorrupt, HeadgateError
 from headgate.store.backend import Backend, Listed
 from headgate.store.catalog import Catalog
 from headgate.store.journal import Journal
+from headgate.store.locks import Lock
 from headgate.store.options import Options
 from headgate.store.quota import Quota
 
@@ -54,7 +55,7 @@ class Sweeper:
         self._options = options
         self._known: dict[str, _Known] = {}
         self._clocks = (options.clock(), time.monotonic())
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._started_in = 0
@@ -76,14 +77,16 @@ class Sweeper:
         if not self._is_counted:
             with self._lock:
                 if not self._quota.is_counted():
-                    self._sweep()
+                    self._sweep(wait=True)
                 self._is_counted = True
 
     def _run(self) -> None:
         failed = ""
-        while not self._wake.wait(self._options.sweep_interval):
+        while not self._wake.wait(min(self._options.sweep_interval, threading.TIMEOUT_MAX)):
             try:
-                self.sweep()
+                # Someone else's sweep does as well.
+                with self._lock:
+                    self._sweep(wait=False)
                 failed = ""
             except HeadgateError as error:
                 # Whoever may only read the store need not hear of it every time.
@@ -99,11 +102,13 @@ class Sweeper:
     def sweep(self) -> SweepReport:
         """Removes what has expired and what no writer holds any more, and counts what is left."""
         with self._lock:
-            return self._sweep()
+            report = self._sweep(wait=True)
+        assert report is not None  # noqa: S101 - it waited
+        return report
 
-    def _sweep(self) -> SweepReport:
-        with self._backend.alone():
-            return self._sweep_alone()
+    def _sweep(self, *, wait: bool) -> SweepReport | None:
+        with self._backend.alone(wait=wait) as is_alone:
+            return self._sweep_alone() if is_alone else None
 
     def _sweep_alone(self) -> SweepReport:
         orphans = self._backend.tidy()
@@ -119,18 +124,23 @@ class Sweeper:
                 freed += listed.size
         if expired:
             self._backend.tidy()
-        left: dict[str, tuple[_Known, int]] = {}
+        left = self._recount()
+        corrupt = tuple(listed.handle for known, listed in left if known.is_corrupt)
+        return SweepReport(expired, orphans, corrupt, len(left), freed, sum(listed.size for _, listed in left))
+
+    def _recount(self) -> list[tuple[_Known, Listed]]:
+        """What is there, which from now on is also what is counted."""
+        found: list[tuple[_Known, Listed]] = []
 
         def stored() -> Iterator[tuple[str | None, int]]:
             for listed in self._backend.list():
                 known = self._look(listed)
-                left[listed.handle] = known, listed.size
+                found.append((known, listed))
                 yield known.principal, listed.size
 
         self._quota.recount(stored)
-        self._known = {handle: known for handle, (known, _) in left.items()}
-        corrupt = tuple(handle for handle, (known, _) in left.items() if known.is_corrupt)
-        return SweepReport(expired, orphans, corrupt, len(left), freed, sum(size for _, size in left.values()))
+        self._known = {listed.handle: known for known, listed in found}
+        return found
 
     def make_room(self, principal: str | None, size: int) -> None:
         """Removes what has expired and then, if told so, a principal's oldest until `size` more bytes have room.
@@ -139,10 +149,14 @@ class Sweeper:
         """
         with self._lock:
             now = self._options.clock()
+            has_jumped = self._has_jumped(now)
+            if self._options.sweep_interval == 0:
+                # There may never be a sweep to believe it.
+                self._clocks = (now, time.monotonic())
             theirs: list[tuple[_Known, Listed]] = []
-            for listed in self._backend.list():
-                known = self._look(listed)
-                if known.expires_at <= now and not self._has_jumped(now):
+            # What others removed by hand, or died in the middle of, is still counted.
+            for known, listed in self._recount():
+                if known.expires_at <= now and not has_jumped:
                     self._remove(listed, known, "output_handle_expired")
                 elif known.principal == principal:
                     theirs.append((known, listed))
