@@ -6,7 +6,7 @@ import re
 
 import orjson
 
-__all__ = ["LONG", "SHORT", "Descriptor", "is_handle", "new_handle"]
+__all__ = ["LONG", "SHORT", "Descriptor", "handle_in", "is_handle", "new_handle"]
 
 SHORT = 12
 """Characters of a handle between programs of one user: what scripts over stdio expect."""
@@ -55,3 +55,10 @@ class Descriptor:
     def to_json(self) -> bytes:
         """The descriptor as it is sent."""
         return orjson.dumps(self.to_dict())
+
+
+def handle_in(text: object) -> object:
+    """The handle that a reference carries, `ax://domain/id~oh_…` or a resource's address; anything else as it is."""
+    if isinstance(text, str) and "://" in text:
+        return re.split(r"[~/]", text)[-1]
+    return text

@@ -10,7 +10,7 @@ from headgate.errors import InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.payload import Redaction
 
-__all__ = ["Options", "check_ttl"]
+__all__ = ["Options", "check_handle_length", "check_ttl"]
 
 _Compression = Literal["zstd", "none"]
 _Durability = Literal["process", "power"]
@@ -28,6 +28,12 @@ def check_ttl(ttl: float) -> None:
     """Refuses what is no time to keep something for: without end is none, since it has no date."""
     if not _is_number(ttl) or not 0 <= ttl <= _LONGEST:
         raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl!r}")
+
+
+def check_handle_length(length: object) -> None:
+    """Refuses what handles are not as long as."""
+    if type(length) is not int or length not in (SHORT, LONG):
+        raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {length!r:.32}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +79,7 @@ class Options:
             raise InvalidArgument("clock is a function that returns seconds, such as time.time")
         if not callable(self.redact) and not (isinstance(self.redact, Sequence) and all(map(callable, self.redact))):
             raise InvalidArgument("redact is a function of bytes that returns bytes, or a list of them")
-        if type(self.handle_length) is not int or self.handle_length not in (SHORT, LONG):
-            raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {self.handle_length}")
+        check_handle_length(self.handle_length)
 
     @property
     def redactions(self) -> Sequence[Redaction]:

@@ -32,7 +32,7 @@ from headgate.store.catalog import LONGEST_NAME, is_name
 from headgate.store.frames import tail_of
 from headgate.store.journal import Journal
 from headgate.store.locks import Lock
-from headgate.store.options import Options, check_ttl
+from headgate.store.options import Options, check_handle_length, check_ttl
 from headgate.store.quota import Quota, QuotaFull
 from headgate.store.times import is_time, timestamp
 from headgate.store.write import Written, write_frames
@@ -83,8 +83,11 @@ class Intake:
         principal: str | None,
         ttl: float | None,
         progress: Callable[[int], None] | None,
+        handle_length: int | None = None,
     ) -> Descriptor:
         """Stores a payload, and says what it is."""
+        if handle_length is not None:
+            check_handle_length(handle_length)
         if ttl is not None:
             check_ttl(ttl)
         for name, given in (("source_tool", source_tool), ("principal", principal)):
@@ -95,7 +98,7 @@ class Intake:
         if progress is not None and not callable(progress):
             raise InvalidArgument(f"progress must be a function of the bytes done, not {shown(progress)}")
         try:
-            descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress)
+            descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress, handle_length)
         except HeadgateError as error:
             self._journal.record("store_failed", principal=principal, source_tool=source_tool, code=error.code)
             raise
@@ -119,12 +122,13 @@ class Intake:
         principal: str | None,
         ttl: float | None,
         progress: Callable[[int], None] | None,
+        handle_length: int | None,
     ) -> Descriptor:
         mime_type = plausible(mime_type) or ("application/json" if is_object(payload) else None)
         if self._options.redactions:
             payload = _redacted(payload, self._options.redactions)
         data = whole(payload)
-        handle = new_handle(self._options.handle_length)
+        handle = new_handle(handle_length or self._options.handle_length)
 
         def watch(written: Written) -> None:
             self._check_room(principal, written.stored)

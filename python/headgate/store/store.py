@@ -103,7 +103,7 @@ class Store:
 
     def __init__(self, backend: Backend, journal: Journal, options: Options) -> None:
         self._backend = backend
-        self._options = options
+        self.options = options
         self._quota = Quota(backend, options.quota, options.principal_quota)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
@@ -120,20 +120,28 @@ class Store:
         principal: str | None = None,
         ttl: float | None = None,
         progress: Callable[[int], None] | None = None,
+        handle_length: int | None = None,
     ) -> Descriptor:
         """Stores a payload whole and says what it is.
 
         It may be bytes, text, an open binary file, an iterator of chunks, or any object that can be written as JSON
         (in which a float that is no number is null).
         The mime type is found out if it is not given; what is called JSON and is not valid is text or binary. What
-        streams takes little memory; `progress` is told how many bytes have passed.
+        streams takes little memory; `progress` is told how many bytes have passed. `handle_length` is for this one
+        what the option of that name is for all.
 
         Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`: then nothing was stored.
         """
         self._sweeper.start()
         self._sweeper.count()
         return self._intake.put(
-            payload, mime_type=mime_type, source_tool=source_tool, principal=principal, ttl=ttl, progress=progress
+            payload,
+            mime_type=mime_type,
+            source_tool=source_tool,
+            principal=principal,
+            ttl=ttl,
+            progress=progress,
+            handle_length=handle_length,
         )
 
     async def put_async(
@@ -231,7 +239,7 @@ class Store:
 
     def _record_refusal(self, handle: object, principal: Principal, code: str) -> None:
         # Whoever guesses handles must not push out of the journal what else happened.
-        second = int(self._options.clock())
+        second = int(self.options.clock())
         self._refused = (second, self._refused[1] + 1 if self._refused[0] == second else 1)
         if self._refused[1] <= _MOST_REFUSALS:
             self.journal.record(

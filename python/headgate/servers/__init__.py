@@ -1,0 +1,1 @@
+"""headgate inside a Python MCP server: `servers.mcp` for the SDK, `servers.fastmcp` for fastmcp."""

@@ -1,0 +1,96 @@
+"""What every server has of headgate, whichever SDK it is written with: a store, modes, and tools."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headgate.errors import InvalidArgument
+from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
+from headgate.servers.pipeline import Pipeline
+from headgate.servers.schemas import or_handle
+from headgate.servers.tools import Tools
+from headgate.store import Store, open_store
+
+__all__ = ["Gate", "ToolRules"]
+
+ToolRules = Mapping[str, OutputMode | Mode | Mapping[str, Any]]
+"""Modes of tools, by name or pattern."""
+
+_ON_CLASH = "headgate_"
+
+
+class Gate:
+    """The options of `Headgate` and of `HeadgateMiddleware`, and what follows from them."""
+
+    def __init__(
+        self,
+        store: Store | str | None = None,
+        *,
+        output_mode: OutputMode = "inline",
+        output_inline_limit_bytes: int = 32768,
+        tools: ToolRules | None = None,
+        per_call: bool = False,
+        prefix: str = "",
+        journal: bool = False,
+        handle_length: int | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(store, Store) and options:
+            raise InvalidArgument(f"{', '.join(options)} are options of a store, and this one is open already")
+        default = Mode(output_mode, output_inline_limit_bytes)
+        self._modes = Modes(default, tools or {})
+        self._per_call = per_call
+        self._prefix = prefix
+        self._journal = journal
+        self.handle_length = handle_length
+        self.most_bytes = output_inline_limit_bytes
+        self.owns_store = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else open_store(store, **options)
+        self._listed: dict[str, Mapping[str, Any]] = {}
+        self.has_learnt = False
+        """Until then a call cannot be understood: a tool of that name could be the server's own."""
+        self._name(prefix)
+
+    def _name(self, prefix: str) -> None:
+        self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)
+        self.pipeline = Pipeline(self.store, self.tools.fetch_with)
+
+    def learn(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        """Remembers what the server's own tools are; ours give way to one of the same name."""
+        self._listed = {str(tool.get("name")): tool for tool in tools}
+        self.has_learnt = True
+        prefix = self._prefix
+        while any(f"{prefix}{name}" in self._listed for name in Tools.NAMES):
+            prefix = _ON_CLASH + prefix
+        if prefix != self.tools.prefix:
+            self._name(prefix)
+
+    def listed(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The server's tools as they are to be listed: those that may answer with a handle say so."""
+        return [self._tool(dict(tool)) for tool in tools]
+
+    def _tool(self, tool: dict[str, Any]) -> dict[str, Any]:
+        name = str(tool.get("name"))
+        mode = self._modes.of(name)
+        may_ask = self._may_ask(tool)
+        if may_ask:
+            tool["inputSchema"] = added_arguments(tool.get("inputSchema") or {}, mode)
+        if isinstance(tool.get("outputSchema"), dict) and (may_ask or mode.output_mode != "inline"):
+            tool["outputSchema"] = or_handle(tool["outputSchema"])
+        return tool
+
+    def _may_ask(self, tool: Mapping[str, Any]) -> bool:
+        """Whether calls of a tool may choose its mode: not where it has arguments of that name itself."""
+        properties = (tool.get("inputSchema") or {}).get("properties") or {}
+        return self._per_call and not any(name in properties for name in ARGUMENTS)
+
+    def mode_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
+        """How a call is to be answered, and what the tool is to be called with."""
+        mode = self._modes.of(tool)
+        if any(name in arguments for name in ARGUMENTS) and self._may_ask(self._listed.get(tool, {})):
+            return asked(mode, arguments)
+        return mode, arguments
+
+    def close(self) -> None:
+        """Closes the store, if it was opened here."""
+        if self.owns_store:
+            self.store.close()

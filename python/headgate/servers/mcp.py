@@ -1,0 +1,192 @@
+"""headgate in a server of the `mcp` SDK: one line, and results that are too large become handles.
+
+server = MCPServer("crawler")
+Headgate(output_mode="auto").install(server)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import anyio.to_thread
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import principal_components
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from headgate.errors import HeadgateError
+from headgate.handles import LONG, SHORT
+from headgate.servers import resources
+from headgate.servers.gate import Gate
+from headgate.servers.pipeline import Call
+from headgate.servers.tools import error_result
+
+__all__ = ["Headgate"]
+
+_Context = ServerRequestContext[Any, Any]
+
+_REQUIRED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""What the newest version of the protocol wants of results, or of some of them."""
+
+
+class _Server(Protocol):
+    """What `MCPServer` and the low-level `Server` have in common."""
+
+    @property
+    def middleware(self) -> list[ServerMiddleware[Any]]: ...
+
+
+_S = TypeVar("_S", bound=_Server)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Headgate(Gate):
+    """Middleware of a server: it sees what goes over the wire, in every version of the protocol.
+
+    The options are those of `Gate`, and of a store: `Headgate("file:///path", output_mode="auto", ttl=3600)`.
+    """
+
+    _server_info: dict[str, Any] | None = None
+
+    def install(self, server: _S) -> _S:
+        """Makes a server large-payload safe, and returns it."""
+        server.middleware.append(self)
+        low_level = getattr(server, "_lowlevel_server", server)
+        self._server_info = getattr(low_level, "server_info_stamp", None)
+        return server
+
+    async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        match ctx.method:
+            case "tools/call":
+                return await self._call(ctx, call_next)
+            case "tools/list":
+                return await self._list(ctx, call_next)
+            case "resources/read" if resources.is_address((ctx.params or {}).get("uri")):
+                return await self._read(ctx)
+            case "resources/templates/list":
+                return await self._templates(ctx, call_next)
+            case "initialize" | "server/discover":
+                return _with_capabilities(await call_next(ctx))
+        return await call_next(ctx)
+
+    async def _call(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        params = ctx.params or {}
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            return await call_next(ctx)
+        if not self.has_learnt:
+            await self._learn(ctx, call_next)
+        if name in self.tools:
+            return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, _principal()))
+        given = arguments if isinstance(arguments, Mapping) else {}
+        try:
+            mode, rest = self.mode_of(name, given)
+        except HeadgateError as error:
+            return self._enveloped(ctx, error_result(error))
+        if rest is not given:
+            ctx = replace(ctx, params={**params, "arguments": rest})
+        result = await call_next(ctx)
+        if not isinstance(result, dict) or self.pipeline.is_inline(result, mode):
+            return result
+        call = Call(
+            tool=name,
+            principal=_principal(),
+            protocol_version=ctx.protocol_version,
+            request_id=ctx.request_id,
+            # Over HTTP whoever can reach the server may guess.
+            handle_length=self.handle_length or (SHORT if ctx.request is None else LONG),
+        )
+        return await _threaded(self.pipeline.stored, result, call)
+
+    async def _learn(self, ctx: _Context, call_next: CallNext) -> None:
+        """Asks the server for its tools, once: before that a call of one of ours could be of one of its own."""
+        tools: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            params = {**_only_meta(ctx), **({} if cursor is None else {"cursor": cursor})}
+            page = await _listed(replace(ctx, method="tools/list", params=params), call_next)
+            tools += page.get("tools") or []
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                break
+        self.learn(tools)
+
+    async def _list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        page = await _listed(ctx, call_next)
+        tools, is_last = page.get("tools") or [], page.get("nextCursor") is None
+        if is_last and "cursor" not in (ctx.params or {}):
+            self.learn(tools)
+        else:
+            await self._learn(ctx, call_next)
+        return self._added(ctx, page, "tools", self.listed(tools), self.tools.listed() if is_last else [])
+
+    async def _templates(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        page = await _listed(ctx, call_next)
+        ours = [resources.TEMPLATE] if page.get("nextCursor") is None else []
+        return self._added(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], ours)
+
+    async def _read(self, ctx: _Context) -> HandlerResult:
+        uri = (ctx.params or {})["uri"]
+        try:
+            return self._enveloped(ctx, await _threaded(resources.read, self.store, uri, self.most_bytes, _principal()))
+        except HeadgateError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
+
+    def _added(
+        self, ctx: _Context, page: dict[str, Any], key: str, theirs: list[Any], ours: list[Any]
+    ) -> dict[str, Any]:
+        """A page of a list with ours at its end; theirs is as it was, to the byte."""
+        shaped = self._enveloped(ctx, {key: ours})
+        return {**(page or shaped), key: [*theirs, *shaped[key]]}
+
+    def _enveloped(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
+        """A result of ours as this version of the protocol has it."""
+        is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        shaped = methods.serialize_server_result(
+            ctx.method, ctx.protocol_version, {**_REQUIRED, **result} if is_modern else result
+        )
+        if is_modern and self._server_info is not None:
+            shaped["_meta"] = {SERVER_INFO_META_KEY: self._server_info, **(shaped.get("_meta") or {})}
+        return shaped
+
+
+def _principal() -> str | None:
+    """Issuer and subject of the token, else the client, else nobody in particular."""
+    token = get_access_token()
+    if token is None:
+        return None
+    client, issuer, subject = principal_components(token)
+    return client if subject is None else f"{issuer or ''}|{subject}"
+
+
+async def _threaded(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
+
+
+def _only_meta(ctx: _Context) -> dict[str, Any]:
+    return {"_meta": ctx.params["_meta"]} if ctx.params and "_meta" in ctx.params else {}
+
+
+async def _listed(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
+    """What a server lists; nothing, where it has no such list."""
+    try:
+        page = await call_next(ctx)
+    except MCPError as error:
+        if error.error.code != METHOD_NOT_FOUND:
+            raise
+        return {}
+    return page if isinstance(page, dict) else {}
+
+
+def _with_capabilities(result: HandlerResult) -> HandlerResult:
+    """There are tools and resources now, whatever the server had before."""
+    if not isinstance(result, dict):
+        return result
+    capabilities = dict(result.get("capabilities") or {})
+    for name in ("tools", "resources"):
+        capabilities.setdefault(name, {})
+    return {**result, "capabilities": capabilities}

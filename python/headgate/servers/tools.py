@@ -1,0 +1,175 @@
+"""The tools that headgate adds to a server: what they say of themselves, and what they answer."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from headgate.errors import HeadgateError, InvalidArgument
+from headgate.handles import handle_in
+from headgate.store import Store
+from headgate.store.catalog import Principal
+
+__all__ = ["Tools", "error_result", "text_result"]
+
+_READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+
+
+def text_result(text: str | bytes, *, is_error: bool = False) -> dict[str, Any]:
+    """A result of one text."""
+    text = text if isinstance(text, str) else text.decode()
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
+
+
+def error_result(error: HeadgateError, **more: Any) -> dict[str, Any]:
+    """An error that a model can act on: a code and the next step, never a stack trace."""
+    return text_result(orjson.dumps({**error.to_dict(), **more}), is_error=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tool:
+    about: str
+    properties: dict[str, dict[str, Any]]
+    required: list[str]
+    run: Callable[[Mapping[str, Any], Principal], bytes]
+
+
+class Tools:
+    """`output_fetch` and `output_search`, and `journal` if it is switched on, each behind a prefix.
+
+    No answer is larger than `most_bytes` on the wire.
+    """
+
+    NAMES = ("output_fetch", "output_search", "journal")
+
+    def __init__(self, store: Store, *, prefix: str, journal: bool, most_bytes: int) -> None:
+        self._store = store
+        self._most_bytes = most_bytes
+        self.prefix = prefix
+        handle = {"type": "string", "description": "oh_…"}
+        count = {"type": "integer", "minimum": 0}
+        tools = {
+            "output_fetch": _Tool(
+                f"Read a stored large output by its output_handle, a page at a time. Go on with offset=next_offset "
+                f"until eof; what was cut is read with read_with. Handles last {_duration(store.options.ttl)}.",
+                {
+                    "output_handle": handle,
+                    "offset": {**count, "description": "item, line or byte to start at"},
+                    "limit": {"type": "integer", "minimum": 1},
+                    "format": {"enum": ["auto", "items", "lines", "text", "bytes"]},
+                    "path": {"type": "string", "description": "JSON Pointer to a value inside, like /rows/3"},
+                    "fields": {"type": "array", "items": {"type": "string"}, "description": "of items: id, user.name"},
+                },
+                ["output_handle"],
+                self._fetch,
+            ),
+            "output_search": _Tool(
+                "Find text or a regex in a stored large output: item or line numbers to fetch as offset, with context.",
+                {
+                    "output_handle": handle,
+                    "pattern": {"type": "string"},
+                    "regex": {"type": "boolean"},
+                    "ignore_case": {"type": "boolean"},
+                    "start": {**count, "description": "next_start of the page before"},
+                    "limit": {"type": "integer", "minimum": 1},
+                },
+                ["output_handle", "pattern"],
+                self._search,
+            ),
+        }
+        if journal:
+            tools["journal"] = _Tool(
+                "What happened to stored outputs: the last events, or sums.",
+                {"action": {"enum": ["recent", "summary"]}, "count": {"type": "integer", "minimum": 1}},
+                [],
+                self._journal,
+            )
+        self._tools = {prefix + name: tool for name, tool in tools.items()}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    @property
+    def fetch_with(self) -> str:
+        """The tool that redeems a handle."""
+        return f"{self.prefix}output_fetch"
+
+    def listed(self) -> list[dict[str, Any]]:
+        """As `tools/list` has them."""
+        return [
+            {
+                "name": name,
+                "description": tool.about,
+                "inputSchema": {"type": "object", "properties": tool.properties, "required": tool.required},
+                "annotations": _READS,
+            }
+            for name, tool in self._tools.items()
+        ]
+
+    def call(self, name: str, arguments: object, principal: Principal) -> dict[str, Any]:
+        """The result of a call of one of them."""
+        try:
+            tool = self._tools[name]
+            return text_result(tool.run(_checked(name, tool, arguments), principal))
+        except HeadgateError as error:
+            return error_result(error)
+
+    def _fetch(self, arguments: Mapping[str, Any], principal: Principal) -> bytes:
+        handle, rest = _taken(arguments)
+        page = self._store.fetch(handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=principal)
+        return page.to_json()
+
+    def _search(self, arguments: Mapping[str, Any], principal: Principal) -> bytes:
+        handle, rest = _taken(arguments)
+        page = self._store.search(handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=principal)
+        return page.to_json()
+
+    def _journal(self, arguments: Mapping[str, Any], principal: Principal) -> bytes:
+        action, count = arguments.get("action", "recent"), arguments.get("count", 50)
+        whose = principal if isinstance(principal, str) else None
+        if action == "summary":
+            return orjson.dumps(self._store.journal.summary(principal=whose, is_operator=False))
+        if action != "recent":
+            raise InvalidArgument(f"action is recent or summary, not {action!r:.32}")
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InvalidArgument(f"count is a number of events, at least 1, not {count!r:.32}")
+        return self._fitting(self._store.journal.recent(min(count, 1000), principal=whose, is_operator=False))
+
+    def _fitting(self, events: list[dict[str, Any]]) -> bytes:
+        """As many of the newest as there is room for."""
+        room = self._most_bytes - 256
+        lines: list[bytes] = []
+        for event in map(orjson.dumps, events):
+            room -= len(orjson.dumps(event.decode()))
+            if room < 0:
+                break
+            lines.append(event)
+        return b"[" + b",".join(lines) + b"]"
+
+
+def _checked(name: str, tool: _Tool, arguments: object) -> Mapping[str, Any]:
+    given = {} if arguments is None else arguments
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"the arguments of {name} are an object")
+    unknown = given.keys() - tool.properties.keys()
+    if unknown:
+        raise InvalidArgument(
+            f"{name} has no {', '.join(map(str, unknown))!r:.64}; it has {', '.join(tool.properties)}"
+        )
+    for needed in tool.required:
+        if needed not in given:
+            raise InvalidArgument(f"{name} needs {needed}")
+    # Many clients send null for what they leave out.
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _taken(arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    rest = dict(arguments)
+    return handle_in(rest.pop("output_handle", "")), rest
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:g} h"
+    return f"{seconds:g} s"

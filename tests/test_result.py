@@ -1,0 +1,142 @@
+"""What counts as the payload of a tool's result."""
+
+import base64
+import json
+from typing import Any
+
+import orjson
+import pytest
+from headgate.servers.result import Found, exceeds, payload_of
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import nasty_text
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def result(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"content": list(blocks), "isError": False, **more}
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        (text('[{"id": 1}]'), Found('[{"id": 1}]')),
+        (text(""), Found("")),
+        ({"type": "image", "data": encoded(b"\x89PNG"), "mimeType": "image/png"}, Found(b"\x89PNG", "image/png")),
+        ({"type": "audio", "data": encoded(b"RIFF"), "mimeType": "audio/wav"}, Found(b"RIFF", "audio/wav")),
+        (
+            {"type": "resource", "resource": {"uri": "a:b", "mimeType": "text/csv", "text": "a,b"}},
+            Found("a,b", "text/csv"),
+        ),
+        (
+            {
+                "type": "resource",
+                "resource": {"uri": "a:b", "mimeType": "application/gzip", "blob": encoded(b"\x1f\x8b")},
+            },
+            Found(b"\x1f\x8b", "application/gzip"),
+        ),
+    ],
+)
+def test_a_sole_block_is_its_content(block: dict[str, Any], found: Found) -> None:
+    assert payload_of(result(block)) == found
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [],
+        [text("a"), text("b")],
+        [{"type": "image", "data": "not base64!", "mimeType": "image/png"}],
+        [{"type": "resource_link", "uri": "a:b", "name": "c"}],
+        [text("a"), {"type": "image", "data": encoded(b"x"), "mimeType": "image/png"}],
+    ],
+)
+def test_anything_else_is_all_of_it(blocks: list[dict[str, Any]]) -> None:
+    whole = result(*blocks, resultType="complete", _meta={"io.modelcontextprotocol/serverInfo": {"name": "s"}})
+    found = payload_of(whole)
+    assert (json.loads(found.payload), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
+
+
+def test_what_the_tool_says_beside_it_is_kept_with_all_of_it() -> None:
+    meta = {"mine": 1, "io.modelcontextprotocol/serverInfo": {}}
+    assert json.loads(payload_of(result(text("a"), _meta=meta), with_meta=True).payload)["_meta"] == {"mine": 1}
+
+
+ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "structured"),
+    [
+        # As the SDK answers for a list: a block an item, and a wrapper.
+        ([text(json.dumps(row, indent=2, ensure_ascii=False)) for row in ROWS], {"result": ROWS}),
+        # As fastmcp does: one block.
+        ([text(orjson.dumps(ROWS).decode())], {"result": ROWS}),
+        ([text(json.dumps({"rows": ROWS}))], {"rows": ROWS}),
+        ([text("a"), text("b")], {"result": ["a", "b"]}),
+        ([text("7")], {"result": 7}),
+        ([text(json.dumps({"result": ROWS}))], {"result": ROWS}),
+        ([], {"rows": ROWS}),
+        ([text("[1]")], [1]),
+    ],
+)
+def test_what_is_said_twice_is_stored_once(blocks: list[dict[str, Any]], structured: Any) -> None:
+    found = payload_of(result(*blocks, structuredContent=structured))
+    assert (json.loads(found.payload), found.mime_type) == (structured, "application/json")
+
+
+def test_a_text_that_was_wrapped_is_a_text() -> None:
+    lines = "one\ntwo\n"
+    assert payload_of(result(text(lines), structuredContent={"result": lines})) == Found(lines)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "structured"),
+    [
+        ([text("a summary")], {"rows": ROWS}),
+        ([text("a"), text("c")], {"result": ["a", "b"]}),
+        ([text("a")], {"result": ["a", "b"]}),
+        ([text("[1]"), {"type": "image", "data": encoded(b"x"), "mimeType": "image/png"}], {"result": [1]}),
+        ([text("{")], {"a": 1}),
+    ],
+)
+def test_what_is_not_said_twice_is_kept_whole(blocks: list[dict[str, Any]], structured: Any) -> None:
+    whole = result(*blocks, structuredContent=structured)
+    assert json.loads(payload_of(whole).payload) == whole
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | nasty_text,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(nasty_text, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(st.lists(nasty_text, max_size=4), st.none() | json_values)
+def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
+    """Whatever is left out of the payload can be read off what is in it."""
+    whole = result(*map(text, texts))
+    if structured is not None:
+        whole["structuredContent"] = structured
+    payload = payload_of(whole).payload
+    data = payload if isinstance(payload, bytes) else payload.encode("utf-8", "surrogatepass")
+    if structured is None and len(texts) == 1:
+        assert payload == texts[0]
+    elif json.loads(data) != json.loads(json.dumps(whole)):
+        assert json.loads(data) == json.loads(json.dumps(structured)) or [payload] == texts
+
+
+@given(st.lists(nasty_text, max_size=4), json_values, st.integers(1, 2000))
+def test_the_size_is_that_on_the_wire(texts: list[str], structured: Any, limit: int) -> None:
+    whole = result(*map(text, texts), structuredContent=structured)
+    size = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    # Numbers may be written in more than one way.
+    if abs(size - limit) > 64:
+        assert exceeds(whole, limit) == (size > limit)
