@@ -1,4 +1,7 @@
-"""A server for tests, with headgate or without: `python mcp_server.py '{"output_mode": "auto"}'`, or `null`."""
+"""A server for tests, with headgate or without: `python mcp_server.py '{"output_mode": "auto"}'`, or `null`.
+
+With a port behind that it serves HTTP there, to whoever says `Bearer NAME`.
+"""
 
 import base64
 import json
@@ -6,15 +9,26 @@ import sys
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, TextContent
+from pydantic import AnyHttpUrl
 
 PIXELS = bytes(range(256)) * 400
 
 
-def make_server() -> MCPServer:
+class Believing(TokenVerifier):
+    """Everyone is who they say they are, but for `nobody`, who has a token without a subject."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        subject = None if token == "nobody" else token  # noqa: S105
+        return AccessToken(token=token, client_id="client", scopes=[], subject=subject, claims={"iss": "test://issuer"})
+
+
+def make_server(**options: Any) -> MCPServer:
     """Tools of every kind of result, each as large as it is told to be."""
-    server = MCPServer("tests", instructions="none")
+    server = MCPServer("tests", instructions="none", **options)
 
     @server.tool()
     def rows(count: int = 3) -> list[dict[str, Any]]:
@@ -69,12 +83,18 @@ def make_server() -> MCPServer:
 
 def main() -> None:
     options = json.loads(sys.argv[1])
-    server = make_server()
+    port = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    url = AnyHttpUrl(f"http://127.0.0.1:{port}")
+    auth = AuthSettings(issuer_url=url, resource_server_url=url)
+    server = make_server() if port is None else make_server(auth=auth, token_verifier=Believing())
     if options is not None:
         from headgate.servers.mcp import Headgate
 
         Headgate(**options).install(server)
-    server.run()
+    if port is None:
+        server.run()
+    else:
+        server.run("streamable-http", port=port, json_response=True)
 
 
 if __name__ == "__main__":
