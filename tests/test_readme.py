@@ -1,11 +1,14 @@
 """The example in the README does what its comments say."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 import headgate
 import pytest
+from mcp import Client
+from mcp.server import MCPServer
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -22,7 +25,7 @@ def named(example: str, **calls: str) -> str:
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, example, _ = blocks()
+    _, _, example, _ = blocks()
     orders = [{"id": n, "total": n / 2, "note": "refund of it failed" if n % 10 == 3 else "ok"} for n in range(200_100)]
     monkeypatch.chdir(tmp_path)
     Path("orders.json").write_text(json.dumps({"orders": orders, "page": 1}), encoding="utf-8")
@@ -34,7 +37,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example, _, _ = blocks()
+    example, _, _, _ = blocks()
     monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
     lines = [{"sku": "a", "price": 1, "tax": 0}]
     orders = [{"id": n, "lines": lines, "note": "refund of it failed"} for n in range(200_100)]
@@ -49,9 +52,27 @@ def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_recipe_unwraps_what_a_tool_returned() -> None:
-    _, _, recipe = blocks()
+    _, _, _, recipe = blocks()
     payload = json.dumps({"name": 'é\n"', "items": [1, 2]})
     response = json.dumps({"content": [{"type": "text", "text": payload}]}).encode()
     names: dict[str, object] = {"headgate": headgate, "json": json, "response": response}
     exec(recipe, names)  # noqa: S102 - our own example
     assert names["text"] == payload
+
+
+def test_one_line_makes_a_server_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, line, _, _ = blocks()
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    server = MCPServer("shop")
+
+    @server.tool(structured_output=False)
+    def large() -> str:
+        return "0123456789" * 5000
+
+    exec(line, {"server": server})  # noqa: S102 - our own example
+
+    async def call() -> str:
+        async with Client(server) as client:
+            return (await client.call_tool("large", {})).content[0].text  # type: ignore[union-attr]
+
+    assert json.loads(asyncio.run(call()))["size_bytes"] == 50_000

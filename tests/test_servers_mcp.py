@@ -16,8 +16,9 @@ import pytest
 from headgate.servers.mcp import Headgate
 from mcp import Client
 from mcp.server import MCPServer, Server
+from mcp.server.mcpserver import Context
 from mcp_server import PIXELS, make_server
-from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+from mcp_types import CallToolResult, InputRequiredResult, ListToolsResult, TextContent, Tool
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
@@ -500,3 +501,71 @@ def test_an_option_that_is_none_is_refused(wrong: dict[str, Any], tmp_path: Path
     with pytest.raises(headgate.InvalidArgument):
         Headgate((tmp_path / "store").as_uri(), **wrong)
     assert not (tmp_path / "store").exists()
+
+
+def test_a_server_that_asks_back_is_let_to(tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        return ListToolsResult(tools=[Tool(name="asks", input_schema={"type": "object"})])
+
+    async def called(ctx: Any, params: Any) -> CallToolResult | InputRequiredResult:  # noqa: ARG001
+        if params.request_state is None:
+            return InputRequiredResult(request_state="s" * 50_000)
+        return CallToolResult(content=[TextContent(type="text", text=params.request_state)])
+
+    async def test(client: Client, gate: Headgate) -> None:
+        handle = told(await client.call_tool("asks", {}))["output_handle"]
+        assert gate.store.stat(handle).size_bytes == 50_000
+        assert len(list(gate.store.list())) == 1
+
+    serve(
+        test,
+        tmp_path / "store",
+        MODERN,
+        Server("asking", on_list_tools=listed, on_call_tool=called),
+        output_mode="handle",
+    )
+
+
+def test_progress_passes_through(era: str, tmp_path: Path) -> None:
+    server = MCPServer("slow")
+
+    @server.tool(structured_output=False)
+    async def slow(ctx: Context[Any, Any]) -> str:
+        for step in range(3):
+            await ctx.report_progress(step, 3)
+        return "done " * 20_000
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        steps: list[float] = []
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+            steps.append(progress)
+
+        assert "output_handle" in told(await client.call_tool("slow", {}, progress_callback=heard))
+        assert steps == [0, 1, 2]
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto")
+
+
+def test_a_list_in_pages_has_ours_on_its_last(era: str, tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        number = int(params.cursor or 0) if params else 0
+        tool = Tool(name="output_search" if number == 2 else f"tool {number}", input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 2 else None)
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        names, cursor = [], None
+        while True:
+            page = await client.list_tools(cursor=cursor)
+            names.append([tool.name for tool in page.tools])
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        # The name of one that comes last of all is taken, too.
+        ours = ["headgate_output_fetch", "headgate_output_search"]
+        assert names == [["tool 0"], ["tool 1"], ["output_search", *ours]]
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:
+        raise NotImplementedError
+
+    serve(test, tmp_path / "store", era, Server("pages", on_list_tools=listed, on_call_tool=called))
