@@ -81,12 +81,15 @@ def make_server(**options: Any) -> MCPServer:
     return server
 
 
+def _auth(port: int) -> AuthSettings:
+    url = AnyHttpUrl(f"http://127.0.0.1:{port}")
+    return AuthSettings(issuer_url=url, resource_server_url=url)
+
+
 def main() -> None:
     options = json.loads(sys.argv[1])
     port = int(sys.argv[2]) if len(sys.argv) > 2 else None
-    url = AnyHttpUrl(f"http://127.0.0.1:{port}")
-    auth = AuthSettings(issuer_url=url, resource_server_url=url)
-    server = make_server() if port is None else make_server(auth=auth, token_verifier=Believing())
+    server = make_server() if port is None else make_server(auth=_auth(port), token_verifier=Believing())
     if options is not None:
         from headgate.servers.mcp import Headgate
 

@@ -2,10 +2,7 @@
 
 import base64
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +14,17 @@ from headgate.servers.mcp import Headgate
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import MCPError
 from mcp_server import PIXELS, make_server
-from mcp_types import CallToolResult, InputRequiredResult, ListToolsResult, TextContent, Tool
+from mcp_types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+)
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
@@ -67,118 +73,6 @@ async def redeem(client: Client, handle: str, **ask: Any) -> list[Any]:
         assert len(json.dumps(text_of(result), ensure_ascii=False).encode()) <= 32768 + 2
         offset = pages[-1]["next_offset"]
     return pages
-
-
-CALLS: list[tuple[str, dict[str, Any]]] = [
-    ("rows", {}),
-    ("rows", {"count": 500}),
-    ("text", {}),
-    ("text", {"size": 50_000, "of": '"'}),
-    ("json_text", {"count": 5000}),
-    ("image", {}),
-    ("audio", {}),
-    ("blob", {}),
-    ("several", {"size": 20_000}),
-    ("failing", {"size": 50_000}),
-    ("breaking", {}),
-    ("with_meta", {}),
-    ("unknown", {}),
-    ("rows", {"count": "no number"}),
-]
-
-
-class Wire:
-    """A server as a client without any SDK has it: lines of JSON."""
-
-    def __init__(self, options: dict[str, Any] | None) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("mcp_server.py")), json.dumps(options)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._id = 0
-
-    def ask(self, method: str, params: dict[str, Any] | None = None, *, era: str = LEGACY) -> bytes:
-        """The line that a request is answered with."""
-        self._id += 1
-        params = dict(params or {})
-        if era == MODERN:
-            params["_meta"] = {
-                "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        assert self._process.stdout
-        return self._process.stdout.readline()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def shake_hands(self) -> bytes:
-        answer = self.ask(
-            "initialize",
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}},
-        )
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        return answer
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
-
-
-@contextmanager
-def wired(options: dict[str, Any] | None) -> Iterator[Wire]:
-    wire = Wire(options)
-    try:
-        yield wire
-    finally:
-        wire.close()
-
-
-@pytest.mark.parametrize("options", [{}, {"output_mode": "auto", "output_inline_limit_bytes": 10**9}])
-def test_what_goes_inline_is_the_same_to_the_byte(options: dict[str, Any], era: str, tmp_path: Path) -> None:
-    with wired(None) as plain, wired({"store": tmp_path.as_uri() + "/store", **options}) as gated:
-        if era == LEGACY:
-            assert plain.shake_hands() == gated.shake_hands()
-        for name, arguments in CALLS:
-            asked = {"name": name, "arguments": arguments}
-            assert plain.ask("tools/call", asked, era=era) == gated.ask("tools/call", asked, era=era), (name, arguments)
-        for method in ("resources/list", "prompts/list", "ping" if era == LEGACY else "server/discover"):
-            assert plain.ask(method, era=era) == gated.ask(method, era=era)
-
-
-def test_the_list_differs_only_by_what_was_added(era: str, tmp_path: Path) -> None:
-    with wired(None) as plain, wired({"store": tmp_path.as_uri() + "/store", "journal": True}) as gated:
-        if era == LEGACY:
-            plain.shake_hands()
-            gated.shake_hands()
-        before, after = (json.loads(wire.ask("tools/list", era=era))["result"] for wire in (plain, gated))
-    ours = after["tools"][len(before["tools"]) :]
-    assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
-    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "journal"]
-    assert len(json.dumps(ours, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
-    for tool in ours:
-        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
-        assert tool["annotations"]["readOnlyHint"] is True
-        assert "outputSchema" not in tool
-
-
-NASTY = ['"', "\\", "\x01", "\x1f", "😀", "é", "\ud7ff", "</script>", "\n", "a"]
-
-
-@pytest.mark.parametrize("of", NASTY)
-def test_a_descriptor_is_small_as_a_whole_message(of: str, era: str, tmp_path: Path) -> None:
-    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "handle", "handle_length": 26}
-    with wired(options) as wire:
-        if era == LEGACY:
-            wire.shake_hands()
-        for name, arguments in (("text", {"size": 60_000 // len(of), "of": of}), ("rows", {"count": 2000})):
-            line = wire.ask("tools/call", {"name": name, "arguments": arguments}, era=era)
-            assert len(line.rstrip(b"\n")) <= 4096
-            descriptor = json.loads(json.loads(line)["result"]["content"][0]["text"])
-            assert len(descriptor["preview"].encode()) <= 2048
-            # Nearly all of the room is used, whatever a character weighs.
-            assert len(line) > 3900 or len(descriptor["preview"].encode()) > 2000
 
 
 def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path: Path) -> None:
@@ -569,3 +463,42 @@ def test_a_list_in_pages_has_ours_on_its_last(era: str, tmp_path: Path) -> None:
         raise NotImplementedError
 
     serve(test, tmp_path / "store", era, Server("pages", on_list_tools=listed, on_call_tool=called))
+
+
+def test_a_server_that_cannot_list_can_still_be_called(era: str, tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        raise MCPError(code=-32000, message="not now")
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+        return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
+
+    async def test(client: Client, gate: Headgate) -> None:
+        sent = await client.session.send_request(
+            CallToolRequest(params=CallToolRequestParams(name="big", arguments={})), CallToolResult
+        )
+        assert gate.store.stat(told(sent)["output_handle"]).size_bytes == 50_000
+
+    serve(test, tmp_path / "store", era, Server("shy", on_list_tools=listed, on_call_tool=called), output_mode="auto")
+
+
+def test_a_mistake_of_ours_costs_nobody_their_result(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mistaken(*_args: object, **_kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    async def test(client: Client, gate: Headgate) -> None:
+        monkeypatch.setattr(gate.store, "put", mistaken)
+        assert text_of(await client.call_tool("text", {"size": 50_000})) == "x" * 50_000
+        assert "could not be taken apart" in caplog.text
+
+    serve(test, tmp_path / "store", era, output_mode="auto")
+
+
+def test_a_name_that_was_a_tool_s_once_is_never_one_of_ours(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate.learn([{"name": "output_fetch"}])
+    gate.learn([{"name": "other"}])
+    assert gate.tools.fetch_with == "headgate_output_fetch"
+    assert "output_fetch" not in gate.tools
+    gate.close()

@@ -60,5 +60,5 @@ class Descriptor:
 def handle_in(text: object) -> object:
     """The handle that a reference carries, `ax://domain/id~oh_…` or a resource's address; anything else as it is."""
     if isinstance(text, str) and "://" in text:
-        return re.split(r"[~/]", text)[-1]
+        return re.split(r"[~/]", text.partition("?")[0])[-1]
     return text

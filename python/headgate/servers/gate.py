@@ -55,8 +55,11 @@ class Gate:
         self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
     def learn(self, tools: Iterable[Mapping[str, Any]]) -> None:
-        """Remembers what the server's own tools are; ours give way to one of the same name."""
-        self._listed = {str(tool.get("name")): tool for tool in tools}
+        """Remembers what the server's own tools are; ours give way to one of the same name.
+
+        They may be other ones for everyone: whatever was a tool's name once is never one of ours.
+        """
+        self._listed |= {str(tool.get("name")): tool for tool in tools}
         self.has_learnt = True
         prefix = self._prefix
         while any(f"{prefix}{name}" in self._listed for name in Tools.NAMES):

@@ -4,6 +4,7 @@ server = MCPServer("crawler")
 Headgate(output_mode="auto").install(server)
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -79,7 +80,9 @@ class Headgate(Gate):
         if not isinstance(name, str):
             return await call_next(ctx)
         if not self.has_learnt:
-            await self._learn(ctx, call_next)
+            # A server that cannot list its tools just now can still be called.
+            with contextlib.suppress(MCPError):
+                await self._learn(ctx, call_next)
         if name in self.tools:
             return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, _principal()))
         given = arguments if isinstance(arguments, Mapping) else {}

@@ -61,6 +61,14 @@ class Pipeline:
 
     def stored(self, result: Result, call: Call) -> Result:
         """What a client gets in place of a result: what it is, and how to read it."""
+        try:
+            return self._stored(result, call)
+        except Exception:
+            # A mistake of ours must not cost what the tool has done.
+            _log.exception("headgate: the result of %.64s goes inline, because it could not be taken apart", call.tool)
+            return result
+
+    def _stored(self, result: Result, call: Call) -> Result:
         keeps_meta = len(orjson.dumps(own_meta(result))) <= _MOST_META
         found = payload_of(result, with_meta=not keeps_meta)
         kept = _protocol_s(result, keeps_meta)

@@ -1,0 +1,132 @@
+"""What goes over the wire with headgate and without it: bytes, seen by a client that knows no SDK."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+LEGACY, MODERN = "legacy", "2026-07-28"
+
+
+@pytest.fixture(params=[LEGACY, MODERN])
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("rows", {}),
+    ("rows", {"count": 500}),
+    ("text", {}),
+    ("text", {"size": 50_000, "of": '"'}),
+    ("json_text", {"count": 5000}),
+    ("image", {}),
+    ("audio", {}),
+    ("blob", {}),
+    ("several", {"size": 20_000}),
+    ("failing", {"size": 50_000}),
+    ("breaking", {}),
+    ("with_meta", {}),
+    ("unknown", {}),
+    ("rows", {"count": "no number"}),
+]
+
+
+class Wire:
+    """A server as a client without any SDK has it: lines of JSON."""
+
+    def __init__(self, options: dict[str, Any] | None) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("mcp_server.py")), json.dumps(options)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._id = 0
+
+    def ask(self, method: str, params: dict[str, Any] | None = None, *, era: str = LEGACY) -> bytes:
+        """The line that a request is answered with."""
+        self._id += 1
+        params = dict(params or {})
+        if era == MODERN:
+            params["_meta"] = {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def shake_hands(self) -> bytes:
+        answer = self.ask(
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}},
+        )
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
+
+
+@contextmanager
+def wired(options: dict[str, Any] | None) -> Iterator[Wire]:
+    wire = Wire(options)
+    try:
+        yield wire
+    finally:
+        wire.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"output_mode": "auto", "output_inline_limit_bytes": 10**9}])
+def test_what_goes_inline_is_the_same_to_the_byte(options: dict[str, Any], era: str, tmp_path: Path) -> None:
+    with wired(None) as plain, wired({"store": tmp_path.as_uri() + "/store", **options}) as gated:
+        if era == LEGACY:
+            assert plain.shake_hands() == gated.shake_hands()
+        for name, arguments in CALLS:
+            asked = {"name": name, "arguments": arguments}
+            assert plain.ask("tools/call", asked, era=era) == gated.ask("tools/call", asked, era=era), (name, arguments)
+        for method in ("resources/list", "prompts/list", "ping" if era == LEGACY else "server/discover"):
+            assert plain.ask(method, era=era) == gated.ask(method, era=era)
+
+
+def test_the_list_differs_only_by_what_was_added(era: str, tmp_path: Path) -> None:
+    with wired(None) as plain, wired({"store": tmp_path.as_uri() + "/store", "journal": True}) as gated:
+        if era == LEGACY:
+            plain.shake_hands()
+            gated.shake_hands()
+        before, after = (json.loads(wire.ask("tools/list", era=era))["result"] for wire in (plain, gated))
+    ours = after["tools"][len(before["tools"]) :]
+    assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
+    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "journal"]
+    assert len(json.dumps(ours, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
+    for tool in ours:
+        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
+        assert tool["annotations"]["readOnlyHint"] is True
+        assert "outputSchema" not in tool
+
+
+NASTY = ['"', "\\", "\x01", "\x1f", "😀", "é", "\ud7ff", "</script>", "\n", "a"]
+
+
+def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:
+    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "handle", "handle_length": 26}
+    calls = [("text", {"size": 60_000 // len(of), "of": of}) for of in NASTY]
+    with wired(options) as wire:
+        if era == LEGACY:
+            wire.shake_hands()
+        for name, arguments in [*calls, ("rows", {"count": 2000})]:
+            line = wire.ask("tools/call", {"name": name, "arguments": arguments}, era=era)
+            assert len(line.rstrip(b"\n")) <= 4096, arguments
+            descriptor = json.loads(json.loads(line)["result"]["content"][0]["text"])
+            size = len(descriptor["preview"].encode())
+            assert size <= 2048, arguments
+            # Nearly all of the room is used, whatever a character weighs.
+            assert len(line) > 3900 or size > 2000, arguments
