@@ -138,6 +138,31 @@ def command() -> bool:
 
 
 @check
+def server() -> bool:
+    import asyncio
+
+    from headgate.servers.mcp import Headgate
+    from mcp import Client
+    from mcp.server import MCPServer
+
+    made = MCPServer("smoke")
+
+    @made.tool(structured_output=False)
+    def records() -> str:
+        return DOCUMENT.decode() * 10
+
+    async def call(opened: headgate.Store) -> bool:
+        Headgate(opened, output_mode="auto").install(made)
+        async with Client(made) as client:
+            result = await client.call_tool("records", {})
+        told = json.loads(result.content[0].text)  # type: ignore[union-attr]
+        return opened.open(told["output_handle"]).read() == DOCUMENT * 10
+
+    with tempfile.TemporaryDirectory() as folder, headgate.open_store(f"file://{folder}/store") as opened:
+        return asyncio.run(call(opened))
+
+
+@check
 def errors() -> bool:
     try:
         headgate.index_items(b"[1, 2")
