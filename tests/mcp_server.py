@@ -1,6 +1,6 @@
 """A server for tests, with headgate or without: `python mcp_server.py '{"output_mode": "auto"}'`, or `null`.
 
-With a port behind that it serves HTTP there, to whoever says `Bearer NAME`.
+With a port behind that it serves HTTP there; with `auth` too, to whoever says `Bearer NAME`.
 """
 
 import base64
@@ -81,7 +81,7 @@ def make_server(**options: Any) -> MCPServer:
     return server
 
 
-def _auth(port: int) -> AuthSettings:
+def _auth(port: int | None) -> AuthSettings:
     url = AnyHttpUrl(f"http://127.0.0.1:{port}")
     return AuthSettings(issuer_url=url, resource_server_url=url)
 
@@ -89,7 +89,8 @@ def _auth(port: int) -> AuthSettings:
 def main() -> None:
     options = json.loads(sys.argv[1])
     port = int(sys.argv[2]) if len(sys.argv) > 2 else None
-    server = make_server() if port is None else make_server(auth=_auth(port), token_verifier=Believing())
+    has_auth = port is not None and sys.argv[3:] == ["auth"]
+    server = make_server(auth=_auth(port), token_verifier=Believing()) if has_auth else make_server()
     if options is not None:
         from headgate.servers.mcp import Headgate
 

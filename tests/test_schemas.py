@@ -38,6 +38,9 @@ instances = st.recursive(
         {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]},
         {"type": "object", "definitions": {"A": {"type": "integer"}}, "properties": {"x": {"$ref": "#/definitions/A"}}},
         {"anyOf": [{"type": "object", "required": ["x"]}, {"type": "object", "required": ["name"]}]},
+        {"type": "array"},
+        {"type": ["object", "null"], "required": ["x"]},
+        {},
     ],
 )
 @given(instance=instances)
@@ -45,9 +48,9 @@ def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any
     either = jsonschema.Draft202012Validator(or_handle(schema))
     either.check_schema(or_handle(schema))
     assert either.is_valid(HANDLE)
-    # What is structured is an object, where a schema is listed.
-    took = isinstance(instance, dict) and jsonschema.Draft202012Validator(schema).is_valid(instance)
-    assert either.is_valid(instance) == took
+    is_handle = isinstance(instance, dict) and "output_handle" in instance
+    took = jsonschema.Draft202012Validator(schema).is_valid(instance)
+    assert either.is_valid(instance) == (took or is_handle)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,20 @@ def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any
 )
 def test_one_that_cannot_be_moved_takes_any_object(schema: dict[str, Any]) -> None:
     assert or_handle(schema) == {"type": "object"}
+
+
+def test_what_it_is_a_schema_of_stands_at_its_top() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"pair": {"items": [{"type": "integer"}, {"type": "string"}]}},
+        "required": ["pair"],
+    }
+    validator = jsonschema.validators.validator_for(or_handle(schema))
+    assert validator is jsonschema.Draft7Validator
+    validator.check_schema(or_handle(schema))
+    assert validator(or_handle(schema)).is_valid({"pair": [1, "a"]})
+    assert not validator(or_handle(schema)).is_valid({"pair": ["a", 1]})
 
 
 def test_the_first_pattern_that_matches_counts() -> None:

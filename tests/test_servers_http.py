@@ -74,13 +74,14 @@ class Visitor:
 
 
 @contextmanager
-def served(options: dict[str, Any] | None) -> Iterator[int]:
+def served(options: dict[str, Any] | None, *, has_auth: bool = True) -> Iterator[int]:
     """A server on a port of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     script = Path(__file__).with_name("mcp_server.py")
-    process = subprocess.Popen([sys.executable, str(script), json.dumps(options), str(port)], stderr=subprocess.DEVNULL)
+    command = [sys.executable, str(script), json.dumps(options), str(port), *(["auth"] if has_auth else [])]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -119,6 +120,16 @@ def test_a_handle_is_its_principal_s_alone(port: int, era: str) -> None:
         assert stranger.told("journal", action="summary")["handles"] == 0
     assert "result" in ann.ask("resources/read", {"uri": f"headgate://output/{handle}"})
     assert {event["handle"] for event in ann.told("journal")} == {handle}
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+def test_those_who_are_nobody_do_not_learn_each_other_s_handles(era: str, tmp_path: Path) -> None:
+    options = {"store": (tmp_path / "store").as_uri(), "output_mode": "auto", "journal": True}
+    with served(options, has_auth=False) as port:
+        handle = Visitor(port, "", era).told("text", size=50_000)["output_handle"]
+        told = Visitor(port, "", era).told("journal")
+    assert [event["event"] for event in told] == ["output_handle_created"]
+    assert handle not in json.dumps(told)
 
 
 def test_a_handle_is_not_its_session_s(port: int) -> None:

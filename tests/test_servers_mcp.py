@@ -10,9 +10,14 @@ import anyio
 import headgate
 import jsonschema
 import pytest
-from headgate.servers.mcp import Headgate
+from headgate.servers.mcp import Headgate, _principal
+from headgate.servers.modes import Mode
 from mcp import Client
 from mcp.server import MCPServer, Server
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from mcp_server import PIXELS, make_server
@@ -177,7 +182,7 @@ def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) ->
         assert "output_handle" in told(await client.call_tool("text", limited))
         # An argument of that name that the tool has itself is the tool's.
         assert text_of(await client.call_tool("chooses", {"output_mode": "handle"})) == "handle" * 20_000
-        for wrong in ({"output_mode": "both"}, {"output_inline_limit_bytes": 7}, {"output_inline_limit_bytes": "big"}):
+        for wrong in ({"output_mode": "both"}, {"output_inline_limit_bytes": -7}, {"output_inline_limit_bytes": "big"}):
             refused = await client.call_tool("text", wrong)
             assert refused.is_error
             assert told(refused)["error"]["code"] == "invalid_argument"
@@ -234,6 +239,7 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
             ({"output_handle": handle, "page": 2}, "invalid_argument", "it has output_handle, offset"),
             ({"output_handle": handle, "offset": "3"}, "invalid_argument", "offset must be a whole number"),
             ({"output_handle": handle, "format": "items"}, "invalid_format_for_payload", "use format="),
+            ({"output_handle": None}, "invalid_argument", "output_fetch needs output_handle"),
             ({"output_handle": handle, "path": "/a"}, "invalid_format_for_payload", "leave the path out"),
         ]
         for arguments, code, says in cases:
@@ -384,7 +390,8 @@ def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
     "wrong",
     [
         {"output_mode": "both"},
-        {"output_inline_limit_bytes": 10},
+        {"output_inline_limit_bytes": -10},
+        {"handle_length": 20},
         {"output_inline_limit_bytes": True},
         {"tools": {"a": "both"}},
         {"tools": {"a": {"mode": "auto"}}},
@@ -465,9 +472,10 @@ def test_a_list_in_pages_has_ours_on_its_last(era: str, tmp_path: Path) -> None:
     serve(test, tmp_path / "store", era, Server("pages", on_list_tools=listed, on_call_tool=called))
 
 
-def test_a_server_that_cannot_list_can_still_be_called(era: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [MCPError(code=-32000, message="not now"), RuntimeError("db down")], ids=repr)
+def test_a_server_that_cannot_list_can_still_be_called(error: Exception, era: str, tmp_path: Path) -> None:
     async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
-        raise MCPError(code=-32000, message="not now")
+        raise error
 
     async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
         return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
@@ -479,6 +487,140 @@ def test_a_server_that_cannot_list_can_still_be_called(era: str, tmp_path: Path)
         assert gate.store.stat(told(sent)["output_handle"]).size_bytes == 50_000
 
     serve(test, tmp_path / "store", era, Server("shy", on_list_tools=listed, on_call_tool=called), output_mode="auto")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_list_without_an_end_holds_up_nobody(is_same: bool, era: str, tmp_path: Path) -> None:
+    asked = 0
+
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        nonlocal asked
+        asked += 1
+        return ListToolsResult(
+            tools=[Tool(name="x", input_schema={"type": "object"})], next_cursor="again" if is_same else str(asked)
+        )
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+        return CallToolResult(content=[TextContent(type="text", text="hi")])
+
+    async def test(client: Client, gate: Headgate) -> None:
+        for name in ("x", "x"):
+            request = CallToolRequest(params=CallToolRequestParams(name=name, arguments={}))
+            assert text_of(await client.session.send_request(request, CallToolResult)) == "hi"
+        assert asked <= 101
+        assert gate.has_learnt
+
+    serve(test, tmp_path / "store", era, Server("endless", on_list_tools=listed, on_call_tool=called))
+
+
+@pytest.mark.parametrize("schema", [{"type": "array", "items": {"type": "integer"}}, {}, {"type": ["array", "null"]}])
+def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        tool = Tool(name="ints", input_schema={"type": "object"}, output_schema=schema)
+        return ListToolsResult(tools=[tool])
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+        numbers = list(range((params.arguments or {}).get("count", 2)))
+        return CallToolResult(content=[TextContent(type="text", text=json.dumps(numbers))], structured_content=numbers)
+
+    async def test(client: Client, gate: Headgate) -> None:
+        await client.list_tools()
+        assert (await client.call_tool("ints", {})).structured_content == [0, 1]
+        handle = told(await client.call_tool("ints", {"count": 20_000}))["output_handle"]
+        assert gate.store.stat(handle).item_count == 20_000
+
+    serve(
+        test, tmp_path / "store", MODERN, Server("ints", on_list_tools=listed, on_call_tool=called), output_mode="auto"
+    )
+
+
+def test_a_tool_that_came_later_has_all_its_arguments(era: str, tmp_path: Path) -> None:
+    server = make_server()
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        await client.call_tool("text", {})
+
+        @server.tool(structured_output=False)
+        def late(output_mode: str = "default") -> str:
+            return output_mode
+
+        assert text_of(await client.call_tool("late", {"output_mode": "handle"})) == "handle"
+
+    serve(test, tmp_path / "store", era, server, per_call=True)
+
+
+def test_a_notification_teaches_nothing(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+
+    async def nothing(ctx: Any) -> None:
+        del ctx
+
+    session: Any = None
+    context = ServerRequestContext(session=session, lifespan_context=None, protocol_version=MODERN, method="tools/list")
+    assert anyio.run(gate, context, nothing) is None
+    assert not gate.has_learnt
+    gate.close()
+
+
+def test_only_what_is_switched_on_can_clash(tmp_path: Path) -> None:
+    for journal, fetch_with in ((False, "output_fetch"), (True, "headgate_output_fetch")):
+        gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, journal=journal)
+        gate.learn([{"name": "journal"}])
+        assert gate.tools.fetch_with == fetch_with
+        gate.close()
+
+
+def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
+    mode, _ = gate.mode_of("x", {})
+    assert gate.pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode)
+    assert not gate.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
+    assert gate.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))
+    gate.close()
+
+
+def test_it_is_installed_once(tmp_path: Path) -> None:
+    server, gate = make_server(), Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate.install(server)
+    with pytest.raises(headgate.InvalidArgument, match="has a headgate already"):
+        gate.install(server)
+    gate.close()
+
+
+@pytest.mark.parametrize("options", [{"quota": 10}, {}])
+def test_what_was_to_be_redacted_is_never_shown(
+    options: dict[str, Any], era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the store is full, and not where we make a mistake."""
+
+    def mistaken(*_args: object, **_kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    async def test(client: Client, gate: Headgate) -> None:
+        if not options:
+            monkeypatch.setattr(gate.store, "put", mistaken)
+        result = await client.call_tool("text", {"size": 9000, "of": "SECRET "})
+        assert result.is_error
+        assert "SECRET" not in text_of(result)
+        assert told(result)["error"]["code"] == ("store_full" if options else "redaction_failed")
+
+    serve(
+        test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"SECRET", b"*"), **options
+    )
+
+
+def test_principals_are_never_written_alike() -> None:
+    tokens = [("https://iss|alice", None, None), ("c", "https://iss", "alice"), ("c", "a", "b|c"), ("c", "a|b", "c")]
+    tokens += [("c", None, "x"), ("x", None, None), ("c", "None", "x"), ("c", "i", "s" * 5000), ("c", "i", "s" * 5001)]
+    names = []
+    for client, issuer, subject in tokens:
+        claims = None if issuer is None else {"iss": issuer}
+        token = AccessToken(token="t", client_id=client, scopes=[], subject=subject, claims=claims)  # noqa: S106
+        auth_context_var.set(AuthenticatedUser(token))
+        names.append(_principal())
+    auth_context_var.set(None)
+    assert len(set(names)) == len(names)
+    assert all(name is not None and len(name) <= 1024 for name in names)
 
 
 def test_a_mistake_of_ours_costs_nobody_their_result(

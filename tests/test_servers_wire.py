@@ -130,3 +130,42 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> N
             assert size <= 2048, arguments
             # Nearly all of the room is used, whatever a character weighs.
             assert len(line) > 3900 or size > 2000, arguments
+
+
+LIMIT = 4096
+
+
+def test_no_page_is_larger_than_what_goes_inline(era: str, tmp_path: Path) -> None:
+    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "output_inline_limit_bytes": LIMIT}
+    with wired(options) as wire:
+        if era == LEGACY:
+            wire.shake_hands()
+        for of in NASTY:
+            asked = {"name": "text", "arguments": {"size": 9000, "of": of}}
+            answer = json.loads(wire.ask("tools/call", asked, era=era))["result"]
+            handle = json.loads(answer["content"][0]["text"])["output_handle"]
+            for format in ("text", "lines", "bytes"):  # noqa: A001
+                fetch = {"output_handle": handle, "format": format}
+                line = wire.ask("tools/call", {"name": "output_fetch", "arguments": fetch}, era=era)
+                assert b'"isError":false' in line, line
+                assert len(line) <= LIMIT + 64, (of, format)
+                # Lines that are empty are so few bytes that their number ends the page.
+                assert len(line) > LIMIT * 0.7 or (of, format) == ("\n", "lines")
+            search = {"output_handle": handle, "pattern": of, "limit": 1000}
+            line = wire.ask("tools/call", {"name": "output_search", "arguments": search}, era=era)
+            assert len(line) <= LIMIT + 64, of
+            long = f"headgate://output/{handle}?offset=0&limit=0000000000004000#{'f' * 9000}"
+            for uri in (f"headgate://output/{handle}", f"headgate://output/{handle}?limit=0000000000004000", long):
+                assert len(wire.ask("resources/read", {"uri": uri}, era=era)) <= LIMIT + 64, of
+
+
+def test_what_was_not_stored_is_told_in_little(era: str, tmp_path: Path) -> None:
+    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "quota": 10}
+    with wired(options) as wire:
+        if era == LEGACY:
+            wire.shake_hands()
+        for of in NASTY:
+            asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}
+            line = wire.ask("tools/call", asked, era=era)
+            assert len(line) <= 4096, of
+            assert json.loads(json.loads(line)["result"]["content"][0]["text"])["preview"].startswith(of)

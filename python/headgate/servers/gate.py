@@ -9,6 +9,7 @@ from headgate.servers.pipeline import Pipeline
 from headgate.servers.schemas import or_handle
 from headgate.servers.tools import Tools
 from headgate.store import Store, open_store
+from headgate.store.options import check_handle_length
 
 __all__ = ["Gate", "ToolRules"]
 
@@ -16,6 +17,12 @@ ToolRules = Mapping[str, OutputMode | Mode | Mapping[str, Any]]
 """Modes of tools, by name or pattern."""
 
 _ON_CLASH = "headgate_"
+
+_ENVELOPE = 256
+"""What of a message is not the page."""
+
+_LEAST_PAGE = 1280
+"""A page has to say where it is from, however little may go inline."""
 
 
 class Gate:
@@ -36,13 +43,16 @@ class Gate:
     ) -> None:
         if isinstance(store, Store) and options:
             raise InvalidArgument(f"{', '.join(options)} are options of a store, and this one is open already")
+        if handle_length is not None:
+            check_handle_length(handle_length)
         default = Mode(output_mode, output_inline_limit_bytes)
         self._modes = Modes(default, tools or {})
         self._per_call = per_call
         self._prefix = prefix
         self._journal = journal
         self.handle_length = handle_length
-        self.most_bytes = output_inline_limit_bytes
+        self._limit = output_inline_limit_bytes
+        self._envelope = _ENVELOPE
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
         self._listed: dict[str, Mapping[str, Any]] = {}
@@ -50,19 +60,24 @@ class Gate:
         """Until then a call cannot be understood: a tool of that name could be the server's own."""
         self._name(prefix)
 
+    @property
+    def most_bytes(self) -> int:
+        """What a page may weigh, so that its message is no larger than what goes inline."""
+        return max(self._limit - self._envelope, _LEAST_PAGE)
+
     def _name(self, prefix: str) -> None:
         self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)
         self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
-    def learn(self, tools: Iterable[Mapping[str, Any]]) -> None:
+    def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool = True) -> None:
         """Remembers what the server's own tools are; ours give way to one of the same name.
 
         They may be other ones for everyone: whatever was a tool's name once is never one of ours.
         """
         self._listed |= {str(tool.get("name")): tool for tool in tools}
-        self.has_learnt = True
+        self.has_learnt = self.has_learnt or is_all
         prefix = self._prefix
-        while any(f"{prefix}{name}" in self._listed for name in Tools.NAMES):
+        while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
             prefix = _ON_CLASH + prefix
         if prefix != self.tools.prefix:
             self._name(prefix)
@@ -89,7 +104,9 @@ class Gate:
     def mode_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
         """How a call is to be answered, and what the tool is to be called with."""
         mode = self._modes.of(tool)
-        if any(name in arguments for name in ARGUMENTS) and self._may_ask(self._listed.get(tool, {})):
+        # What is not known may have arguments of that name itself.
+        listed = self._listed.get(tool)
+        if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
             return asked(mode, arguments)
         return mode, arguments
 

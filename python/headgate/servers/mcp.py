@@ -5,6 +5,8 @@ Headgate(output_mode="auto").install(server)
 """
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,16 +20,21 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
+from headgate.payload import encoded
 from headgate.servers import resources
 from headgate.servers.gate import Gate
 from headgate.servers.pipeline import Call
-from headgate.servers.tools import error_result
+from headgate.servers.tools import Caller, error_result
+from headgate.store.catalog import LONGEST_NAME
 
 __all__ = ["Headgate"]
 
 _Context = ServerRequestContext[Any, Any]
+
+_MOST_PAGES = 100
+"""How many pages of tools are looked through."""
 
 _REQUIRED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What the newest version of the protocol wants of results, or of some of them."""
@@ -55,12 +62,20 @@ class Headgate(Gate):
 
     def install(self, server: _S) -> _S:
         """Makes a server large-payload safe, and returns it."""
+        if any(isinstance(installed, Headgate) for installed in server.middleware):
+            raise InvalidArgument("this server has a headgate already; give that one the options")
         server.middleware.append(self)
         low_level = getattr(server, "_lowlevel_server", server)
         self._server_info = getattr(low_level, "server_info_stamp", None)
+        # Every result of the newest version says who the server is.
+        self._envelope += len(encoded(self._server_info))
+        self._name(self.tools.prefix)
         return server
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        if ctx.request_id is None:
+            # A notification, whatever it is called.
+            return await call_next(ctx)
         match ctx.method:
             case "tools/call":
                 return await self._call(ctx, call_next)
@@ -70,6 +85,9 @@ class Headgate(Gate):
                 return await self._read(ctx)
             case "resources/templates/list":
                 return await self._templates(ctx, call_next)
+            case "resources/list":
+                page = await _listed(ctx, call_next)
+                return page or self._enveloped(ctx, {"resources": []})
             case "initialize" | "server/discover":
                 return _with_capabilities(await call_next(ctx))
         return await call_next(ctx)
@@ -81,10 +99,11 @@ class Headgate(Gate):
             return await call_next(ctx)
         if not self.has_learnt:
             # A server that cannot list its tools just now can still be called.
-            with contextlib.suppress(MCPError):
+            with contextlib.suppress(Exception):
                 await self._learn(ctx, call_next)
         if name in self.tools:
-            return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, _principal()))
+            caller = Caller(_principal(), is_one_of_many=ctx.request is not None)
+            return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
         given = arguments if isinstance(arguments, Mapping) else {}
         try:
             mode, rest = self.mode_of(name, given)
@@ -108,23 +127,20 @@ class Headgate(Gate):
     async def _learn(self, ctx: _Context, call_next: CallNext) -> None:
         """Asks the server for its tools, once: before that a call of one of ours could be of one of its own."""
         tools: list[dict[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            params = {**_only_meta(ctx), **({} if cursor is None else {"cursor": cursor})}
+        cursors: list[str | None] = [None]
+        # Some servers give the same page for every cursor.
+        while len(cursors) <= _MOST_PAGES and len(set(cursors)) == len(cursors):
+            params = {**_only_meta(ctx), **({} if cursors[-1] is None else {"cursor": cursors[-1]})}
             page = await _listed(replace(ctx, method="tools/list", params=params), call_next)
             tools += page.get("tools") or []
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                break
+            cursors.append(page.get("nextCursor"))
+            await anyio.sleep(0)
         self.learn(tools)
 
     async def _list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         page = await _listed(ctx, call_next)
         tools, is_last = page.get("tools") or [], page.get("nextCursor") is None
-        if is_last and "cursor" not in (ctx.params or {}):
-            self.learn(tools)
-        else:
-            await self._learn(ctx, call_next)
+        self.learn(tools, is_all=is_last and "cursor" not in (ctx.params or {}))
         return self._added(ctx, page, "tools", self.listed(tools), self.tools.listed() if is_last else [])
 
     async def _templates(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -163,7 +179,9 @@ def _principal() -> str | None:
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
-    return client if subject is None else f"{issuer or ''}|{subject}"
+    # As JSON, so that no two of them are written alike.
+    name = json.dumps(["client", client] if subject is None else ["subject", issuer, subject])
+    return name if len(name) <= LONGEST_NAME else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 async def _threaded(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

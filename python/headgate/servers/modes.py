@@ -5,6 +5,7 @@ import fnmatch
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
+from headgate.arguments import shown
 from headgate.errors import InvalidArgument
 
 __all__ = ["ARGUMENTS", "Mode", "Modes", "OutputMode", "added_arguments", "asked"]
@@ -14,9 +15,6 @@ OutputMode: TypeAlias = Literal["inline", "handle", "auto"]
 MODE, LIMIT = "output_mode", "output_inline_limit_bytes"
 ARGUMENTS = (MODE, LIMIT)
 """What a call may say of its own result, where the server lets it."""
-
-_LEAST_LIMIT = 1024
-"""A page of what was stored goes inline, too, and has to say where it is from."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,8 +29,8 @@ class Mode:
             choices = ", ".join(get_args(OutputMode))
             raise InvalidArgument(f"{MODE} is one of {choices}, not {str(self.output_mode)[:32]!r}")
         limit = self.output_inline_limit_bytes
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < _LEAST_LIMIT:
-            raise InvalidArgument(f"{LIMIT} is a number of bytes, at least {_LEAST_LIMIT}, not {limit!r:.32}")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise InvalidArgument(f"{LIMIT} is a number of bytes, such as 32768, not {shown(limit)}")
 
 
 class Modes:
@@ -71,6 +69,6 @@ def added_arguments(schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
     properties = schema.get("properties") or {}
     added = {
         MODE: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
-        LIMIT: {"type": "integer", "minimum": _LEAST_LIMIT, "default": mode.output_inline_limit_bytes},
+        LIMIT: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
     }
     return {**schema, "type": "object", "properties": {**properties, **added}}

@@ -2,16 +2,16 @@
 
 import dataclasses
 import logging
+from collections.abc import Container, Iterator
 from typing import Any
-
-import orjson
 
 from headgate import _core
 from headgate.errors import HeadgateError, RedactionFailed
 from headgate.handles import Descriptor
+from headgate.payload import encoded
 from headgate.servers.modes import Mode
 from headgate.servers.resources import link
-from headgate.servers.result import Found, Result, exceeds, own_meta, payload_of
+from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds, own_meta, payload_of
 from headgate.servers.tools import error_result, text_result
 from headgate.store import Store
 
@@ -22,14 +22,11 @@ _log = logging.getLogger("headgate")
 MESSAGE = 4096
 """What a message with a descriptor may weigh, whole."""
 
-_VIEW = 1024
-"""How much is shown of what could not be stored."""
+_VIEW = 2048
+"""How much is shown of what could not be stored, as it goes over the wire."""
 
 _MOST_META = 512
-"""How much of a message a tool's own `_meta` may take; more of it is stored with the rest."""
-
-_LESS: tuple[dict[str, Any], ...] = ({}, {"outline": None}, {"outline": None, "items_path": None})
-"""What a descriptor can do without, where even without a preview it is too long."""
+"""How much of a message may be what a tool says beside its result; more of it is stored with the rest."""
 
 _HAS_LINKS = "2025-06-18"
 """The first version of the protocol with `resource_link`."""
@@ -57,21 +54,31 @@ class Pipeline:
         """Whether a result goes to the client as it is: most do, and cost no more than this."""
         if mode.output_mode == "inline" or not isinstance(result.get("content"), list):
             return True
-        return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes)
+        # Requests for input, and what extensions define, are theirs.
+        if result.get("resultType", "complete") != "complete":
+            return True
+        try:
+            return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes)
+        except (TypeError, ValueError):
+            # What cannot be written is the server's own to send.
+            return True
 
     def stored(self, result: Result, call: Call) -> Result:
         """What a client gets in place of a result: what it is, and how to read it."""
         try:
             return self._stored(result, call)
         except Exception:
+            _log.exception("headgate: the result of %.64s could not be taken apart", call.tool)
+            if self._store.options.redactions:
+                return {**error_result(RedactionFailed("the result could not be redacted")), **_protocol_s(result, ())}
             # A mistake of ours must not cost what the tool has done.
-            _log.exception("headgate: the result of %.64s goes inline, because it could not be taken apart", call.tool)
             return result
 
     def _stored(self, result: Result, call: Call) -> Result:
-        keeps_meta = len(orjson.dumps(own_meta(result))) <= _MOST_META
-        found = payload_of(result, with_meta=not keeps_meta)
-        kept = _protocol_s(result, keeps_meta)
+        own, said = own_meta(result), beside(result)
+        is_little = len(encoded([own, said])) <= _MOST_META
+        found = payload_of(result, with_meta=not is_little)
+        kept = _protocol_s(result, own if is_little else ())
         try:
             descriptor = self._store.put(
                 found.payload,
@@ -82,52 +89,88 @@ class Pipeline:
             )
         except HeadgateError as error:
             _log.warning("headgate: the result of %.64s was not stored: %s", call.tool, error)
-            return {**_not_stored(error, found), **kept}
+            return {**self._not_stored(error, found), **kept}
         descriptor = dataclasses.replace(descriptor, fetch_with=self._fetch_with)
-        return _fitted(descriptor, result, kept, call)
+        return _fitted(_Answer(descriptor, result, kept, said if is_little else {}, call))
+
+    def _not_stored(self, error: HeadgateError, found: Found) -> Result:
+        """What can be said of a result that could not be stored: why, and its start, unless that was to be redacted."""
+        if self._store.options.redactions:
+            return error_result(error)
+        return error_result(
+            error, preview=_core.preview(found.payload, _VIEW, max_escaped_bytes=_VIEW, escape_levels=2)
+        )
 
 
-def _protocol_s(result: Result, keeps_meta: bool) -> dict[str, Any]:
-    """What of a result is about the protocol, and stays."""
-    kept: dict[str, Any] = {key: result[key] for key in ("resultType", "_meta") if key in result}
-    if not keeps_meta:
-        own = own_meta(result)
-        kept["_meta"] = {key: value for key, value in result["_meta"].items() if key not in own}
+def _protocol_s(result: Result, own: Container[str]) -> dict[str, Any]:
+    """What of a result is about the protocol and stays, with what the tool says of its own."""
+    kept: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
+    if isinstance(result.get("_meta"), dict):
+        kept["_meta"] = {key: value for key, value in result["_meta"].items() if key == SERVER_INFO or key in own}
     return kept
 
 
-def _not_stored(error: HeadgateError, found: Found) -> Result:
-    """What can be said of a result that could not be stored: why, and the start of it."""
-    if isinstance(error, RedactionFailed):
-        return error_result(error)
-    return error_result(error, preview=_core.preview(found.payload, _VIEW))
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Answer:
+    """The parts of what a client gets."""
+
+    descriptor: Descriptor
+    result: Result
+    kept: dict[str, Any]
+    """Keys of the result that stay."""
+    said: dict[str, Any]
+    """Keys of the sole block that stay."""
+    call: Call
+    has_link: bool = True
+
+    def built(self) -> Result:
+        descriptor = self.descriptor
+        answer = text_result(descriptor.to_json(), is_error=bool(self.result.get("isError", False)))
+        answer["content"][0] |= self.said
+        if self.has_link and self.call.protocol_version >= _HAS_LINKS:
+            answer["content"].append(link(descriptor))
+        if "structuredContent" in self.result:
+            # Whoever has an output schema has to answer by it, and lists one that takes this.
+            answer["structuredContent"] = {
+                "output_handle": descriptor.output_handle,
+                "fetch_with": descriptor.fetch_with,
+            }
+        return {**answer, **self.kept}
+
+    def room(self) -> int:
+        message = {"jsonrpc": "2.0", "id": self.call.request_id, "result": self.built()}
+        return MESSAGE - len(encoded(message))
+
+    def smaller(self) -> Iterator["_Answer"]:
+        """The same with less and less in it: what can be done without goes first."""
+        yield self
+        answer = dataclasses.replace(self, descriptor=dataclasses.replace(self.descriptor, outline=None))
+        yield answer
+        answer = dataclasses.replace(answer, descriptor=dataclasses.replace(answer.descriptor, items_path=None))
+        yield answer
+        answer = dataclasses.replace(answer, has_link=False)
+        yield answer
+        yield dataclasses.replace(answer, kept={**answer.kept, **_short_stamp(answer.kept)})
 
 
-def _fitted(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: Call) -> Result:
-    """The answer, with as much of the preview as the message has room for; if need be, without the outline."""
-    for less in _LESS:
-        bare = dataclasses.replace(descriptor, preview="", **less)
-        room = MESSAGE - len(_message(_answer(bare, result, kept, call), call))
+def _short_stamp(kept: dict[str, Any]) -> dict[str, Any]:
+    """Who the server is, in a word: it may have icons, and whole pages to say of itself."""
+    stamp = (kept.get("_meta") or {}).get(SERVER_INFO)
+    if not isinstance(stamp, dict):
+        return {}
+    short = {key: stamp[key] for key in ("name", "version") if key in stamp}
+    return {"_meta": {**kept["_meta"], SERVER_INFO: short}}
+
+
+def _fitted(answer: _Answer) -> Result:
+    """The answer, with as much of the preview as the message has room for."""
+    preview = answer.descriptor.preview
+    bare = dataclasses.replace(answer, descriptor=dataclasses.replace(answer.descriptor, preview=""))
+    for smaller in bare.smaller():
+        room = smaller.room()
         if room >= 0:
             break
-    preview = descriptor.preview
     if preview is not None:
         preview = _core.preview(preview, 2048, max_escaped_bytes=max(0, room), escape_levels=2)
-    return _answer(dataclasses.replace(bare, preview=preview), result, kept, call)
-
-
-def _answer(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: Call) -> Result:
-    answer = text_result(descriptor.to_json(), is_error=bool(result.get("isError", False)))
-    if call.protocol_version >= _HAS_LINKS:
-        answer["content"].append(link(descriptor))
-    if "structuredContent" in result:
-        # Whoever has an output schema has to answer by it, and lists one that takes this.
-        answer["structuredContent"] = {
-            "output_handle": descriptor.output_handle,
-            "fetch_with": descriptor.fetch_with,
-        }
-    return {**answer, **kept}
-
-
-def _message(answer: Result, call: Call) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": call.request_id, "result": answer})
+    descriptor = dataclasses.replace(smaller.descriptor, preview=preview)
+    return dataclasses.replace(smaller, descriptor=descriptor).built()

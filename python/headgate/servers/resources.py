@@ -1,7 +1,7 @@
 """Stored payloads as resources: a link beside each descriptor, and pages of them by address."""
 
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from headgate.errors import InvalidArgument
 from headgate.handles import Descriptor
@@ -37,14 +37,15 @@ def is_address(uri: object) -> bool:
 
 def read(store: Store, uri: str, most_bytes: int, principal: Principal) -> dict[str, Any]:
     """The result of `resources/read`: a page, and in its `_meta` what it is and where the next one starts."""
-    parts = urlsplit(uri)
-    handle = parts.path.removeprefix("/")
-    # The page's text is escaped once, in the message; its base64 not at all.
-    page = store.fetch(handle, **_asked(parts.query), max_bytes=most_bytes, escape_levels=1, principal=principal)
-    mime_type = "application/json" if page.encoding == "json" else store.stat(handle, principal=principal).mime_type
+    address, _, query = uri.removeprefix(_SCHEME).partition("?")
+    asked = _asked(query)
+    page = store.fetch(address, **asked, max_bytes=most_bytes, escape_levels=1, principal=principal)
+    mime_type = "application/json" if page.encoding == "json" else store.stat(address, principal=principal).mime_type
     about = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
     content = {"blob": page.content} if page.encoding == "base64" else {"text": _text(page.content)}
-    return {"contents": [{"uri": uri, "mimeType": mime_type, **content, "_meta": {"headgate/page": about}}]}
+    # Not as it was asked for: that may be of any length.
+    place = _SCHEME + address + ("?" + urlencode(asked) if asked else "")
+    return {"contents": [{"uri": place, "mimeType": mime_type, **content, "_meta": {"headgate/page": about}}]}
 
 
 def _text(content: bytes | str) -> str:
@@ -53,9 +54,14 @@ def _text(content: bytes | str) -> str:
 
 def _asked(query: str) -> dict[str, Any]:
     """Offset and limit; anything else is not asked for this way."""
-    asked = {}
+    asked: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in ("offset", "limit") or not (value.isascii() and value.isdigit()) or len(value) > 18:
+        if (
+            name not in ("offset", "limit")
+            or name in asked
+            or not (value.isascii() and value.isdigit())
+            or len(value) > 18
+        ):
             raise InvalidArgument("an address takes ?offset=N&limit=N, each a whole number")
         asked[name] = int(value)
     return asked

@@ -1,8 +1,8 @@
 """What counts as the payload of a tool's result: one result, one payload."""
 
 import base64
-import binascii
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,13 +10,13 @@ import orjson
 
 from headgate.payload import encoded
 
-__all__ = ["Found", "Result", "exceeds", "own_meta", "payload_of"]
+__all__ = ["SERVER_INFO", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
 
 Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
 
-_PROTOCOL_S = "io.modelcontextprotocol/"
-"""What keys of `_meta` begin with that the protocol itself defines."""
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+"""The key of `_meta` that is the server's, not the tool's."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,27 +30,46 @@ class Found:
 def exceeds(result: Mapping[str, Any], limit: int) -> bool:
     """Whether a result is larger than `limit` bytes on the wire.
 
-    What is surely larger is not written out to find that out: a character takes a byte at least.
+    What is surely larger is not written out to find that out.
     """
-    sure = 0
-    for block in _blocks(result):
-        sure += sum(len(value) for value in block.values() if isinstance(value, str))
-        if sure > limit:
-            return True
-    return len(encoded(result)) > limit
+    return _is_surely_larger(result, limit) or len(encoded(result)) > limit
+
+
+def _is_surely_larger(value: Any, limit: int) -> bool:
+    """Whether the least that a value takes is more: a character takes a byte, and all have a comma behind them."""
+    least, waiting = 0, [value]
+    while waiting and least <= limit:
+        inner = waiting.pop()
+        if isinstance(inner, str):
+            least += len(inner) + 3
+        elif isinstance(inner, Mapping):
+            least += sum(len(key) for key in inner if isinstance(key, str))
+            waiting.extend(inner.values())
+        elif isinstance(inner, list):
+            waiting.extend(inner)
+        else:
+            least += 2
+    # The last one has none.
+    return least - 1 > limit
 
 
 def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
     """What the tool itself says of its result, beside it."""
     meta = result.get("_meta")
-    return {k: v for k, v in meta.items() if not k.startswith(_PROTOCOL_S)} if isinstance(meta, dict) else {}
+    return {key: value for key, value in meta.items() if key != SERVER_INFO} if isinstance(meta, dict) else {}
+
+
+def beside(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sole block says beside its content."""
+    blocks = _blocks(result)
+    return {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]} if len(blocks) == 1 else {}
 
 
 def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
     """What is stored of a result.
 
     A sole block is its content. Blocks that only repeat what is structured are that, once. Anything else is all of it,
-    and so is everything `with_meta`.
+    and so is everything `with_meta`: what the tool says beside its result.
     """
     blocks, structured = _blocks(result), result.get("structuredContent")
     if with_meta:
@@ -68,11 +87,11 @@ def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
 
 def _blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     content = result.get("content")
-    return content if isinstance(content, list) else []
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
 def _content_of(block: Mapping[str, Any]) -> Found | None:
-    """A block's own content, exactly; `None` for one that has none, or says something beside it."""
+    """A block's own content, exactly; `None` for one that has none."""
     match block:
         case {"type": "text", "text": str(text)}:
             return Found(text)
@@ -88,7 +107,7 @@ def _content_of(block: Mapping[str, Any]) -> Found | None:
 def _decoded(data: str, mime_type: str | None) -> Found | None:
     try:
         return Found(base64.b64decode(data, validate=True), mime_type)
-    except binascii.Error:
+    except ValueError:
         return None
 
 
@@ -117,13 +136,20 @@ def _repeated(blocks: Sequence[Mapping[str, Any]], structured: Any) -> Found | N
 
 
 def _says(text: str, value: Any) -> bool:
-    """Whether a text is a value, or the JSON of it, as the SDKs write it or in any other way."""
+    """Whether a text is a value, or the JSON of it to the letter, in one of the ways that servers write it.
+
+    Nothing is parsed: what is only equal to it may say more, as numbers do that Python has no room for.
+    """
     if isinstance(value, str) and text == value:
         return True
     said = text.encode("utf-8", "surrogatepass")
+    is_indented = said[1:2] == b"\n"
     try:
-        if said in (orjson.dumps(value), orjson.dumps(value, option=orjson.OPT_INDENT_2)):
+        if said == orjson.dumps(value, option=orjson.OPT_INDENT_2 if is_indented else None):
             return True
-        return bool(orjson.loads(said) == value)
-    except (orjson.JSONEncodeError, orjson.JSONDecodeError):
+        # As Python's own module has it: with spaces, and mostly in ASCII.
+        if b'": ' not in said[:4096] and b", " not in said[:4096]:
+            return False
+        return text == json.dumps(value, indent=2 if is_indented else None, ensure_ascii=said.isascii())
+    except (TypeError, ValueError):
         return False

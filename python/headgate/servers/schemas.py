@@ -1,27 +1,29 @@
 """What tools list of themselves, when their answers may be handles."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["HANDLE_SCHEMA", "or_handle"]
 
-HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
+HANDLE_SCHEMA: dict[str, Any] = {"type": "object", "required": ["output_handle"]}
 
 _DEFINITIONS = ("$defs", "definitions")
+_AT_TOP = ("$schema", *_DEFINITIONS)
 
 
 def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
     """An output schema that takes what it took, or a handle.
 
-    Definitions move to its top, where references look for them. One that refers to itself as a whole cannot be put
-    inside of another: then any object is taken.
+    Definitions move to its top, where references look for them, and so does what it is a schema of. One that refers to
+    itself as a whole cannot be put inside of another: then anything of its type is taken.
     """
+    # Only objects were structured once: then the top has to say so.
+    top: dict[str, Any] = {"type": "object"} if schema.get("type") == "object" else {}
     if any(not reference.startswith(tuple(f"#/{name}/" for name in _DEFINITIONS)) for reference in _references(schema)):
-        return {"type": "object"}
-    original = copy.copy(dict(schema))
-    moved = {name: original.pop(name) for name in _DEFINITIONS if name in original}
-    return {"type": "object", **moved, "anyOf": [original, HANDLE_SCHEMA]}
+        return top
+    moved = {name: schema[name] for name in _AT_TOP if name in schema}
+    original = {name: value for name, value in schema.items() if name not in moved}
+    return {**top, **moved, "anyOf": [original, HANDLE_SCHEMA]}
 
 
 def _references(schema: Any) -> list[str]:

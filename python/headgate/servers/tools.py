@@ -1,6 +1,7 @@
 """The tools that headgate adds to a server: what they say of themselves, and what they answer."""
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,9 +10,10 @@ import orjson
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import handle_in
 from headgate.store import Store
-from headgate.store.catalog import Principal
 
-__all__ = ["Tools", "error_result", "text_result"]
+__all__ = ["Caller", "Tools", "error_result", "text_result"]
+
+_log = logging.getLogger("headgate")
 
 _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
@@ -28,11 +30,20 @@ def error_result(error: HeadgateError, **more: Any) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a tool of ours."""
+
+    principal: str | None = None
+    is_one_of_many: bool = False
+    """Whether others who are nobody in particular either may call, too: then a handle is all that keeps them apart."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Tool:
     about: str
     properties: dict[str, dict[str, Any]]
     required: list[str]
-    run: Callable[[Mapping[str, Any], Principal], bytes]
+    run: Callable[[Mapping[str, Any], Caller], bytes]
 
 
 class Tools:
@@ -40,8 +51,6 @@ class Tools:
 
     No answer is larger than `most_bytes` on the wire.
     """
-
-    NAMES = ("output_fetch", "output_search", "journal")
 
     def __init__(self, store: Store, *, prefix: str, journal: bool, most_bytes: int) -> None:
         self._store = store
@@ -91,6 +100,11 @@ class Tools:
         return name in self._tools
 
     @property
+    def names(self) -> list[str]:
+        """Without the prefix."""
+        return [name.removeprefix(self.prefix) for name in self._tools]
+
+    @property
     def fetch_with(self) -> str:
         """The tool that redeems a handle."""
         return f"{self.prefix}output_fetch"
@@ -107,34 +121,44 @@ class Tools:
             for name, tool in self._tools.items()
         ]
 
-    def call(self, name: str, arguments: object, principal: Principal) -> dict[str, Any]:
+    def call(self, name: str, arguments: object, caller: Caller) -> dict[str, Any]:
         """The result of a call of one of them."""
         try:
             tool = self._tools[name]
-            return text_result(tool.run(_checked(name, tool, arguments), principal))
+            return text_result(tool.run(_checked(name, tool, arguments), caller))
         except HeadgateError as error:
             return error_result(error)
+        except Exception:
+            _log.exception("headgate: %s failed", name)
+            return error_result(HeadgateError(f"{name} failed for a reason of its own; try other arguments"))
 
-    def _fetch(self, arguments: Mapping[str, Any], principal: Principal) -> bytes:
+    def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, rest = _taken(arguments)
-        page = self._store.fetch(handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=principal)
+        page = self._store.fetch(
+            handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=caller.principal
+        )
         return page.to_json()
 
-    def _search(self, arguments: Mapping[str, Any], principal: Principal) -> bytes:
+    def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, rest = _taken(arguments)
-        page = self._store.search(handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=principal)
+        page = self._store.search(
+            handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=caller.principal
+        )
         return page.to_json()
 
-    def _journal(self, arguments: Mapping[str, Any], principal: Principal) -> bytes:
+    def _journal(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         action, count = arguments.get("action", "recent"), arguments.get("count", 50)
-        whose = principal if isinstance(principal, str) else None
+        journal, whose = self._store.journal, caller.principal
         if action == "summary":
-            return orjson.dumps(self._store.journal.summary(principal=whose, is_operator=False))
+            return orjson.dumps(journal.summary(principal=whose, is_operator=False))
         if action != "recent":
             raise InvalidArgument(f"action is recent or summary, not {action!r:.32}")
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InvalidArgument(f"count is a number of events, at least 1, not {count!r:.32}")
-        return self._fitting(self._store.journal.recent(min(count, 1000), principal=whose, is_operator=False))
+        events = journal.recent(min(count, 1000), principal=whose, is_operator=False)
+        if whose is None and caller.is_one_of_many:
+            events = [{**event, "handle": _hidden(event.get("handle"))} for event in events]
+        return self._fitting(events)
 
     def _fitting(self, events: list[dict[str, Any]]) -> bytes:
         """As many of the newest as there is room for."""
@@ -148,20 +172,23 @@ class Tools:
         return b"[" + b",".join(lines) + b"]"
 
 
+def _hidden(handle: object) -> str | None:
+    """A handle that nobody can redeem."""
+    return f"{handle[:6]}…" if isinstance(handle, str) else None
+
+
 def _checked(name: str, tool: _Tool, arguments: object) -> Mapping[str, Any]:
-    given = {} if arguments is None else arguments
-    if not isinstance(given, Mapping):
+    if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidArgument(f"the arguments of {name} are an object")
-    unknown = given.keys() - tool.properties.keys()
+    # Many clients send null for what they leave out.
+    given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    unknown = ", ".join(str(key) for key in given if key not in tool.properties)
     if unknown:
-        raise InvalidArgument(
-            f"{name} has no {', '.join(map(str, unknown))!r:.64}; it has {', '.join(tool.properties)}"
-        )
+        raise InvalidArgument(f"{name} has no {unknown!r:.64}; it has {', '.join(tool.properties)}")
     for needed in tool.required:
         if needed not in given:
             raise InvalidArgument(f"{name} needs {needed}")
-    # Many clients send null for what they leave out.
-    return {key: value for key, value in given.items() if value is not None}
+    return given
 
 
 def _taken(arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
