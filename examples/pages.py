@@ -5,10 +5,13 @@ import json
 import random
 import struct
 import zlib
-from typing import Any, TypedDict
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-WORDS = (
+# Before Python 3.12 pydantic makes no schema of the other one.
+from typing_extensions import TypedDict
+
+WORDS = (  # noqa: SIM905 - one string reads better than thirty
     "apple bridge candle delta ember forest glacier harbour island jungle kernel lantern meadow needle orbit pepper "
     "quarry river summit timber umbrella valley willow yonder zephyr naïve größe 東京 🙂"
 ).split()
@@ -122,7 +125,12 @@ def trace(url: str, events: int) -> str:
     at, lines = 0, []
     for number in range(events):
         at += chance.randrange(1, 40)
-        event = {"seq": number, "at_ms": at, "kind": chance.choice(["paint", "script", "layout"]), "of": sentence(chance)}
+        event = {
+            "seq": number,
+            "at_ms": at,
+            "kind": chance.choice(["paint", "script", "layout"]),
+            "of": sentence(chance),
+        }
         lines.append(json.dumps(event, ensure_ascii=False))
     return "\n".join(lines)
 

@@ -135,9 +135,7 @@ def pages_tile(peer: Bare) -> str:
     items: list[Any] = []
     offset: int | None = 0
     while offset is not None:
-        page = told(
-            peer.call("oc_output_fetch", output_handle=descriptor["output_handle"], offset=offset, limit=10)
-        )
+        page = told(peer.call("oc_output_fetch", output_handle=descriptor["output_handle"], offset=offset, limit=10))
         check(page["returned"] == len(page["content"]) <= 10, "a page has more than it says, or than was asked for")
         check(page["total"] == 23, "the total is wrong")
         check((page["next_offset"] is None) == page["eof"], "next_offset and eof contradict each other")

@@ -48,7 +48,7 @@ def make_server() -> MCPServer:
         """What the open page sent and received."""
         return pages.requests(opened, count)
 
-    @server.tool()
+    @server.tool(structured_output=True)
     def extract_data(count: Count = 1000) -> pages.Extracted:
         """Records of the open page."""
         return pages.extracted(opened, count)

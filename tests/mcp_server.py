@@ -1,4 +1,4 @@
-"""A server for tests, with headgate or without: `python mcp_server.py '{"output_mode": "auto"}'`, or `null`."""
+"""A server for tests: `python mcp_server.py [--http PORT] OPTIONS`, those of headgate as JSON, or `null` without it."""
 
 import base64
 import json
@@ -68,13 +68,17 @@ def make_server() -> MCPServer:
 
 
 def main() -> None:
-    options = json.loads(sys.argv[1])
+    *http, described = sys.argv[1:]
+    options = json.loads(described)
     server = make_server()
     if options is not None:
         from headgate.servers.mcp import Headgate
 
         Headgate(**options).install(server)
-    server.run()
+    if http:
+        server.run("streamable-http", port=int(http[1]), stateless_http=True, json_response=True)
+    else:
+        server.run()
 
 
 if __name__ == "__main__":
