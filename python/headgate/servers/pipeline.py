@@ -1,6 +1,8 @@
 """Inline, handle or auto: the one place where it is decided what a client gets of a result."""
 
+import bisect
 import dataclasses
+import json
 import logging
 from typing import Any
 
@@ -21,6 +23,8 @@ _log = logging.getLogger("headgate")
 
 MESSAGE = 4096
 """What a message with a descriptor may weigh, whole."""
+
+_PREVIEW = 2048
 
 _VIEW = 1024
 """How much is shown of what could not be stored."""
@@ -44,6 +48,8 @@ class Call:
     protocol_version: str = "2025-11-25"
     request_id: str | int | None = None
     handle_length: int | None = None
+    is_ascii: bool = False
+    """Whether the transport escapes whatever is not ASCII, so that a character may weigh twelve bytes."""
 
 
 class Pipeline:
@@ -104,8 +110,19 @@ def _fitted(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: 
             break
     preview = descriptor.preview
     if preview is not None:
-        preview = _core.preview(preview, 2048, max_escaped_bytes=max(0, room), escape_levels=2)
+        preview = _shortened(preview, max(0, room), is_ascii=call.is_ascii)
     return _answer(dataclasses.replace(bare, preview=preview), result, kept, call)
+
+
+def _shortened(preview: str, room: int, *, is_ascii: bool) -> str | None:
+    if not is_ascii:
+        return _core.preview(preview, _PREVIEW, max_escaped_bytes=room, escape_levels=2)
+
+    def weight(most: int) -> int:
+        inner = orjson.dumps(_core.preview(preview, most))[1:-1].decode()
+        return len(json.dumps(inner)) - 2
+
+    return _core.preview(preview, bisect.bisect_right(range(1, _PREVIEW + 1), room, key=weight))
 
 
 def _answer(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: Call) -> Result:
@@ -122,4 +139,5 @@ def _answer(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: 
 
 
 def _message(answer: Result, call: Call) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": call.request_id, "result": answer})
+    message = {"jsonrpc": "2.0", "id": call.request_id, "result": answer}
+    return json.dumps(message, separators=(",", ":")).encode() if call.is_ascii else orjson.dumps(message)
