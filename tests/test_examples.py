@@ -4,10 +4,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import conformance
 import pages
 import pytest
 import scenarios
 from running import command
+
+REPORT = """
+=== SUMMARY ===
+✓ ping: 1 passed, 0 failed
+{mark} tools-list: {passed} passed, {failed} failed
+✗ tasks-lifecycle: 2 passed, 7 failed
+
+Not scored for 2026-07-28: 1 scenario(s) run, 1 failing.
+  ✗ tasks-lifecycle (extension)
+"""
 
 
 def test_the_scenarios_hold(tmp_path: Path) -> None:
@@ -59,3 +70,30 @@ def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> No
     done = subprocess.run(command("server.py", "--store", store, *flags), capture_output=True, stdin=subprocess.DEVNULL)
     assert done.returncode != 0
     assert done.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("without", "gated", "verdict"),
+    [
+        ((3, 0), (3, 0), []),
+        ((3, 0), (2, 1), ["tools-list of 2026-07-28: WORSE"]),
+        ((3, 0), (2, 0), ["tools-list of 2026-07-28: WORSE"]),
+        ((2, 1), (2, 1), ["tools-list of 2026-07-28: FAILS"]),
+        ((2, 1), (3, 0), []),
+    ],
+)
+def test_what_is_worse_with_headgate_is_named(
+    without: tuple[int, int], gated: tuple[int, int], verdict: list[str]
+) -> None:
+    reports = [
+        REPORT.format(mark="✓✗"[failed > 0], passed=passed, failed=failed) for passed, failed in (without, gated)
+    ]
+    assert conformance.compared("2026-07-28", *reports) == verdict
+
+
+def test_a_suite_that_says_nothing_is_no_success() -> None:
+    report = REPORT.format(mark="✓", passed=3, failed=0)
+    with pytest.raises(ValueError, match="the suite reports nothing: fetch failed"):
+        conformance.compared("2026-07-28", report, "fetch failed")
+    less = report.replace("✓ ping: 1 passed, 0 failed\n", "")
+    assert conformance.compared("2026-07-28", report, less) == ["ping ran only once"]
