@@ -10,6 +10,7 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parent
 PATIENCE = 60.0
+STDERR = 2
 
 
 def free_port() -> int:
@@ -25,7 +26,8 @@ def command(script: str, *arguments: str) -> list[str]:
 def serving(script: str, *arguments: str) -> Iterator[str]:
     """The address of an example that serves HTTP, as long as it is needed."""
     port = free_port()
-    process = subprocess.Popen(command(script, "--http", str(port), *arguments))  # noqa: S603 - our own example
+    # What it says is not what whoever started it has to say.
+    process = subprocess.Popen(command(script, "--http", str(port), *arguments), stdout=STDERR)  # noqa: S603
     try:
         _await(process, port)
         yield f"http://127.0.0.1:{port}/mcp"

@@ -6,9 +6,11 @@ python examples/server.py --http 9881                 streamable HTTP on http://
 
 import argparse
 import base64
+import sys
 from typing import Annotated, Any
 
 import pages
+from headgate import HeadgateError
 from headgate.servers.mcp import Headgate
 from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
@@ -90,9 +92,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    asked = arguments()
-    gate = Headgate(
+def make_gate(asked: argparse.Namespace) -> Headgate:
+    return Headgate(
         asked.store,
         output_mode=asked.output_mode,
         per_call=True,
@@ -103,6 +104,14 @@ def main() -> None:
         ttl=asked.output_handle_ttl_hours * 3600,
         sweep_interval=asked.output_handle_sweep_interval_seconds,
     )
+
+
+def main() -> None:
+    asked = arguments()
+    try:
+        gate = make_gate(asked)
+    except HeadgateError as error:
+        sys.exit(f"server.py: {error}")
     server = gate.install(make_server())
     try:
         if asked.http is None:
