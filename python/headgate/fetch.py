@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import orjson
@@ -101,10 +102,12 @@ def fetch(
     fields: Sequence[str] | None = None,
     max_bytes: int = 65536,
     escape_levels: int = 0,
+    is_ascii: bool = False,
 ) -> Page:
     """A page of `view`, which is what is at `path` of the payload.
 
-    It weighs at most `max_bytes` when it was written as JSON and that was escaped `escape_levels` times.
+    It weighs at most `max_bytes` when it was written as JSON and that was escaped `escape_levels` times; `is_ascii`:
+    with everything else than ASCII.
     """
     if format not in get_args(Format):
         raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {shown(format)}")
@@ -119,7 +122,7 @@ def fetch(
     budget = max_bytes - _ENVELOPE
     while budget >= _LEAST_CONTENT:
         page = make(ask, budget)
-        weight = weigh(page.to_json(), escape_levels)
+        weight = weigh(page.to_json(), escape_levels, is_ascii=is_ascii)
         if weight <= max_bytes:
             return page
         # What the page says of itself, or escaping, weighs more than was allowed for. Less of what was shown has room.
@@ -134,11 +137,17 @@ def _items_path(view: View, max_bytes: int, escape_levels: int) -> str | None:
     return view.items_path if view.items_path and is_short else None
 
 
-def weigh(message: bytes, escape_levels: int) -> int:
-    """The size of a text once it was written into a JSON string, and that into another, so many times."""
+def weigh(message: bytes, escape_levels: int, *, is_ascii: bool = False) -> int:
+    """The size of a text once it was written into a JSON string, and that into another, so many times.
+
+    `is_ascii`: by someone who escapes all that is not ASCII, the last time, and DEL.
+    """
     for _ in range(escape_levels):
         message = orjson.dumps(message.decode())[1:-1]
-    return len(message)
+    if not is_ascii:
+        return len(message)
+    # Quotes and backslashes were escaped before.
+    return len(json.dumps(message.decode())) - 2 - message.count(b'"') - message.count(b"\\")
 
 
 def _maker(view: View, format: Format, fields: Sequence[str] | None) -> Callable[[_Ask, int], Page]:  # noqa: A002

@@ -49,6 +49,7 @@ def search(
     context: int = 80,
     max_bytes: int = 65536,
     escape_levels: int = 0,
+    is_ascii: bool = False,
 ) -> SearchPage:
     """As many matches as fit into `max_bytes`. `whole` gives all of the view, at once if `is_whole_kept`."""
     check_budget(max_bytes, escape_levels)
@@ -58,7 +59,8 @@ def search(
     for name, flag in {"regex": regex, "ignore_case": ignore_case}.items():
         check_flag(name, flag)
     start = min(start, LARGEST)
-    room = max_bytes - weigh(SearchPage(handle, pattern, start, (), view.size, False).to_json(), escape_levels)
+    weigh_page = functools.partial(weigh, escape_levels=escape_levels, is_ascii=is_ascii)
+    room = max_bytes - weigh_page(SearchPage(handle, pattern, start, (), view.size, False).to_json())
     if room < 0:
         raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
     find = functools.partial(search_bytes, pattern=pattern, regex=regex, ignore_case=ignore_case, index=view.items)
@@ -72,10 +74,10 @@ def search(
         data, found = look(start=next_start, limit=most, context=context)
         for match in found.matches:
             told = _told(match, match.context)
-            if not matches and _weight(told, escape_levels) > room:
+            if not matches and _weight(told, weigh_page) > room:
                 around = functools.partial(_context, find, data, match)
-                told = _shortened(match, around, context, room, escape_levels)
-            weight = _weight(told, escape_levels)
+                told = _shortened(match, around, context, room, weigh_page)
+            weight = _weight(told, weigh_page)
             if weight > room:
                 return _page(handle, pattern, start, matches, next_start, max_bytes)
             room -= weight
@@ -122,9 +124,9 @@ def _told(match: Match, context: str | None) -> dict[str, Any]:
     return {"byte_offset": match.start, "size_bytes": match.end - match.start, **place, "context": context}
 
 
-def _weight(told: dict[str, Any], escape_levels: int) -> int:
+def _weight(told: dict[str, Any], weigh: Callable[[bytes], int]) -> int:
     """With the comma behind it."""
-    return weigh(orjson.dumps(told), escape_levels) + 1
+    return weigh(orjson.dumps(told)) + 1
 
 
 def _context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:
@@ -132,7 +134,9 @@ def _context(find: Callable[..., SearchResult], data: Buffer, match: Match, size
     return find(data, start=match.start, limit=1, context=size).matches[0].context or ""
 
 
-def _shortened(match: Match, around: Callable[[int], str], most: int, room: int, escape_levels: int) -> dict[str, Any]:
+def _shortened(
+    match: Match, around: Callable[[int], str], most: int, room: int, weigh: Callable[[bytes], int]
+) -> dict[str, Any]:
     """A match with what fits of its context, or else of itself; whole characters and escapes."""
     own = around(0)
     own_size = len(own.encode())
@@ -140,7 +144,5 @@ def _shortened(match: Match, around: Callable[[int], str], most: int, room: int,
     def cut_to(size: int) -> dict[str, Any]:
         return _told(match, (preview(own, size) if size <= own_size else around(size - own_size)) or None)
 
-    fitting = bisect.bisect_right(
-        range(own_size + most + 1), room, key=lambda size: _weight(cut_to(size), escape_levels)
-    )
+    fitting = bisect.bisect_right(range(own_size + most + 1), room, key=lambda size: _weight(cut_to(size), weigh))
     return cut_to(max(fitting - 1, 0))

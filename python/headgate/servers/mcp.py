@@ -102,7 +102,7 @@ class Headgate(Gate):
             with contextlib.suppress(Exception):
                 await self._learn(ctx, call_next)
         if name in self.tools:
-            caller = Caller(_principal(), is_one_of_many=ctx.request is not None)
+            caller = Caller(_principal(), is_one_of_many=ctx.request is not None, is_ascii=_is_ascii(ctx))
             return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
         given = arguments if isinstance(arguments, Mapping) else {}
         try:
@@ -121,6 +121,8 @@ class Headgate(Gate):
             request_id=ctx.request_id,
             # Over HTTP whoever can reach the server may guess.
             handle_length=self.handle_length or (SHORT if ctx.request is None else LONG),
+            # The SDK writes it so where there are no sessions, and nowhere else.
+            is_ascii=_is_ascii(ctx),
         )
         return await _threaded(self.pipeline.stored, result, call)
 
@@ -151,7 +153,10 @@ class Headgate(Gate):
     async def _read(self, ctx: _Context) -> HandlerResult:
         uri = (ctx.params or {})["uri"]
         try:
-            return self._enveloped(ctx, await _threaded(resources.read, self.store, uri, self.most_bytes, _principal()))
+            page = await _threaded(
+                resources.read, self.store, uri, self.most_bytes, _principal(), is_ascii=_is_ascii(ctx)
+            )
+            return self._enveloped(ctx, page)
         except HeadgateError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
 
@@ -182,6 +187,11 @@ def _principal() -> str | None:
     # As JSON, so that no two of them are written alike.
     name = json.dumps(["client", client] if subject is None else ["subject", issuer, subject])
     return name if len(name) <= LONGEST_NAME else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _is_ascii(ctx: _Context) -> bool:
+    """Whether what goes out is escaped to ASCII: the SDK does that over HTTP, in the newest version."""
+    return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 async def _threaded(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -1,6 +1,8 @@
 """Inline, handle or auto: the one place where it is decided what a client gets of a result."""
 
+import bisect
 import dataclasses
+import json
 import logging
 from collections.abc import Container, Iterator
 from typing import Any
@@ -22,6 +24,8 @@ _log = logging.getLogger("headgate")
 MESSAGE = 4096
 """What a message with a descriptor may weigh, whole."""
 
+_PREVIEW = 2048
+
 _VIEW = 2048
 """How much is shown of what could not be stored, as it goes over the wire."""
 
@@ -41,6 +45,8 @@ class Call:
     protocol_version: str = "2025-11-25"
     request_id: str | int | None = None
     handle_length: int | None = None
+    is_ascii: bool = False
+    """Whether the transport escapes whatever is not ASCII, so that a character may weigh twelve bytes."""
 
 
 class Pipeline:
@@ -139,7 +145,8 @@ class _Answer:
 
     def room(self) -> int:
         message = {"jsonrpc": "2.0", "id": self.call.request_id, "result": self.built()}
-        return MESSAGE - len(encoded(message))
+        written = json.dumps(message, separators=(",", ":")) if self.call.is_ascii else encoded(message)
+        return MESSAGE - len(written)
 
     def smaller(self) -> Iterator["_Answer"]:
         """The same with less and less in it: what can be done without goes first."""
@@ -171,6 +178,17 @@ def _fitted(answer: _Answer) -> Result:
         if room >= 0:
             break
     if preview is not None:
-        preview = _core.preview(preview, 2048, max_escaped_bytes=max(0, room), escape_levels=2)
+        preview = _shortened(preview, max(0, room), is_ascii=answer.call.is_ascii)
     descriptor = dataclasses.replace(smaller.descriptor, preview=preview)
     return dataclasses.replace(smaller, descriptor=descriptor).built()
+
+
+def _shortened(preview: str, room: int, *, is_ascii: bool) -> str | None:
+    if not is_ascii:
+        return _core.preview(preview, _PREVIEW, max_escaped_bytes=room, escape_levels=2)
+
+    def weight(most: int) -> int:
+        inner = encoded(_core.preview(preview, most))[1:-1].decode()
+        return len(json.dumps(inner)) - 2
+
+    return _core.preview(preview, bisect.bisect_right(range(1, _PREVIEW + 1), room, key=weight))

@@ -35,11 +35,11 @@ def is_address(uri: object) -> bool:
     return isinstance(uri, str) and uri.startswith(_SCHEME)
 
 
-def read(store: Store, uri: str, most_bytes: int, principal: Principal) -> dict[str, Any]:
+def read(store: Store, uri: str, most_bytes: int, principal: Principal, *, is_ascii: bool = False) -> dict[str, Any]:
     """The result of `resources/read`: a page, and in its `_meta` what it is and where the next one starts."""
     address, _, query = uri.removeprefix(_SCHEME).partition("?")
     asked = _asked(query)
-    page = store.fetch(address, **asked, max_bytes=most_bytes, escape_levels=1, principal=principal)
+    page = store.fetch(address, **asked, max_bytes=most_bytes, escape_levels=1, is_ascii=is_ascii, principal=principal)
     mime_type = "application/json" if page.encoding == "json" else store.stat(address, principal=principal).mime_type
     about = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
     content = {"blob": page.content} if page.encoding == "base64" else {"text": _text(page.content)}

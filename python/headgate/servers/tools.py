@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from headgate.errors import HeadgateError, InvalidArgument
+from headgate.fetch import weigh
 from headgate.handles import handle_in
 from headgate.store import Store
 
@@ -36,6 +37,8 @@ class Caller:
     principal: str | None = None
     is_one_of_many: bool = False
     """Whether others who are nobody in particular either may call, too: then a handle is all that keeps them apart."""
+    is_ascii: bool = False
+    """Whether the transport escapes whatever is not ASCII."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,14 +161,14 @@ class Tools:
         events = journal.recent(min(count, 1000), principal=whose, is_operator=False)
         if whose is None and caller.is_one_of_many:
             events = [{**event, "handle": _hidden(event.get("handle"))} for event in events]
-        return self._fitting(events)
+        return self._fitting(events, caller)
 
-    def _fitting(self, events: list[dict[str, Any]]) -> bytes:
+    def _fitting(self, events: list[dict[str, Any]], caller: Caller) -> bytes:
         """As many of the newest as there is room for."""
         room = self._most_bytes - 256
         lines: list[bytes] = []
         for event in map(orjson.dumps, events):
-            room -= len(orjson.dumps(event.decode()))
+            room -= weigh(event, 1, is_ascii=caller.is_ascii) + 1
             if room < 0:
                 break
             lines.append(event)

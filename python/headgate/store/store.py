@@ -199,9 +199,13 @@ class Store:
         fields: Sequence[str] | None = None,
         max_bytes: int = 65536,
         escape_levels: int = 0,
+        is_ascii: bool = False,
         principal: Principal = None,
     ) -> Page:
         """A page of at most `max_bytes` as it will be sent: items, lines, text or bytes from `offset` on.
+
+        `escape_levels` is how often it will be written into a JSON string, and `is_ascii` whether all that is not ASCII
+        is escaped then.
 
         `auto` is items where there are any, else text, else bytes. `limit` is of items or lines (200 if not given), or
         of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it leads to
@@ -224,6 +228,7 @@ class Store:
                 fields=fields,
                 max_bytes=max_bytes,
                 escape_levels=escape_levels,
+                is_ascii=is_ascii,
             )
         shown = page.content if isinstance(page.content, bytes) else page.content.encode()
         self._record_read(reader, page.format, len(shown), offset=page.offset, returned=page.returned)
@@ -285,6 +290,7 @@ class Store:
         context: int = 80,
         max_bytes: int = 65536,
         escape_levels: int = 0,
+        is_ascii: bool = False,
         principal: Principal = None,
     ) -> SearchPage:
         """Where a text or a regular expression is found, from byte `start` on. Following `next_start` gives all."""
@@ -302,6 +308,7 @@ class Store:
                 context=context,
                 max_bytes=max_bytes,
                 escape_levels=escape_levels,
+                is_ascii=is_ascii,
             )
             self._record_read(reader, "search", len(page.to_json()), offset=page.start, returned=len(page.matches))
             return page

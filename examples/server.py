@@ -1,0 +1,127 @@
+"""A browser's MCP server with headgate in it. The browser is made up, the sizes of its answers are not.
+
+python examples/server.py --output-mode auto          over stdio
+python examples/server.py --http 9881                 streamable HTTP on http://localhost:9881/mcp
+"""
+
+import argparse
+import base64
+import sys
+from typing import Annotated, Any
+
+import pages
+from headgate import HeadgateError
+from headgate.servers.mcp import Headgate
+from mcp.server import MCPServer
+from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
+from pydantic import Field
+
+HOME = "https://example.com/"
+
+Count = Annotated[int, Field(ge=1, le=20_000)]
+Pixels = Annotated[int, Field(ge=1, le=2_000)]
+
+
+def make_server() -> MCPServer:
+    """A server like any other: no tool of it knows of headgate."""
+    server = MCPServer("example-browser", version="1.0", log_level="WARNING")
+    opened = HOME
+
+    @server.tool(structured_output=False)
+    def navigate(url: str) -> dict[str, Any]:
+        """Open a page."""
+        nonlocal opened
+        opened = url
+        return {"url": url, "title": pages.page(url)["title"], "status": 200}
+
+    @server.tool(structured_output=False)
+    def read_page() -> dict[str, Any]:
+        """The text of the open page."""
+        page = pages.page(opened)
+        return {"url": page["url"], "title": page["title"], "text": page["text"]}
+
+    @server.tool(structured_output=False)
+    def crawl(url: str, max_pages: Count = 30) -> dict[str, Any]:
+        """The tree of a site's pages, with their text."""
+        return pages.crawled(url, max_pages)
+
+    @server.tool(structured_output=False)
+    def network(count: Count = 500) -> dict[str, Any]:
+        """What the open page sent and received."""
+        return pages.requests(opened, count)
+
+    @server.tool(structured_output=True)
+    def extract_data(count: Count = 1000) -> pages.Extracted:
+        """Records of the open page."""
+        return pages.extracted(opened, count)
+
+    @server.tool()
+    def evidence_bundle() -> CallToolResult:
+        """Page, network and trace of the open page, as gzip."""
+        packed = base64.b64encode(pages.bundle(opened)).decode()
+        resource = BlobResourceContents(uri="evidence://bundle", mime_type="application/gzip", blob=packed)
+        return CallToolResult(content=[EmbeddedResource(type="resource", resource=resource)])
+
+    @server.tool()
+    def screenshot(width: Pixels = 320, height: Pixels = 200) -> CallToolResult:
+        """A picture of the open page."""
+        picture = base64.b64encode(pages.picture(opened, width, height)).decode()
+        return CallToolResult(content=[ImageContent(type="image", data=picture, mime_type="image/png")])
+
+    @server.tool(structured_output=False)
+    def trace(events: Count = 1000) -> str:
+        """What the browser did, a line an event."""
+        return pages.trace(opened, events)
+
+    @server.tool(structured_output=False)
+    def bug_scan(count: Count = 200) -> dict[str, Any]:
+        """What is wrong with the open page, the worst first."""
+        return pages.findings(opened, count)
+
+    return server
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="An MCP server with headgate in it, of a made-up browser.")
+    parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on loopback, in place of stdio")
+    parser.add_argument("--output-mode", choices=["inline", "handle", "auto"], default="inline")
+    parser.add_argument("--output-handle-ttl-hours", type=float, default=24, metavar="HOURS")
+    parser.add_argument("--output-handle-sweep-interval-seconds", type=float, default=300, metavar="SECONDS")
+    parser.add_argument("--prefix", default="oc_", help="of the tools that headgate adds (default: %(default)s)")
+    parser.add_argument("--store", help="where outputs are kept, as file:///path (default: your data directory)")
+    return parser.parse_args()
+
+
+def make_gate(asked: argparse.Namespace) -> Headgate:
+    return Headgate(
+        asked.store,
+        output_mode=asked.output_mode,
+        per_call=True,
+        prefix=asked.prefix,
+        journal=True,
+        # Short handles can be guessed by whoever reaches the server; this one is reached from here only.
+        handle_length=12,
+        ttl=asked.output_handle_ttl_hours * 3600,
+        sweep_interval=asked.output_handle_sweep_interval_seconds,
+    )
+
+
+def main() -> None:
+    asked = arguments()
+    try:
+        gate = make_gate(asked)
+    except HeadgateError as error:
+        sys.exit(f"server.py: {error}")
+    server = gate.install(make_server())
+    try:
+        if asked.http is None:
+            server.run()
+        else:
+            # Without sessions a single request is enough: `curl` can call a tool.
+            server.run("streamable-http", port=asked.http, stateless_http=True, json_response=True)
+    finally:
+        gate.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The examples do what they say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import conformance
+import pages
+import pytest
+import scenarios
+from running import command
+
+REPORT = """
+=== SUMMARY ===
+✓ ping: 1 passed, 0 failed
+{mark} tools-list: {passed} passed, {failed} failed
+✗ tasks-lifecycle: 2 passed, 7 failed
+
+Not scored for 2026-07-28: 1 scenario(s) run, 1 failing.
+  ✗ tasks-lifecycle (extension)
+"""
+
+
+def test_the_scenarios_hold(tmp_path: Path) -> None:
+    record = tmp_path / "out" / "bytes.txt"
+    done = subprocess.run(command("scenarios.py", "--record", str(record)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert [line[:4] for line in lines] == ["OK  "] * 21
+    assert last.startswith("21 of 21 scenarios hold")
+    recorded = record.read_text(encoding="utf-8").splitlines()
+    assert [line.split(":")[0] for line in recorded] == ["bare", "handshake", "2026-07-28"]
+
+
+def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
+    """The same, but a descriptor may weigh almost nothing."""
+    code = "import scenarios, sys; scenarios.MOST_BYTES = 100; sys.exit(scenarios.main())"
+    arguments = ["--record", str(tmp_path / "bytes.txt")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=Path(scenarios.__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 1
+    assert [line[:6] for line in done.stdout.splitlines() if line.startswith("FAIL")] == ["FAIL 5"] * 3
+    assert "18 of 21 scenarios hold" in done.stdout
+
+
+def test_what_the_browser_finds_is_the_same_every_time() -> None:
+    code = "import pages, zlib; print(zlib.crc32(pages.bundle('https://example.com/')))"
+    folder = Path(pages.__file__).parent
+    once, again = (subprocess.check_output([sys.executable, "-c", code], cwd=folder) for _ in range(2))
+    assert once == again
+
+
+def test_a_crawl_is_a_tree() -> None:
+    found = pages.crawled("https://example.com/", 40)["pages"]
+    assert found[0]["parent"] is None
+    for page in found[1:]:
+        parent = found[page["parent"]]
+        assert page["depth"] == parent["depth"] + 1
+        assert page["url"] in parent["links"]
+
+
+@pytest.mark.parametrize("flags", [["--output-mode", "both"], ["--http", "port"], ["--output-handle-ttl-hours", "-1"]])
+def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> None:
+    store = (tmp_path / "store").as_uri()
+    asked = command("server.py", "--store", store, *flags)
+    done = subprocess.run(asked, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("without", "gated", "verdict"),
+    [
+        ((3, 0), (3, 0), []),
+        ((3, 0), (2, 1), ["tools-list of 2026-07-28: WORSE"]),
+        ((3, 0), (2, 0), ["tools-list of 2026-07-28: WORSE"]),
+        ((2, 1), (2, 1), ["tools-list of 2026-07-28: FAILS"]),
+        ((2, 1), (3, 0), []),
+    ],
+)
+def test_what_is_worse_with_headgate_is_named(
+    without: tuple[int, int], gated: tuple[int, int], verdict: list[str]
+) -> None:
+    reports = [
+        REPORT.format(mark="✓✗"[failed > 0], passed=passed, failed=failed) for passed, failed in (without, gated)
+    ]
+    assert conformance.compared("2026-07-28", *reports) == verdict
+
+
+def test_a_suite_that_says_nothing_is_no_success() -> None:
+    report = REPORT.format(mark="✓", passed=3, failed=0)
+    with pytest.raises(ValueError, match="the suite reports nothing: fetch failed"):
+        conformance.compared("2026-07-28", report, "fetch failed")
+    less = report.replace("✓ ping: 1 passed, 0 failed\n", "")
+    assert conformance.compared("2026-07-28", report, less) == ["ping ran only once"]
