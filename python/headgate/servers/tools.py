@@ -137,17 +137,16 @@ class Tools:
 
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, rest = _taken(arguments)
-        page = self._store.fetch(
-            handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=caller.principal
-        )
-        return page.to_json()
+        return self._store.fetch(handle, **rest, **self._within(caller)).to_json()
 
     def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, rest = _taken(arguments)
-        page = self._store.search(
-            handle, **rest, max_bytes=self._most_bytes, escape_levels=1, principal=caller.principal
-        )
-        return page.to_json()
+        return self._store.search(handle, **rest, **self._within(caller)).to_json()
+
+    def _within(self, caller: Caller) -> dict[str, Any]:
+        # A page is a text in a message: it is escaped once.
+        budget = {"max_bytes": self._most_bytes, "escape_levels": 1, "is_ascii": caller.is_ascii}
+        return {**budget, "principal": caller.principal}
 
     def _journal(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         action, count = arguments.get("action", "recent"), arguments.get("count", 50)
