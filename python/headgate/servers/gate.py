@@ -64,6 +64,10 @@ class Gate:
         if prefix != self.tools.prefix:
             self._name(prefix)
 
+    def learnt(self) -> Iterable[Mapping[str, Any]]:
+        """What is known of the server's own tools."""
+        return self._listed.values()
+
     def listed(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The server's tools as they are to be listed: those that may answer with a handle say so."""
         return [self._tool(dict(tool)) for tool in tools]

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import anyio.to_thread
 from mcp.server.auth.middleware.auth_context import get_access_token
-from mcp.server.auth.provider import principal_components
+from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
@@ -24,7 +24,7 @@ from headgate.servers.gate import Gate
 from headgate.servers.pipeline import Call
 from headgate.servers.tools import error_result
 
-__all__ = ["Headgate"]
+__all__ = ["Headgate", "principal_of"]
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -155,8 +155,11 @@ class Headgate(Gate):
 
 
 def _principal() -> str | None:
+    return principal_of(get_access_token())
+
+
+def principal_of(token: AccessToken | None) -> str | None:
     """Issuer and subject of the token, else the client, else nobody in particular."""
-    token = get_access_token()
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
