@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,9 @@ _MODERN_META = {
 
 
 class Wire(Protocol):
+    hello: bytes
+    """What a handshake is answered with, where there is one."""
+
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         """What a request is answered with, as it came."""
 
@@ -33,7 +36,7 @@ def message_of(answer: bytes) -> bytes:
 
 class _Stdio:
     def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
-        self._process, self._era, self._id = process, era, 0
+        self._process, self._era, self._id, self.hello = process, era, 0, b""
         if era == LEGACY:
             self.hello = self.ask("initialize", _HELLO)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -52,7 +55,7 @@ class _Stdio:
 
 class _Http:
     def __init__(self, port: int, era: str, token: str | None) -> None:
-        self._port, self._era, self._id = port, era, 0
+        self._port, self._era, self._id, self.hello = port, era, 0, b""
         self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
@@ -99,17 +102,32 @@ def started(script: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]
         process.communicate(timeout=30)
 
 
-@contextmanager
-def wired(script: str, options: dict[str, Any] | None, era: str, transport: str) -> Iterator[Wire]:
-    with started(script, transport, json.dumps(options)) as process:
-        yield _Stdio(process, era) if transport == "stdio" else _Http(port_of(process), era, None)
+class Servers:
+    """Servers by what they were told. One over HTTP serves every test; one on stdio has a single client."""
+
+    def __init__(self, script: str) -> None:
+        self._script = script
+        self._running = ExitStack()
+        self._ports: dict[str, int] = {}
+        self.close = self._running.close
+
+    def port(self, options: dict[str, Any] | None, *more: str) -> int:
+        told = json.dumps(options)
+        if told not in self._ports:
+            process = self._running.enter_context(started(self._script, "http", told, *more))
+            assert process.stdout
+            self._ports[told] = int(process.stdout.readline())
+        return self._ports[told]
+
+    @contextmanager
+    def wired(self, options: dict[str, Any] | None, era: str, transport: str) -> Iterator[Wire]:
+        if transport == "http":
+            yield wired_to(self.port(options), era)
+            return
+        with started(self._script, transport, json.dumps(options)) as process:
+            yield _Stdio(process, era)
 
 
 def wired_to(port: int, era: str, token: str | None = None) -> Wire:
     """A wire to a server that runs already."""
     return _Http(port, era, token)
-
-
-def port_of(process: "subprocess.Popen[bytes]") -> int:
-    assert process.stdout
-    return int(process.stdout.readline())

@@ -99,6 +99,7 @@ class Headgate(Gate):
             request_id=ctx.request_id,
             # Over HTTP whoever can reach the server may guess.
             handle_length=self.handle_length or (SHORT if ctx.request is None else LONG),
+            is_ascii=ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
         )
         return await _threaded(self.pipeline.stored, result, call)
 

@@ -1,6 +1,7 @@
 """Inline, handle or auto: the one place where it is decided what a client gets of a result."""
 
 import dataclasses
+import json
 import logging
 from typing import Any
 
@@ -44,6 +45,8 @@ class Call:
     protocol_version: str = "2025-11-25"
     request_id: str | int | None = None
     handle_length: int | None = None
+    is_ascii: bool = False
+    """Whether everything else is escaped on its way: the SDK does that over HTTP, in the newest version."""
 
 
 class Pipeline:
@@ -105,7 +108,19 @@ def _fitted(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: 
     preview = descriptor.preview
     if preview is not None:
         preview = _core.preview(preview, 2048, max_escaped_bytes=max(0, room), escape_levels=2)
-    return _answer(dataclasses.replace(bare, preview=preview), result, kept, call)
+    answer = _answer(dataclasses.replace(bare, preview=preview), result, kept, call)
+    if preview is None or len(_message(answer, call)) <= MESSAGE:
+        return answer
+    # Only what is escaped into ASCII gets here: how much that is the core does not count.
+    fits, exceeds = 0, len(preview.encode())
+    while fits + 1 < exceeds:
+        middle = (fits + exceeds) // 2
+        shorter = dataclasses.replace(bare, preview=_core.preview(preview, middle))
+        if len(_message(_answer(shorter, result, kept, call), call)) <= MESSAGE:
+            fits = middle
+        else:
+            exceeds = middle
+    return _answer(dataclasses.replace(bare, preview=_core.preview(preview, fits)), result, kept, call)
 
 
 def _answer(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: Call) -> Result:
@@ -122,4 +137,5 @@ def _answer(descriptor: Descriptor, result: Result, kept: dict[str, Any], call: 
 
 
 def _message(answer: Result, call: Call) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": call.request_id, "result": answer})
+    message = {"jsonrpc": "2.0", "id": call.request_id, "result": answer}
+    return json.dumps(message, separators=(",", ":")).encode() if call.is_ascii else orjson.dumps(message)
