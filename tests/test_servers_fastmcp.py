@@ -4,8 +4,8 @@ import asyncio
 import base64
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from fastmcp.tools import Tool, ToolResult
 from fastmcp_server import PIXELS, make_server
 from headgate.servers.fastmcp import HeadgateMiddleware
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, TextContent
-from wires import ERAS, LEGACY, MODERN, message_of, port_of, started, wired, wired_to
+from wires import ERAS, LEGACY, MODERN, Servers, Wire, message_of, wired_to
 
 SCRIPT = "fastmcp_server.py"
 TRANSPORTS = ["stdio", "http"]
@@ -42,6 +42,18 @@ def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    with closing(Servers(SCRIPT)) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The store of servers in processes of their own."""
+    return tmp_path_factory.mktemp("fastmcp").as_uri() + "/store"
+
+
 def serve(test: Test, root: Path, era: str, server: FastMCP | None = None, **options: Any) -> None:
     """Runs a test against a server in this process."""
     gate = HeadgateMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
@@ -49,7 +61,7 @@ def serve(test: Test, root: Path, era: str, server: FastMCP | None = None, **opt
     server.add_middleware(gate)
 
     async def run() -> None:
-        async with fastmcp.Client(server, mode=era) as client:  # type: ignore[arg-type]
+        async with fastmcp.Client(server, mode=era) as client:
             await test(client, gate)
 
     try:
@@ -113,28 +125,30 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, {"output_mode": "auto", "output_inline_limit_bytes": 10**9}])
-def test_what_goes_inline_is_the_same_to_the_byte(
-    options: dict[str, Any], era: str, transport: str, tmp_path: Path
-) -> None:
-    options = {"store": tmp_path.as_uri() + "/store", **options}
-    with wired(SCRIPT, None, era, transport) as plain, wired(SCRIPT, options, era, transport) as gated:
-        if era == LEGACY:
+def test_what_goes_inline_is_the_same_to_the_byte(era: str, transport: str, servers: Servers, root: str) -> None:
+    default, limited = {"store": root}, {"store": root, "output_mode": "auto", "output_inline_limit_bytes": 10**9}
+    with (
+        servers.wired(None, era, transport) as plain,
+        servers.wired(default, era, transport) as first,
+        servers.wired(limited, era, transport) as second,
+    ):
+        for gated in (first, second):
             assert plain.hello == gated.hello
-        for name, arguments in CALLS:
-            asked = {"name": name, "arguments": arguments}
-            before, after = plain.ask("tools/call", asked), gated.ask("tools/call", asked)
-            assert before == after, (name, arguments)
-            assert b'"result"' in message_of(before), before
-        for method in ("resources/list", "prompts/list", "ping" if era == LEGACY else "server/discover"):
-            assert plain.ask(method) == gated.ask(method)
-        for uri in ("test://one", "test://each/other", "test://none"):
-            assert plain.ask("resources/read", {"uri": uri}) == gated.ask("resources/read", {"uri": uri})
+        asks: list[tuple[str, dict[str, Any]]] = [
+            *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in CALLS),
+            *((method, {}) for method in ("resources/list", "prompts/list")),
+            ("ping" if era == LEGACY else "server/discover", {}),
+            *(("resources/read", {"uri": uri}) for uri in ("test://one", "test://each/other", "test://none")),
+        ]
+        for method, params in asks:
+            before = plain.ask(method, params)
+            assert before == first.ask(method, params) == second.ask(method, params), (method, params)
+            assert b'"result"' in message_of(before) or params.get("uri") == "test://none", before
 
 
-def test_the_list_differs_only_by_what_was_added(era: str, transport: str, tmp_path: Path) -> None:
-    options = {"store": tmp_path.as_uri() + "/store", "journal": True}
-    with wired(SCRIPT, None, era, transport) as plain, wired(SCRIPT, options, era, transport) as gated:
+def test_the_list_differs_only_by_what_was_added(era: str, transport: str, servers: Servers, root: str) -> None:
+    options = {"store": root, "journal": True}
+    with servers.wired(None, era, transport) as plain, servers.wired(options, era, transport) as gated:
         before, after = (json.loads(message_of(wire.ask("tools/list")))["result"] for wire in (plain, gated))
         templates = [json.loads(message_of(wire.ask("resources/templates/list"))) for wire in (plain, gated)]
     ours = after["tools"][len(before["tools"]) :]
@@ -154,44 +168,43 @@ def test_the_list_differs_only_by_what_was_added(era: str, transport: str, tmp_p
 NASTY = ['"', "\\", "\x01", "😀", "\n"]
 
 
-@pytest.mark.parametrize("of", NASTY)
-def test_a_descriptor_is_small_as_a_whole_message(of: str, era: str, transport: str, tmp_path: Path) -> None:
-    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "handle"}
-    with wired(SCRIPT, options, era, transport) as wire:
-        for name, arguments in (("text", {"size": 60_000 // len(of), "of": of}), ("rows", {"count": 2000})):
+def test_a_descriptor_is_small_as_a_whole_message(era: str, transport: str, servers: Servers, root: str) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [("text", {"size": 60_000, "of": of}) for of in NASTY]
+    with servers.wired({"store": root, "output_mode": "handle"}, era, transport) as wire:
+        for name, arguments in (*calls, ("rows", {"count": 2000})):
             message = message_of(wire.ask("tools/call", {"name": name, "arguments": arguments}))
             assert len(message) <= 4096
             descriptor = json.loads(json.loads(message)["result"]["content"][0]["text"])
             assert len(descriptor["output_handle"]) == (15 if transport == "stdio" else 29)
             # Nearly all of the room is used, whatever a character weighs.
-            assert len(message) > 3900 or len(descriptor["preview"].encode()) > 2000
+            assert len(message) > 3800 or len(descriptor["preview"].encode()) > 2000
 
 
 @asynccontextmanager
-async def connected(sdk: str, era: str, transport: str, options: dict[str, Any]) -> AsyncIterator[Any]:
+async def connected(
+    sdk: str, era: str, transport: str, servers: Servers, options: dict[str, Any]
+) -> AsyncIterator[Any]:
     """A client of either SDK, to a server in a process of its own."""
-    told = [transport, json.dumps(options)]
-    if transport == "stdio":
-        command = [str(Path(__file__).with_name(SCRIPT)), *told]
-        if sdk == "mcp":
-            parameters = mcp.StdioServerParameters(command=sys.executable, args=command)
-            async with mcp.Client(parameters, mode=era) as client:
-                yield client
-        else:
-            async with fastmcp.Client(StdioTransport(sys.executable, command, keep_alive=False), mode=era) as client:  # type: ignore[arg-type]
-                yield client
-        return
-    with started(SCRIPT, *told) as process:
-        make: Any = mcp.Client if sdk == "mcp" else fastmcp.Client
-        async with make(f"http://127.0.0.1:{port_of(process)}/mcp", mode=era) as client:
-            yield client
+    command = [str(Path(__file__).with_name(SCRIPT)), transport, json.dumps(options)]
+    make: Any = mcp.Client if sdk == "mcp" else fastmcp.Client
+    where: Any
+    if transport == "http":
+        where = f"http://127.0.0.1:{servers.port(options)}/mcp"
+    elif sdk == "mcp":
+        where = mcp.StdioServerParameters(command=sys.executable, args=command)
+    else:
+        where = StdioTransport(sys.executable, command, keep_alive=False)
+    async with make(where, mode=era) as client:
+        yield client
 
 
 @pytest.mark.parametrize("sdk", ["mcp", "fastmcp"])
-def test_clients_of_both_sdks_over_both_transports(sdk: str, era: str, transport: str, tmp_path: Path) -> None:
+def test_clients_of_both_sdks_over_both_transports(
+    sdk: str, era: str, transport: str, servers: Servers, root: str
+) -> None:
     async def run() -> None:
-        options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto"}
-        async with connected(sdk, era, transport, options) as client:
+        options = {"store": root, "output_mode": "auto"}
+        async with connected(sdk, era, transport, servers, options) as client:
             result = await client.call_tool("rows", {"count": 5000})
             handle = told(result)["output_handle"]
             assert result.structured_content == {"output_handle": handle, "fetch_with": "output_fetch"}
@@ -284,7 +297,7 @@ def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) 
         schemas = {tool.name: tool.output_schema or {} for tool in await client.list_tools()}
         for tool in ("rows", "report", "text"):
             for arguments in ({}, {"size" if tool == "text" else "count": 50_000}):
-                answer = (await client.call_tool(tool, arguments)).structured_content
+                answer = (await client.call_tool(tool, arguments)).structured_content or {}
                 assert ("output_handle" in answer) == bool(arguments)
                 jsonschema.validate(answer, schemas[tool])
             for wrong in ({"neither": 1}, {"result": 1, "title": 1}, {"output_handle": 1}):
@@ -421,7 +434,7 @@ def test_without_any_client(tmp_path: Path) -> None:
         (content,) = (await server.read_resource(f"headgate://output/{handle}?limit=1")).contents
         assert json.loads(content.content) == [{"id": 0, "name": "naïve 0"}]
         assert (await server.call_tool("output_fetch", {})).is_error
-        with pytest.raises(ToolError, match="^eee$"):
+        with pytest.raises(ToolError, match=r"^eee$"):
             await server.call_tool("raising", {})
 
     try:
@@ -437,7 +450,7 @@ def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
     outer.mount(inner)
 
     async def run() -> None:
-        async with fastmcp.Client(outer, mode=era) as client:  # type: ignore[arg-type]
+        async with fastmcp.Client(outer, mode=era) as client:
             descriptor = told(await client.call_tool("rows", {"count": 5000}))
             fetched = await client.call_tool(descriptor["fetch_with"], {"output_handle": descriptor["output_handle"]})
             assert told(fetched)["total"] == 5000
@@ -513,7 +526,8 @@ def test_what_is_not_a_tool_s_result_passes_through(tmp_path: Path) -> None:
     gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
     server = make_server(middleware=[gate, Tasks()])
     try:
-        assert asyncio.run(server.call_tool("rows")) == {"task": "t" * 60_000}
+        passed: Any = asyncio.run(server.call_tool("rows"))
+        assert passed == {"task": "t" * 60_000}
     finally:
         gate.close()
 
@@ -550,27 +564,25 @@ def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) 
     serve(test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"secret", b"------"))
 
 
-def test_a_handle_is_its_principal_s(era: str, tmp_path: Path) -> None:
-    options = json.dumps({"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "journal": True})
-    with started(SCRIPT, "http", options, "guarded") as process:
-        port = port_of(process)
-        ann, bob = wired_to(port, era, "of-ann"), wired_to(port, era, "of-bob")
+def test_a_handle_is_its_principal_s(era: str, servers: Servers, root: str) -> None:
+    port = servers.port({"store": root, "output_mode": "auto", "journal": True}, "guarded")
+    ann, bob = wired_to(port, era, "of-ann"), wired_to(port, era, "of-bob")
 
-        def asked(wire: Any, method: str, **params: Any) -> Any:
-            return json.loads(message_of(wire.ask(method, params)))
+    def asked(wire: Wire, method: str, **params: Any) -> Any:
+        return json.loads(message_of(wire.ask(method, params)))
 
-        def called(wire: Any, tool: str, **arguments: Any) -> Any:
-            return json.loads(asked(wire, "tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])
+    def called(wire: Wire, tool: str, **arguments: Any) -> Any:
+        return json.loads(asked(wire, "tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])
 
-        handle = called(ann, "rows", count=5000)["output_handle"]
-        assert called(ann, "output_fetch", output_handle=handle)["total"] == 5000
-        assert called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
-        uri = f"headgate://output/{handle}"
-        assert "result" in asked(ann, "resources/read", uri=uri)
-        assert asked(bob, "resources/read", uri=uri)["error"]["data"]["code"] == "output_handle_not_found"
-        assert handle in json.dumps(called(ann, "journal"))
-        assert handle not in json.dumps(called(bob, "journal"))
-        assert b"invalid_token" in wired_to(port, MODERN, "of-eve").ask("tools/list")
+    handle = called(ann, "rows", count=5000)["output_handle"]
+    assert called(ann, "output_fetch", output_handle=handle)["total"] == 5000
+    assert called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+    uri = f"headgate://output/{handle}"
+    assert "result" in asked(ann, "resources/read", uri=uri)
+    assert asked(bob, "resources/read", uri=uri)["error"]["data"]["code"] == "output_handle_not_found"
+    assert "output_handle_created" in [event["event"] for event in called(ann, "journal")]
+    assert {event["event"] for event in called(bob, "journal")} == {"output_handle_refused"}
+    assert b"invalid_token" in wired_to(port, MODERN, "of-eve").ask("tools/list")
 
 
 def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:

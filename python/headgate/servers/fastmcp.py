@@ -204,6 +204,7 @@ def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: in
         request_id=request.request_id,
         # Over HTTP whoever can reach the server may guess.
         handle_length=handle_length or (SHORT if request.request is None else LONG),
+        is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
     )
 
 
@@ -223,8 +224,8 @@ def _relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -
 
 def _is_plain(schema: Mapping[str, Any]) -> bool:
     """Whether a schema says of an object only what its properties are."""
-    properties = schema.get("properties")
-    return schema.keys() <= _PLAIN and bool(properties) and not any(name in properties for name in _HANDLE_PROPERTIES)
+    properties = schema.get("properties") or {}
+    return schema.keys() <= _PLAIN and bool(properties) and not properties.keys() & _HANDLE_PROPERTIES.keys()
 
 
 def _or_handle_typed(schema: Mapping[str, Any]) -> dict[str, Any]:
