@@ -119,6 +119,10 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         uri = str(context.message.uri)
         if not resources.is_address(uri):
             return await call_next(context)
+        if context.fastmcp_context is not None:
+            # Those further in are not called, and may have something against it.
+            for middleware in context.fastmcp_context.fastmcp.middleware:
+                await middleware.check_resource_access(context)
         try:
             page = await run_sync(resources.read, self.store, uri, self.most_bytes, principal_of(get_access_token()))
         except HeadgateError as error:
