@@ -6,6 +6,7 @@ Clients are in the same process. What is compared is timed in turn, so that what
 import asyncio
 import base64
 import contextlib
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
@@ -37,6 +38,15 @@ Seconds = dict[str, list[float]]
 @cache
 def text(size: str) -> str:
     return corpus.records(SIZES[size]).decode()
+
+
+@cache
+def ascii_text(size: str) -> str:
+    """The same as Python's own `json` writes it, and so most tools."""
+    return json.dumps(orjson.loads(text(size)))
+
+
+LARGE = {"20 MB": text, "20 MB ASCII": ascii_text}
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +105,8 @@ def make_server() -> MCPServer:
         return ""
 
     @server.tool(structured_output=False)
-    def large() -> str:
-        return text("20 MB")
+    def large(which: str) -> str:
+        return LARGE[which]("20 MB")
 
     return server
 
@@ -119,10 +129,10 @@ def bench_inline(measured: Measured, store: headgate.Store, era: str) -> None:
 
 
 @cache
-def stored_in_turn(store: headgate.Store) -> Seconds:
+def stored_in_turn(store: headgate.Store, which: str) -> Seconds:
     """A result of 20 MB: by the store itself, by the pipeline, and by the middleware of a server that is called."""
-    payload = text("20 MB").encode()
-    result = {"content": [{"type": "text", "text": text("20 MB")}], "isError": False}
+    payload = LARGE[which]("20 MB").encode()
+    result = {"content": [{"type": "text", "text": LARGE[which]("20 MB")}], "isError": False}
     gate = Headgate(store, output_mode="auto")
     server = gate.install(make_server())
     timed = server.middleware[-1] = Timed(gate)
@@ -136,7 +146,7 @@ def stored_in_turn(store: headgate.Store) -> Seconds:
         async with Client(server) as client:
 
             async def call() -> None:
-                answer = orjson.loads((await client.call_tool("large", {})).content[0].text)  # type: ignore[union-attr]
+                answer = orjson.loads((await client.call_tool("large", {"which": which})).content[0].text)  # type: ignore[union-attr]
                 inside.append(timed.seconds)
                 store.delete(answer["output_handle"])
 
@@ -156,11 +166,12 @@ def stored_in_turn(store: headgate.Store) -> Seconds:
     return {**asyncio.run(run()), "the middleware": inside}
 
 
+@pytest.mark.parametrize("which", LARGE)
 @pytest.mark.parametrize("part", ["the pipeline", "the middleware"])
 @pytest.mark.parametrize("who", ["headgate", "the store's put"])
-def bench_handle(measured: Measured, store: headgate.Store, part: str, who: str) -> None:
-    seconds = stored_in_turn(store)[part if who == "headgate" else who]
-    measured("result to a handle", f"20 MB, {part}", who, SIZES["20 MB"], seconds)
+def bench_handle(measured: Measured, store: headgate.Store, which: str, part: str, who: str) -> None:
+    seconds = stored_in_turn(store, which)[part if who == "headgate" else who]
+    measured("result to a handle", f"{which}, {part}", who, SIZES["20 MB"], seconds)
 
 
 @cache

@@ -451,7 +451,10 @@ def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
 
     async def run() -> None:
         async with fastmcp.Client(outer, mode=era) as client:
-            descriptor = told(await client.call_tool("rows", {"count": 5000}))
+            result = await client.call_tool("rows", {"count": 5000})
+            stamp = (result.meta or {}).get("io.modelcontextprotocol/serverInfo")
+            assert stamp is None if era == LEGACY else (stamp or {})["name"] == "outer"
+            descriptor = told(result)
             fetched = await client.call_tool(descriptor["fetch_with"], {"output_handle": descriptor["output_handle"]})
             assert told(fetched)["total"] == 5000
             assert "in_output_fetch" in [tool.name for tool in await client.list_tools()]
