@@ -1,4 +1,4 @@
-"""A server of the mcp SDK over HTTP, as a client without any SDK has it."""
+"""Over HTTP, a server of the mcp SDK writes ASCII in the newest version: what is measured is that."""
 
 import json
 import socket
