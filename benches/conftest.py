@@ -1,8 +1,9 @@
 """How every bench says what it measured: a row of the report, a corpus, and who did the work."""
 
 import shutil
+import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -61,6 +62,22 @@ def measure_rounds(benchmark: BenchmarkFixture) -> MeasureRounds:
         return benchmark.pedantic(work, setup=before, rounds=rounds)  # type: ignore[no-untyped-call]
 
     return measure
+
+
+class Measured(Protocol):
+    def __call__(self, row: str, corpus: str, who: str, size: int, seconds: Sequence[float], **notes: str) -> None: ...
+
+
+@pytest.fixture
+def measured(benchmark: BenchmarkFixture) -> Measured:
+    """Takes times that a bench took itself, in turn with those of its peer, because what counts is their difference."""
+
+    def measured(row: str, corpus: str, who: str, size: int, seconds: Sequence[float], **notes: str) -> None:
+        taken = {"min": min(seconds), "median": statistics.median(seconds)}
+        benchmark.extra_info.update(row=row, corpus=corpus, who=who, bytes=size, seconds=taken, **notes)
+        benchmark.pedantic(lambda: None)  # type: ignore[no-untyped-call]
+
+    return measured
 
 
 @pytest.fixture(scope="module")

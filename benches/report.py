@@ -62,11 +62,15 @@ BARS = [
     Bar("20 stored pages", "*", "?*", 0.5),
     Bar("20 stored pages", "*", "", seconds=20e-3),
     Bar("store, *", "*", "?*", 1),
+    Bar("added to an inline 1 KB", "*", "", seconds=30e-6),
+    Bar("result to a handle", "*", "the store's put", 1 / 1.5),
+    Bar("output_fetch by a client", "*", "an empty tool", 1 / 2),
 ]
 
 
 # Rows that compare headgate with itself or with nothing: in the table, not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
+WITHOUT_PEER |= {"result to a handle", "output_fetch by a client"}
 
 
 class Timing(NamedTuple):
@@ -108,7 +112,8 @@ Timings = dict[tuple[str, str], dict[str, Timing]]
 def read_pytest(path: Path) -> Timings:
     timings: Timings = defaultdict(dict)
     for bench in json.loads(path.read_bytes())["benchmarks"]:
-        info, stats = bench["extra_info"], bench["stats"]
+        info = bench["extra_info"]
+        stats = info.get("seconds") or bench["stats"]
         timing = Timing(stats["min"], stats["median"], info["bytes"], info.get("note", ""))
         timings[info["row"], info["corpus"]][info["who"]] = timing
     return timings
@@ -168,7 +173,8 @@ def cells(line: Line) -> list[str]:
         duration(timing.median if absolute else timing.best) if timing else "" for timing in (line.ours, line.theirs)
     )
     ratio = times(line.ratio) if line.ratio and not absolute else ""
-    return [line.row, line.corpus, ours, line.peer, theirs, ratio, bar, line.verdict, line.ours.note]
+    notes = [line.ours.note, f"{line.peer}: {line.theirs.note}" if line.theirs and line.theirs.note else ""]
+    return [line.row, line.corpus, ours, line.peer, theirs, ratio, bar, line.verdict, "; ".join(filter(None, notes))]
 
 
 HEADER = ["row", "corpus", "headgate", "peer", "its time", "ratio", "bar", "", ""]
@@ -205,6 +211,7 @@ def as_json(line: Line) -> dict[str, Any]:
         "bar": line.bar and {"ratio": line.bar.ratio or None, "seconds": line.bar.seconds or None},
         "verdict": line.verdict or None,
         "note": line.ours.note or None,
+        "peer_note": (line.theirs and line.theirs.note) or None,
     }
 
 

@@ -382,6 +382,16 @@ def test_a_page_of_text_or_bytes_reads_no_more(
     assert read <= 2 * FRAME
 
 
+@pytest.mark.parametrize("format_", ["items", "lines"])
+def test_a_page_that_escaping_makes_too_heavy_is_not_read_twice(
+    format_: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = store.put([{"quotes": '"' * 20, "number": number} for number in range(5000)]).output_handle
+    store.stat(handle)
+    ranges, _ = Reads(monkeypatch).of(lambda: store.fetch(handle, format=format_, max_bytes=8192, escape_levels=1))
+    assert ranges == 1
+
+
 def test_footers_are_remembered_but_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_MOST_FOOTERS", 4)
     with store_at(tmp_path / "store") as store:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.errors import InvalidArgument
+from headgate.payload import encoded
 from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
 from headgate.servers.pipeline import Pipeline
 from headgate.servers.schemas import or_handle
@@ -64,6 +65,11 @@ class Gate:
     def most_bytes(self) -> int:
         """What a page may weigh, so that its message is no larger than what goes inline."""
         return max(self._limit - self._envelope, _LEAST_PAGE)
+
+    def leave_room(self, stamp: object) -> None:
+        """For what every result of the newest version says of the server."""
+        self._envelope = _ENVELOPE + len(encoded(stamp))
+        self._name(self.tools.prefix)
 
     def _name(self, prefix: str) -> None:
         self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import anyio.to_thread
 from mcp.server.auth.middleware.auth_context import get_access_token
-from mcp.server.auth.provider import principal_components
+from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
@@ -22,14 +22,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
-from headgate.payload import encoded
 from headgate.servers import resources
 from headgate.servers.gate import Gate
 from headgate.servers.pipeline import Call
 from headgate.servers.tools import Caller, error_result
 from headgate.store.catalog import LONGEST_NAME
 
-__all__ = ["Headgate"]
+__all__ = ["Headgate", "principal_of"]
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -67,9 +66,7 @@ class Headgate(Gate):
         server.middleware.append(self)
         low_level = getattr(server, "_lowlevel_server", server)
         self._server_info = getattr(low_level, "server_info_stamp", None)
-        # Every result of the newest version says who the server is.
-        self._envelope += len(encoded(self._server_info))
-        self._name(self.tools.prefix)
+        self.leave_room(self._server_info)
         return server
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -179,8 +176,11 @@ class Headgate(Gate):
 
 
 def _principal() -> str | None:
+    return principal_of(get_access_token())
+
+
+def principal_of(token: AccessToken | None) -> str | None:
     """Issuer and subject of the token, else the client, else nobody in particular."""
-    token = get_access_token()
     if token is None:
         return None
     client, issuer, subject = principal_components(token)

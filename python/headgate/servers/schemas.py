@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["HANDLE_SCHEMA", "or_handle"]
 
-HANDLE_SCHEMA: dict[str, Any] = {"type": "object", "required": ["output_handle"]}
+HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
 
 _DEFINITIONS = ("$defs", "definitions")
 _AT_TOP = ("$schema", *_DEFINITIONS)
@@ -23,7 +23,8 @@ def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
         return top
     moved = {name: schema[name] for name in _AT_TOP if name in schema}
     original = {name: value for name, value in schema.items() if name not in moved}
-    return {**top, **moved, "anyOf": [original, HANDLE_SCHEMA]}
+    handle = HANDLE_SCHEMA if top else {"type": "object", **HANDLE_SCHEMA}
+    return {**top, **moved, "anyOf": [original, handle]}
 
 
 def _references(schema: Any) -> list[str]:

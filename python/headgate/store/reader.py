@@ -113,6 +113,7 @@ class Reader:
     def __init__(self, blob: Blob, contents: Contents) -> None:
         self._blob = blob
         self.contents = contents
+        self._last = (0, memoryview(b""))
 
     @property
     def size(self) -> int:
@@ -152,7 +153,10 @@ class Reader:
 
     def read(self, start: int, end: int) -> memoryview:
         """Exactly the bytes from `start` to `end`."""
-        base, data = self.window(start, end)
+        base, data = self._last
+        # A page that turned out too heavy is made again, of less.
+        if not base <= start <= end <= base + len(data):
+            base, data = self._last = self.window(start, end)
         return data[start - base : end - base]
 
     def item(self, index: ItemIndex, number: int) -> memoryview:

@@ -1,0 +1,294 @@
+"""headgate in a server of fastmcp: one line, and results that are too large become handles.
+
+mcp = FastMCP("crawler", middleware=[HeadgateMiddleware(output_mode="auto")])
+"""
+
+import base64
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import mcp_types as wire
+from anyio.to_thread import run_sync
+from fastmcp.exceptions import FastMCPError
+from fastmcp.resources import ResourceContent, ResourceResult, ResourceTemplate
+from fastmcp.server.dependencies import FastMCPRequestContext, get_access_token, get_context
+from fastmcp.server.middleware import CallNext, MiddlewareContext
+from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
+from fastmcp.server.providers import Provider
+from fastmcp.tools import Tool, ToolResult
+from fastmcp.tools.base import InputRequiredToolResult
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import PrivateAttr
+
+from headgate.errors import HeadgateError
+from headgate.handles import LONG, SHORT
+from headgate.servers import resources
+from headgate.servers.gate import Gate
+from headgate.servers.mcp import principal_of
+from headgate.servers.modes import Mode
+from headgate.servers.pipeline import Call
+from headgate.servers.result import Result
+from headgate.servers.schemas import HANDLE_SCHEMA
+from headgate.servers.tools import Caller, error_result, text_result
+
+__all__ = ["HeadgateMiddleware"]
+
+_WRAPS = "x-fastmcp-wrap-result"
+"""What fastmcp says in an output schema of a tool whose answer it puts under `result`."""
+
+_PLAIN = {"type", "properties", "required", "additionalProperties", "title", "description", "$defs", _WRAPS}
+
+_HANDLE_PROPERTIES: dict[str, Any] = {"output_handle": {"type": "string"}, "fetch_with": {"type": "string"}}
+
+
+class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
+    """Middleware of a fastmcp server, with the options of `Gate`, and of a store.
+
+    An error that a tool raises stays raised, unless it is too large: then it is a result that says `is_error`.
+    """
+
+    def _name(self, prefix: str) -> None:
+        super()._name(prefix)
+        self._added = {tool["name"]: _AddedTool.of(self, tool) for tool in self.tools.listed()}
+
+    @property
+    def injected_tools(self) -> Sequence[Tool]:
+        """None: fastmcp would list them first, and hide the server's own of the same names."""
+        return []
+
+    def get_injected_tool(self, name: str) -> Tool | None:
+        """What a call of that name finds, also through a server that this one is mounted in."""
+        return self._added.get(name)
+
+    async def on_list_tools(
+        self,
+        context: MiddlewareContext[wire.ListToolsRequest],
+        call_next: CallNext[wire.ListToolsRequest, Sequence[Tool]],
+    ) -> Sequence[Tool]:
+        """The server's tools, those that may answer with a handle saying so, and ours."""
+        await self._learn_from(context)
+        tools = await call_next(context)
+        about = [_about(tool) for tool in tools]
+        self.learn(about, is_all=False)
+        return [*map(_relisted, tools, about, self.listed(about)), *self._added.values()]
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[wire.CallToolRequestParams],
+        call_next: CallNext[wire.CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        """The tool's own result or, where that is too large, a handle of it."""
+        name, given = context.message.name, context.message.arguments or {}
+        await self._learn_from(context)
+        if name in self._added:
+            return await call_next(context)
+        try:
+            mode, rest = self.mode_of(name, given)
+        except HeadgateError as error:
+            return _tool_result(error_result(error))
+        if rest is not given:
+            context = context.copy(message=context.message.model_copy(update={"arguments": rest}))
+        if mode.output_mode == "inline":
+            return await call_next(context)
+        try:
+            result = await call_next(context)
+        except FastMCPError as error:
+            stored = await self._stored(context, text_result(str(error), is_error=True), mode)
+            if stored is None:
+                raise
+            return stored
+        if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
+            return result
+        return await self._stored(context, _on_wire(result), mode) or result
+
+    async def on_list_resource_templates(
+        self,
+        context: MiddlewareContext[wire.ListResourceTemplatesRequest],
+        call_next: CallNext[wire.ListResourceTemplatesRequest, Sequence[ResourceTemplate]],
+    ) -> Sequence[ResourceTemplate]:
+        """The server's, and the one that leads to stored payloads."""
+        return [*await call_next(context), _TEMPLATE]
+
+    async def on_read_resource(
+        self,
+        context: MiddlewareContext[wire.ReadResourceRequestParams],
+        call_next: CallNext[wire.ReadResourceRequestParams, ResourceResult],
+    ) -> ResourceResult:
+        """A page of a stored payload, if the address is of one."""
+        uri = str(context.message.uri)
+        if not resources.is_address(uri):
+            return await call_next(context)
+        if context.fastmcp_context is not None:
+            # Those further in are not called, and may have something against it.
+            for middleware in context.fastmcp_context.fastmcp.middleware:
+                await middleware.check_resource_access(context)
+        caller = _caller()
+        read = partial(resources.read, is_ascii=caller.is_ascii)
+        try:
+            page = await run_sync(read, self.store, uri, self.most_bytes, caller.principal)
+        except HeadgateError as error:
+            raise MCPError(code=wire.INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
+        return ResourceResult([_resource_content(content) for content in page["contents"]])
+
+    async def _learn_from(self, context: MiddlewareContext[Any]) -> None:
+        """Learns all tools of the server, once, and also those that this caller is not shown.
+
+        What ours are called must not depend on who asked first.
+        """
+        if self.has_learnt or context.fastmcp_context is None:
+            return
+        server = context.fastmcp_context.fastmcp
+        self.leave_room(server._mcp_server.server_info_stamp)
+        # A server that cannot list its tools just now can still be called.
+        with contextlib.suppress(Exception):
+            self.learn([_about(tool) for tool in await Provider.list_tools(server)])
+
+    async def _stored(
+        self, context: MiddlewareContext[wire.CallToolRequestParams], result: Result, mode: Mode
+    ) -> ToolResult | None:
+        """What to answer instead of a result; `None` if it goes inline."""
+        fastmcp = context.fastmcp_context
+        request = fastmcp.request_context if fastmcp else None
+        if fastmcp and request and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            # Added to every result on its way out: what is measured is what is sent.
+            stamp = {wire.SERVER_INFO_META_KEY: fastmcp.fastmcp._mcp_server.server_info_stamp}
+            result = {**result, "resultType": "complete", "_meta": {**(result.get("_meta") or {}), **stamp}}
+        if self.pipeline.is_inline(result, mode):
+            return None
+        call = _call_of(context.message.name, request, self.handle_length)
+        return _tool_result(await run_sync(self.pipeline.stored, _without_wrap(result), call))
+
+
+class _AddedTool(Tool):
+    """One of ours, as fastmcp has tools."""
+
+    _gate: Gate = PrivateAttr()
+
+    @classmethod
+    def of(cls, gate: Gate, listed: Mapping[str, Any]) -> "_AddedTool":
+        tool = cls(
+            name=listed["name"],
+            description=listed["description"],
+            parameters=listed["inputSchema"],
+            annotations=wire.ToolAnnotations.model_validate(listed["annotations"]),
+        )
+        tool._gate = gate
+        return tool
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        return _tool_result(await run_sync(self._gate.tools.call, self.name, arguments, _caller()))
+
+
+class _StoredOutput(ResourceTemplate):
+    """Stored payloads are of any type: fastmcp would say that all of them are text."""
+
+    def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
+        return super().to_mcp_template(**{"mimeType": None, **overrides})
+
+
+_TEMPLATE = _StoredOutput(
+    uri_template=resources.TEMPLATE["uriTemplate"],
+    name=resources.TEMPLATE["name"],
+    description=resources.TEMPLATE["description"],
+    parameters={
+        "type": "object",
+        "properties": {
+            "output_handle": {"type": "string"},
+            "offset": {"type": "integer"},
+            "limit": {"type": "integer"},
+        },
+        "required": ["output_handle"],
+    },
+)
+
+
+def _caller() -> Caller:
+    """Who calls, as far as fastmcp knows; outside of a request, the program itself."""
+    principal = principal_of(get_access_token())
+    try:
+        request = get_context().request_context
+    except RuntimeError:
+        request = None
+    if request is None or request.request is None:
+        return Caller(principal)
+    return Caller(principal, is_one_of_many=True, is_ascii=request.protocol_version in MODERN_PROTOCOL_VERSIONS)
+
+
+def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: int | None) -> Call:
+    principal = principal_of(get_access_token())
+    if request is None:
+        return Call(tool, principal, handle_length=handle_length or SHORT)
+    return Call(
+        tool,
+        principal,
+        protocol_version=request.protocol_version,
+        request_id=request.request_id,
+        # Over HTTP whoever can reach the server may guess.
+        handle_length=handle_length or (SHORT if request.request is None else LONG),
+        is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
+    )
+
+
+def _about(tool: Tool) -> dict[str, Any]:
+    """What `Gate` asks of a tool."""
+    return {"name": tool.name, "inputSchema": tool.parameters, "outputSchema": tool.output_schema}
+
+
+def _relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:
+    if after == before:
+        return tool
+    schema = after["outputSchema"]
+    if tool.output_schema and schema != tool.output_schema and _is_plain(tool.output_schema):
+        schema = _or_handle_typed(tool.output_schema)
+    return tool.model_copy(update={"parameters": after["inputSchema"], "output_schema": schema})
+
+
+def _is_plain(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says of an object only what its properties are."""
+    properties = schema.get("properties") or {}
+    return schema.keys() <= _PLAIN and bool(properties) and not properties.keys() & _HANDLE_PROPERTIES.keys()
+
+
+def _or_handle_typed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What `or_handle` means, said in a way that fastmcp's client makes `data` of: it looks for properties at the top.
+
+    That an answer is under `result` each answer says itself, and a handle does not.
+    """
+    rest = {key: value for key, value in schema.items() if key not in ("required", _WRAPS)}
+    rest["properties"] = {**schema["properties"], **_HANDLE_PROPERTIES}
+    return {**rest, "type": "object", "anyOf": [{"required": schema.get("required", [])}, HANDLE_SCHEMA]}
+
+
+def _on_wire(result: ToolResult) -> Result:
+    """A result as fastmcp is about to send it."""
+    sent = result.to_mcp_result()
+    if isinstance(sent, tuple):
+        sent = wire.CallToolResult(content=sent[0], structured_content=sent[1])
+    elif isinstance(sent, list):
+        sent = wire.CallToolResult(content=sent)
+    return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
+
+
+def _without_wrap(result: Result) -> Result:
+    """Without fastmcp's word that what is structured is under `result`: of a handle that is not so."""
+    meta = dict(result.get("_meta") or {})
+    said = meta.pop("fastmcp", None)
+    if not isinstance(said, dict) or "wrap_result" not in said:
+        return result
+    rest = {key: value for key, value in said.items() if key != "wrap_result"}
+    return {**result, "_meta": {**meta, **({"fastmcp": rest} if rest else {})}}
+
+
+def _tool_result(answer: Result) -> ToolResult:
+    """An answer of ours as fastmcp has results; it adds the server's stamp to them itself."""
+    sent = wire.CallToolResult.model_validate(answer)
+    meta = {key: value for key, value in (sent.meta or {}).items() if key != wire.SERVER_INFO_META_KEY}
+    return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
+
+
+def _resource_content(content: Mapping[str, Any]) -> ResourceContent:
+    data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
+    return ResourceContent(data, content["mimeType"], content["_meta"])

@@ -1,0 +1,47 @@
+"""Over HTTP, a server of the mcp SDK writes ASCII in the newest version: what is measured is that."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from headgate.servers.mcp import Headgate
+from mcp_server import make_server
+from wires import ERAS, message_of, wired_to
+
+
+@contextmanager
+def serving(gate: Headgate) -> Iterator[int]:
+    """The port of a server in this process."""
+    app = gate.install(make_server()).streamable_http_app()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(timeout=30)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:
+    """Over HTTP the newest version is ASCII: an emoji of four bytes takes twelve."""
+    gate = Headgate((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
+    with serving(gate) as port:
+        wire = wired_to(port, era)
+        for of in ('"', "\\", "\x01", "😀", "é", "語", "a"):
+            asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}
+            message = message_of(wire.ask("tools/call", asked))
+            assert len(message) <= 4096
+            preview = json.loads(json.loads(message)["result"]["content"][0]["text"])["preview"]
+            assert set(preview) == {of}
+            assert len(message) > 3800 or len(preview.encode()) > 2000
+    gate.close()
