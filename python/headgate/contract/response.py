@@ -32,8 +32,8 @@ _ERROR = 256
 _SHORTER = (SUMMARY, 40, 10)
 """A summary gives way where a budget has no room for it."""
 
-_LEAST_ROOM = 16
-"""What the smallest overview weighs."""
+_LEAST_ROOM = 32
+"""The smallest overview weighs no more, even if it is all quotes."""
 
 Head: TypeAlias = dict[str, Any]
 """A response without its payload."""
