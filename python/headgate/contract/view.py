@@ -53,7 +53,7 @@ class View:
             return orjson.dumps(
                 {"mimeType": self._mime_type or detect_mime_type("binary", head), "sizeBytes": self.size}
             )
-        return self._as_lines() if self.is_log else orjson.dumps(self._start())
+        return self._as_lines() if self.is_log else orjson.dumps(self.start())
 
     @property
     def is_log(self) -> bool:
@@ -61,8 +61,10 @@ class View:
         is_short = self.size <= self._limits.max_string_length and self.lines <= self._limits.max_log_lines
         return self.nature == "text" and self.lines > 1 and not is_short
 
-    def _start(self) -> str:
-        """As much of a text as will be looked at, and one more so that the end shows."""
+    def start(self) -> str:
+        """As much of a text as may be shown of it, and one more so that the end shows; nothing of a binary."""
+        if self.nature == "binary":
+            return ""
         most = 4 * (self._limits.max_string_length + 1)
         return _core.read_text(self._data, 0, most).text
 

@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from headgate.contract.place import inside
 from headgate.errors import HeadgateError
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
@@ -80,8 +81,12 @@ class Headgate(Gate):
             return await call_next(ctx)
         if not self.has_learnt:
             await self._learn(ctx, call_next)
+        principal = _principal()
+        about: dict[str, Any] = {"principal": principal, "connection": _connection(ctx)}
         if name in self.tools:
-            return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, _principal()))
+            answer = self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, principal))
+            self.watch(name, answer, **about)
+            return answer
         given = arguments if isinstance(arguments, Mapping) else {}
         try:
             mode, rest = self.mode_of(name, given)
@@ -89,18 +94,24 @@ class Headgate(Gate):
             return self._enveloped(ctx, error_result(error))
         if rest is not given:
             ctx = replace(ctx, params={**params, "arguments": rest})
-        result = await call_next(ctx)
+        # Over HTTP whoever can reach the server may guess.
+        handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
+        with inside(self.place(principal, handle_length)) as place:
+            result = await call_next(ctx)
         if not isinstance(result, dict) or self.pipeline.is_inline(result, mode):
+            self.watch(name, result, mode, **about)
             return result
         call = Call(
             tool=name,
-            principal=_principal(),
+            principal=principal,
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
-            # Over HTTP whoever can reach the server may guess.
-            handle_length=self.handle_length or (SHORT if ctx.request is None else LONG),
+            handle_length=handle_length,
+            made=place.made,
         )
-        return await _threaded(self.pipeline.stored, result, call)
+        answer = await _threaded(self.pipeline.stored, result, call)
+        self.watch(name, answer, mode, is_inline=False, **about)
+        return answer
 
     async def _learn(self, ctx: _Context, call_next: CallNext) -> None:
         """Asks the server for its tools, once: before that a call of one of ours could be of one of its own."""
@@ -161,6 +172,11 @@ def _principal() -> str | None:
         return None
     client, issuer, subject = principal_components(token)
     return client if subject is None else f"{issuer or ''}|{subject}"
+
+
+def _connection(ctx: _Context) -> object:
+    """What lasts from one call to the next; nothing does since sessions are gone."""
+    return None if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else getattr(ctx.session, "_connection", None)
 
 
 async def _threaded(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

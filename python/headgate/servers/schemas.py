@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["HANDLE_SCHEMA", "or_handle"]
+__all__ = ["HANDLE_SCHEMA", "or_else", "or_handle"]
 
 HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
 
@@ -12,7 +12,12 @@ _DEFINITIONS = ("$defs", "definitions")
 
 
 def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An output schema that takes what it took, or a handle.
+    """An output schema that takes what it took, or a handle."""
+    return or_else(schema, HANDLE_SCHEMA)
+
+
+def or_else(schema: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """An output schema that takes what it took, or something else.
 
     Definitions move to its top, where references look for them. One that refers to itself as a whole cannot be put
     inside of another: then any object is taken.
@@ -21,7 +26,7 @@ def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "object"}
     original = copy.copy(dict(schema))
     moved = {name: original.pop(name) for name in _DEFINITIONS if name in original}
-    return {"type": "object", **moved, "anyOf": [original, HANDLE_SCHEMA]}
+    return {"type": "object", **moved, "anyOf": [original, other]}
 
 
 def _references(schema: Any) -> list[str]:
