@@ -47,7 +47,7 @@ def message(response: str) -> bytes:
 def check(response: Response, limits: ResponseLimits) -> dict[str, Any]:
     """Holds a response to the invariants, and returns what it says."""
     assert len(message(response)) <= limits.max_bytes
-    said = json.loads(response)
+    said: dict[str, Any] = json.loads(response)
     assert KEYS >= said.keys() >= {"summary", "success", "hasMore"}
     assert isinstance(said["success"], bool)
     assert isinstance(said["hasMore"], bool)

@@ -99,7 +99,7 @@ class Gate:
         return mode if limits is None else dataclasses.replace(mode, contract=limits)
 
     def _may_ask(self, tool: Mapping[str, Any]) -> bool:
-        """Whether calls of a tool may choose its mode: not where it has a contract, or arguments of that name itself."""
+        """Whether calls of a tool may choose its mode: not with a contract, or arguments of that name."""
         if self._contracts.of(str(tool.get("name"))) is not None:
             return False
         properties = (tool.get("inputSchema") or {}).get("properties") or {}
