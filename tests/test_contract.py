@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -253,9 +254,11 @@ def test_a_cursor_leads_on_and_is_this_list_s_alone(store: Store) -> None:
 
 
 def test_a_cursor_that_was_changed_anywhere_is_refused() -> None:
-    cursor = paginated_list(ROWS, domain="bug").to_dict()["nextCursor"]
+    # Of a length at which base64 does not use all of its last character.
+    cursor = paginated_list(ROWS, domain="bug", limit=5).to_dict()["nextCursor"]
+    assert len(cursor) % 4
     for place in range(len(cursor)):
-        for other in "Ab_":
+        for other in string.ascii_letters + string.digits + "-_":
             changed = cursor[:place] + other + cursor[place + 1 :]
             if changed != cursor:
                 with pytest.raises(InvalidArgument, match="is no nextCursor of this list"):

@@ -18,6 +18,7 @@ from headgate.servers.contracts import Contracts
 from headgate.servers.mcp import Headgate
 from mcp import Client
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from stores import events
 from test_contract_invariants import check
 from test_servers_mcp import ERAS, LEGACY, NASTY, serve, text_of, told, wired
@@ -142,8 +143,9 @@ def make_decorated() -> MCPServer:
 
     @server.tool()
     @contracted(summary="Slow rows")
-    async def slow_list(count: int = 3) -> dict[str, list[int]]:
+    async def slow_list(ctx: Context[Any], count: int = 3) -> "dict[str, list[int]]":
         await asyncio.sleep(0)
+        assert ctx.request_id is not None
         return {"rows": list(range(count))}
 
     @server.tool()
@@ -158,7 +160,8 @@ def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, er
     async def test(client: Client, gate: Headgate) -> None:
         schemas = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert schemas["bug_scan"].output_schema is None
-        assert list(schemas["bug_scan"].input_schema["properties"]) == ["count"]
+        for tool in ("bug_scan", "slow_list"):
+            assert list(schemas[tool].input_schema["properties"]) == ["count"]
         for tool in ("bug_scan", "slow_list", "by_hand"):
             result = await client.call_tool(tool, {"count": 3000})
             said = told(result)

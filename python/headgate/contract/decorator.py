@@ -89,10 +89,22 @@ def _contracted(
             return wrapped(function(*args, **kwargs))
 
     # An SDK that knows what it returns would list a schema of that, and send every answer twice.
-    answer.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-    signature = inspect.signature(function, eval_str=True)
-    answer.__signature__ = signature.replace(return_annotation=inspect.Signature.empty)  # type: ignore[attr-defined]
+    signature = _signature(function).replace(return_annotation=inspect.Signature.empty)
+    answer.__signature__ = signature  # type: ignore[attr-defined]
+    answer.__annotations__ = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation is not inspect.Parameter.empty
+    }
     return answer
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """With annotations that mean something here, too, where they are written as text."""
+    try:
+        return inspect.signature(function, eval_str=True)
+    except NameError:
+        return inspect.signature(function)
 
 
 def described(name: str, view: View) -> str:
