@@ -100,7 +100,7 @@ def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytes
 
 def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
-        for _ in range(5):
+        for _ in range(9):
             await client.call_tool("text", {"size": 3000})
 
     with caplog.at_level(logging.WARNING, logger="headgate"):
@@ -151,6 +151,22 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
         assert monitor.sent("4999") == 1
         with pytest.raises(headgate.InvalidArgument, match="connection_limit_bytes"):
             Monitor(store.journal, 0)
+
+
+def test_a_tool_may_be_called_anything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with store_at(tmp_path / "store") as store, caplog.at_level(logging.CRITICAL, logger="headgate"):
+        monitor = Monitor(store.journal)
+        for name in ("half \ud83d", "two\nlines", "x" * 100_000):
+            monitor.record(name, 500, mode="inline", budget=100)
+        assert [event["tool"][:9] for event in events(store, "tool_called")] == [
+            "xxxxxxxxx",
+            "two lines",
+            "half \ufffd",
+        ]
+        for number in range(5000):
+            monitor.record(f"tool {number}", 500, mode="inline", budget=100)
+        assert len(monitor.oversize) <= 4097
+        assert monitor.oversize.total() == 5003
 
 
 @given(st.dictionaries(st.text(max_size=5), st.lists(st.integers(0, 10**7), min_size=1, max_size=60), max_size=4))

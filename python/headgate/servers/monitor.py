@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.arguments import check_integer
+from headgate.contract.words import line
 from headgate.store.journal import Journal
 
 __all__ = ["CONNECTION", "Monitor", "response_stats"]
@@ -19,7 +20,10 @@ CONNECTION = 25 * 1024
 """What all responses of a connection together may weigh before someone is told."""
 
 _MOST_WATCHED = 4096
-"""How many principals are summed up for; those that were quiet the longest are forgotten."""
+"""How many principals and tools are counted for; of principals, those that were quiet the longest are forgotten."""
+
+_OTHERS = "others"
+_LONGEST_NAME = 256
 
 
 class _Total:
@@ -56,15 +60,17 @@ class Monitor:
         connection: object = None,
     ) -> None:
         """Notes a response; without a connection it counts for the principal."""
-        told = {"tool": tool[:1024], "response_bytes": response_bytes, "mode": mode}
+        # A client may call a tool of any name, also one that cannot be written.
+        name = line(tool, _LONGEST_NAME)
+        told = {"tool": name, "response_bytes": response_bytes, "mode": mode}
         self._journal.record("tool_called", principal=principal, **told)
         if response_bytes > budget:
-            self.oversize[tool] += 1
+            self.oversize[name if len(self.oversize) < _MOST_WATCHED else _OTHERS] += 1
             self._journal.record("response_oversize", principal=principal, **told, budget_bytes=budget)
             _log.warning(
                 "headgate: a response of %.64s takes %d bytes, and its budget is %d; "
                 "name it in contract=, or give it output_mode='auto'",
-                tool,
+                name,
                 response_bytes,
                 budget,
             )
