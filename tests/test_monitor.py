@@ -153,6 +153,14 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
             Monitor(store.journal, 0)
 
 
+def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
+    gate.watch("odd", {"structuredContent": [2**70, float("inf")]})
+    gate.watch("odd", {"content": []})
+    assert len(events(gate.store, "tool_called")) == 1
+    gate.close()
+
+
 def test_a_tool_may_be_called_anything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with store_at(tmp_path / "store") as store, caplog.at_level(logging.CRITICAL, logger="headgate"):
         monitor = Monitor(store.journal)

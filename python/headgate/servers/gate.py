@@ -1,5 +1,6 @@
 """What every server has of headgate, whichever SDK it is written with: a store, modes, and tools."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -127,8 +128,11 @@ class Gate:
         connection: object = None,
     ) -> None:
         """Notes how large an answer is, if anyone asked for that; what our own tools answer has no mode."""
-        if self.monitor is not None and isinstance(answer, dict):
-            kind, budget = ("inline", self.most_bytes) if mode is None else _kind(mode, is_inline)
+        if self.monitor is None or not isinstance(answer, dict):
+            return
+        kind, budget = ("inline", self.most_bytes) if mode is None else _kind(mode, is_inline)
+        # An answer that cannot be written is its server's to complain of.
+        with contextlib.suppress(TypeError, ValueError):
             size = len(encoded(answer))
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
