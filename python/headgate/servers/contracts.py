@@ -2,12 +2,22 @@
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headgate.contract.artifacts import plain_domain
+from headgate.contract.decorator import described
 from headgate.contract.limits import Category, ResponseLimits, category_of, limits_for
+from headgate.contract.place import Place
+from headgate.contract.response import Response, respond
 from headgate.errors import InvalidArgument
+from headgate.payload import encoded
+from headgate.servers.result import Found, Result
+from headgate.servers.tools import text_result
 
-__all__ = ["CONTRACT_SCHEMA", "ContractRules", "Contracts", "structured"]
+if TYPE_CHECKING:
+    from headgate.servers.pipeline import Call
+
+__all__ = ["CONTRACT_SCHEMA", "ContractRules", "Contracts", "by_contract"]
 
 ContractRules: TypeAlias = "bool | Iterable[str] | Mapping[str, Category | ResponseLimits | bool]"
 """All tools or none, those of these names or patterns, or what each of them is to keep to."""
@@ -16,11 +26,6 @@ _STRUCTURED = ("summary", "success", "hasMore", "artifactRef", "fetchWith")
 
 CONTRACT_SCHEMA: dict[str, Any] = {"required": ["summary", "success", "hasMore"]}
 """What is structured of a response, for a tool that lists what its answers are."""
-
-
-def structured(response: Mapping[str, Any]) -> dict[str, Any]:
-    """What a tool with an output schema says beside its response: not all of it twice."""
-    return {key: response[key] for key in _STRUCTURED if key in response}
 
 
 class Contracts:
@@ -58,3 +63,36 @@ def _limits(tool: str, rule: Any) -> ResponseLimits | None:
     if isinstance(rule, bool):
         return limits_for(category_of(tool)) if rule else None
     return limits_for(rule)
+
+
+def by_contract(
+    found: Found, result: Result, kept: dict[str, Any], call: "Call", limits: ResponseLimits, place: Place
+) -> Result:
+    """A result as the contract has it: its payload stands under `data`, as far as its message has room."""
+    is_error = bool(result.get("isError", False))
+
+    def answer(said: Mapping[str, Any], text: str = "") -> Result:
+        answered = text_result(text, is_error=is_error)
+        if "structuredContent" in result:
+            # Not all of it twice.
+            answered["structuredContent"] = {key: said[key] for key in _STRUCTURED if key in said}
+        return {**answered, **kept}
+
+    def around(head: Mapping[str, Any]) -> int:
+        return len(encoded({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)}))
+
+    if found.payload in call.made:
+        response = Response(found.payload)
+    else:
+        response = respond(
+            found.payload,
+            lambda view: f"{call.tool} failed: {view.start()}" if is_error else described(call.tool, view),
+            not is_error,
+            limits,
+            place,
+            plain_domain(call.tool),
+            id=plain_domain(str(call.request_id))[:32],
+            mime_type=found.mime_type,
+            around=around,
+        )
+    return answer(response.to_dict(), str(response))

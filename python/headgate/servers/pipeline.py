@@ -8,14 +8,10 @@ from typing import Any
 import orjson
 
 from headgate import _core
-from headgate.contract.artifacts import plain_domain
-from headgate.contract.decorator import described
-from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
-from headgate.contract.response import Response, respond
 from headgate.errors import HeadgateError, RedactionFailed
 from headgate.handles import Descriptor
-from headgate.servers.contracts import Contracts, structured
+from headgate.servers.contracts import Contracts, by_contract
 from headgate.servers.modes import Mode
 from headgate.servers.resources import link
 from headgate.servers.result import Found, Result, exceeds, own_meta, payload_of
@@ -73,12 +69,13 @@ class Pipeline:
 
     def stored(self, result: Result, call: Call) -> Result:
         """What a client gets in place of a result: what it is, and how to read it."""
-        limits = self._contracts.of(call.tool)
-        if limits is not None:
-            return self._contracted(result, call, limits)
         keeps_meta = len(orjson.dumps(own_meta(result))) <= _MOST_META
         found = payload_of(result, with_meta=not keeps_meta)
         kept = _protocol_s(result, keeps_meta)
+        limits = self._contracts.of(call.tool)
+        if limits is not None:
+            place = Place(self._store, call.principal, call.handle_length, self._fetch_with)
+            return by_contract(found, result, kept, call, limits, place)
         try:
             descriptor = self._store.put(
                 found.payload,
@@ -92,35 +89,6 @@ class Pipeline:
             return {**_not_stored(error, found), **kept}
         descriptor = dataclasses.replace(descriptor, fetch_with=self._fetch_with)
         return _fitted(descriptor, result, kept, call)
-
-    def _contracted(self, result: Result, call: Call, limits: ResponseLimits) -> Result:
-        """A result as the contract has it: its payload stands under `data`, as far as there is room."""
-        keeps_meta = len(orjson.dumps(own_meta(result))) <= _MOST_META
-        found = payload_of(result, with_meta=not keeps_meta)
-        kept = _protocol_s(result, keeps_meta)
-        is_error = bool(result.get("isError", False))
-
-        def answer(said: dict[str, Any], text: str = "") -> Result:
-            answered = text_result(text, is_error=is_error)
-            if "structuredContent" in result:
-                answered["structuredContent"] = structured(said)
-            return {**answered, **kept}
-
-        if found.payload in call.made:
-            response = Response(found.payload)
-        else:
-            response = respond(
-                found.payload,
-                lambda view: f"{call.tool} failed: {view.start()}" if is_error else described(call.tool, view),
-                not is_error,
-                limits,
-                Place(self._store, call.principal, call.handle_length, self._fetch_with),
-                plain_domain(call.tool),
-                id=plain_domain(str(call.request_id))[:32],
-                mime_type=found.mime_type,
-                around=lambda head: len(_message(answer(head), call)),
-            )
-        return answer(response.to_dict(), str(response))
 
 
 def _protocol_s(result: Result, keeps_meta: bool) -> dict[str, Any]:
