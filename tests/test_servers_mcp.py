@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
+from mcp_harness import ERAS, MODERN, serve, text_of, told
 from mcp_server import PIXELS, make_server
 from mcp_types import (
     CallToolRequest,
@@ -31,40 +31,10 @@ from mcp_types import (
     Tool,
 )
 
-LEGACY, MODERN = "legacy", "2026-07-28"
-ERAS = [LEGACY, MODERN]
-
-Test = Callable[[Client, Headgate], Coroutine[Any, Any, None]]
-
 
 @pytest.fixture(params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def serve(test: Test, root: Path, era: str, server: Any = None, **options: Any) -> None:
-    """Runs a test against a server in this process."""
-    gate = Headgate(root.as_uri(), **{"sweep_interval": 0, **options})
-    server = gate.install(make_server() if server is None else server)
-
-    async def run() -> None:
-        async with Client(server, mode=era) as client:
-            await test(client, gate)
-
-    try:
-        anyio.run(run)
-    finally:
-        gate.close()
-
-
-def told(result: CallToolResult) -> Any:
-    """What the first block says, as JSON."""
-    return json.loads(text_of(result))
-
-
-def text_of(result: CallToolResult) -> str:
-    assert isinstance(result.content[0], TextContent)
-    return result.content[0].text
 
 
 async def redeem(client: Client, handle: str, **ask: Any) -> list[Any]:

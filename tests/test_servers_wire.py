@@ -1,20 +1,15 @@
 """What goes over the wire with headgate and without it: bytes, seen by a client that knows no SDK."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from mcp_harness import ERAS, LEGACY, NASTY, wired
 
-LEGACY, MODERN = "legacy", "2026-07-28"
 
-
-@pytest.fixture(params=[LEGACY, MODERN])
+@pytest.fixture(params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -35,54 +30,6 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("unknown", {}),
     ("rows", {"count": "no number"}),
 ]
-
-
-class Wire:
-    """A server as a client without any SDK has it: lines of JSON."""
-
-    def __init__(self, options: dict[str, Any] | None) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("mcp_server.py")), json.dumps(options)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._id = 0
-
-    def ask(self, method: str, params: dict[str, Any] | None = None, *, era: str = LEGACY) -> bytes:
-        """The line that a request is answered with."""
-        self._id += 1
-        params = dict(params or {})
-        if era == MODERN:
-            params["_meta"] = {
-                "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        assert self._process.stdout
-        return self._process.stdout.readline()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def shake_hands(self) -> bytes:
-        answer = self.ask(
-            "initialize",
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}},
-        )
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        return answer
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
-
-
-@contextmanager
-def wired(options: dict[str, Any] | None) -> Iterator[Wire]:
-    wire = Wire(options)
-    try:
-        yield wire
-    finally:
-        wire.close()
 
 
 @pytest.mark.parametrize("options", [{}, {"output_mode": "auto", "output_inline_limit_bytes": 10**9}])
@@ -111,9 +58,6 @@ def test_the_list_differs_only_by_what_was_added(era: str, tmp_path: Path) -> No
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
         assert tool["annotations"]["readOnlyHint"] is True
         assert "outputSchema" not in tool
-
-
-NASTY = ['"', "\\", "\x01", "\x1f", "😀", "é", "\ud7ff", "</script>", "\n", "a"]
 
 
 def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "encoded",
     "expects_json",
     "extension",
+    "in_one_piece",
     "is_compressed",
     "is_object",
     "is_text",
@@ -73,6 +74,12 @@ def whole(payload: Payload) -> Buffer | None:
             f"this payload cannot be written as JSON ({error}); pass bytes, text, an open binary file, "
             "an iterator of bytes, or plain objects"
         ) from None
+
+
+def in_one_piece(payload: Payload) -> Buffer:
+    """The payload whole, also if it streams."""
+    data = whole(payload)
+    return b"".join(pieces_of(payload)) if data is None else data
 
 
 def encoded(value: object) -> bytes:

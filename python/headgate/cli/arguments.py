@@ -87,6 +87,8 @@ def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     add(commands.sweep)
 
+    add(commands.stats, _principal)
+
     journal = add(commands.journal, _principal)
     journal.add_argument("action", nargs="?", choices=["recent", "summary"], default="recent", help="which of the two")
     journal.add_argument("--count", metavar="N", type=int, default=50, help="how many events; 50 if not given")

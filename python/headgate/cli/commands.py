@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.store import Store
     from headgate.store.catalog import Principal
 
-__all__ = ["cat", "fetch", "get", "journal", "ls", "outline", "put", "rm", "search", "stat", "sweep"]
+__all__ = ["cat", "fetch", "get", "journal", "ls", "outline", "put", "rm", "search", "stat", "stats", "sweep"]
 
 _PIECE = 1 << 20
 
@@ -156,6 +156,26 @@ def journal(args: Namespace) -> None:
             show.answer(store.journal.summary(**whose))
         else:
             show.events(store.journal.recent(args.count, **whose))
+
+
+def stats(args: Namespace) -> None:
+    """Print how large the responses of tools were, and how much is stored.
+
+    Sizes are noted by servers with a journal or a contract; they are known as far
+    back as the journal goes.
+    """
+    from headgate.servers.monitor import response_stats
+
+    with _opened(args) as store:
+        events = store.journal.events(principal=args.principal, is_operator=args.principal is None)
+        tools = response_stats(events)
+        stored = [*store.list(principal=_reader(args))]
+    storage = {
+        "payloads": len(stored),
+        "size_bytes": sum(entry.size_bytes for entry in stored),
+        "stored_bytes": sum(entry.stored_bytes for entry in stored),
+    }
+    show.stats(tools, storage)
 
 
 def _opened(args: Namespace) -> "Store":

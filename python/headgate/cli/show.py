@@ -33,6 +33,7 @@ __all__ = [
     "printing",
     "progress",
     "raw",
+    "stats",
     "stored",
 ]
 
@@ -211,6 +212,23 @@ def events(happened: Sequence[dict[str, Any]]) -> None:
     )
 
 
+def stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> None:
+    if not _is_terminal():
+        answer({"tools": tools, "storage": storage})
+        return
+    rows = list(tools.values())
+    _table(
+        {
+            "tool": list(tools),
+            "calls": [f"{row['count']:,}" for row in rows],
+            **{name: [_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
+            "over budget": [row["oversize"] or "" for row in rows],
+        }
+    )
+    size, on_disk = _size(storage["size_bytes"]), _size(storage["stored_bytes"])
+    _print(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
+
+
 def _when(timestamp: object) -> str:
     """To the minute, or in another year to the day."""
     day, _, time_of_day = str(timestamp).partition("T")
@@ -224,8 +242,8 @@ def _size(size: object) -> str:
     return decimal(size) if isinstance(size, int) else ""
 
 
-_WHOLE = {"handle", "handle or error", "event", "when (UTC)", "until (UTC)", "size", "items", "byte", "item", "line"}
-_NUMBERS = {"size", "items", "byte", "item", "line"}
+_NUMBERS = {"size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"}
+_WHOLE = {"handle", "handle or error", "event", "when (UTC)", "until (UTC)", *_NUMBERS}
 
 
 def _table(columns: dict[str, list[Any]]) -> None:

@@ -5,6 +5,7 @@ mcp = FastMCP("crawler", middleware=[HeadgateMiddleware(output_mode="auto")])
 
 import base64
 import contextlib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
+from headgate.contract.place import inside
 from headgate.errors import HeadgateError
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
@@ -91,18 +93,21 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             return _tool_result(error_result(error))
         if rest is not given:
             context = context.copy(message=context.message.model_copy(update={"arguments": rest}))
-        if mode.output_mode == "inline":
-            return await call_next(context)
-        try:
-            result = await call_next(context)
-        except FastMCPError as error:
-            stored = await self._stored(context, text_result(str(error), is_error=True), mode)
-            if stored is None:
-                raise
-            return stored
+        call = _call_of(name, _request_of(context), self.handle_length)
+        with inside(self.place(call.principal, call.handle_length)) as place:
+            if mode.output_mode == "inline" and mode.contract is None and self.monitor is None:
+                return await call_next(context)
+            call = dataclasses.replace(call, made=place.made)
+            try:
+                result = await call_next(context)
+            except FastMCPError as error:
+                stored = await self._stored(context, text_result(str(error), is_error=True), mode, call)
+                if stored is None:
+                    raise
+                return stored
         if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
             return result
-        return await self._stored(context, _on_wire(result), mode) or result
+        return await self._stored(context, _on_wire(result), mode, call) or result
 
     async def on_list_resource_templates(
         self,
@@ -147,19 +152,18 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             self.learn([_about(tool) for tool in await Provider.list_tools(server)])
 
     async def _stored(
-        self, context: MiddlewareContext[wire.CallToolRequestParams], result: Result, mode: Mode
+        self, context: MiddlewareContext[wire.CallToolRequestParams], result: Result, mode: Mode, call: Call
     ) -> ToolResult | None:
         """What to answer instead of a result; `None` if it goes inline."""
-        fastmcp = context.fastmcp_context
-        request = fastmcp.request_context if fastmcp else None
+        fastmcp, request = context.fastmcp_context, _request_of(context)
         if fastmcp and request and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
             # Added to every result on its way out: what is measured is what is sent.
             stamp = {wire.SERVER_INFO_META_KEY: fastmcp.fastmcp._mcp_server.server_info_stamp}
             result = {**result, "resultType": "complete", "_meta": {**(result.get("_meta") or {}), **stamp}}
-        if self.pipeline.is_inline(result, mode):
-            return None
-        call = _call_of(context.message.name, request, self.handle_length)
-        return _tool_result(await run_sync(self.pipeline.stored, _without_wrap(result), call))
+        is_inline = self.pipeline.is_inline(result, mode)
+        answer = result if is_inline else await run_sync(self.pipeline.stored, _without_wrap(result), call)
+        self.watch(call.tool, answer, mode, is_inline=is_inline, principal=call.principal)
+        return None if is_inline else _tool_result(answer)
 
 
 class _AddedTool(Tool):
@@ -203,6 +207,10 @@ _TEMPLATE = _StoredOutput(
         "required": ["output_handle"],
     },
 )
+
+
+def _request_of(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
+    return context.fastmcp_context.request_context if context.fastmcp_context else None
 
 
 def _caller() -> Caller:

@@ -1,13 +1,19 @@
 """What every server has of headgate, whichever SDK it is written with: a store, modes, and tools."""
 
+import contextlib
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headgate.contract.limits import ResponseLimits
+from headgate.contract.place import Place
 from headgate.errors import InvalidArgument
 from headgate.payload import encoded
+from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
 from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
-from headgate.servers.pipeline import Pipeline
-from headgate.servers.schemas import or_handle
+from headgate.servers.monitor import CONNECTION, Monitor
+from headgate.servers.pipeline import MESSAGE, Pipeline
+from headgate.servers.schemas import or_else, or_handle
 from headgate.servers.tools import Tools
 from headgate.store import Store, open_store
 from headgate.store.options import check_handle_length
@@ -39,6 +45,9 @@ class Gate:
         per_call: bool = False,
         prefix: str = "",
         journal: bool = False,
+        contract: ContractRules = False,
+        monitor: bool | None = None,
+        connection_limit_bytes: int = CONNECTION,
         handle_length: int | None = None,
         **options: Any,
     ) -> None:
@@ -51,11 +60,15 @@ class Gate:
         self._per_call = per_call
         self._prefix = prefix
         self._journal = journal
+        self._contracts = Contracts(contract)
         self.handle_length = handle_length
         self._limit = output_inline_limit_bytes
         self._envelope = _ENVELOPE
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
+        is_watched = journal or bool(self._contracts) if monitor is None else monitor
+        self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
+        """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
         self._listed: dict[str, Mapping[str, Any]] = {}
         self.has_learnt = False
         """Until then a call cannot be understood: a tool of that name could be the server's own."""
@@ -73,7 +86,7 @@ class Gate:
 
     def _name(self, prefix: str) -> None:
         self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)
-        self.pipeline = Pipeline(self.store, self.tools.fetch_with)
+        self.pipeline = Pipeline(self.store, self.tools.fetch_with, self._contracts)
 
     def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool = True) -> None:
         """Remembers what the server's own tools are; ours give way to one of the same name.
@@ -94,29 +107,71 @@ class Gate:
 
     def _tool(self, tool: dict[str, Any]) -> dict[str, Any]:
         name = str(tool.get("name"))
-        mode = self._modes.of(name)
+        mode = self._mode_of(name)
         may_ask = self._may_ask(tool)
         if may_ask:
             tool["inputSchema"] = added_arguments(tool.get("inputSchema") or {}, mode)
-        if isinstance(tool.get("outputSchema"), dict) and (may_ask or mode.output_mode != "inline"):
-            tool["outputSchema"] = or_handle(tool["outputSchema"])
+        schema = tool.get("outputSchema")
+        if isinstance(schema, dict) and mode.contract is not None:
+            tool["outputSchema"] = or_else(schema, CONTRACT_SCHEMA)
+        elif isinstance(schema, dict) and (may_ask or mode.output_mode != "inline"):
+            tool["outputSchema"] = or_handle(schema)
         return tool
 
+    def _mode_of(self, tool: str) -> Mode:
+        mode, limits = self._modes.of(tool), self._contracts.of(tool)
+        return mode if limits is None else dataclasses.replace(mode, contract=limits)
+
     def _may_ask(self, tool: Mapping[str, Any]) -> bool:
-        """Whether calls of a tool may choose its mode: not where it has arguments of that name itself."""
+        """Whether calls of a tool may choose its mode: not with a contract, or arguments of that name."""
+        if self._contracts.of(str(tool.get("name"))) is not None:
+            return False
         properties = (tool.get("inputSchema") or {}).get("properties") or {}
         return self._per_call and not any(name in properties for name in ARGUMENTS)
 
     def mode_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
         """How a call is to be answered, and what the tool is to be called with."""
-        mode = self._modes.of(tool)
+        mode = self._mode_of(tool)
         # What is not known may have arguments of that name itself.
         listed = self._listed.get(tool)
         if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
             return asked(mode, arguments)
         return mode, arguments
 
+    def place(self, principal: str | None, handle_length: int | None) -> Place:
+        """Where tools store what they answer by the contract themselves."""
+        return Place(self.store, principal, handle_length, self.tools.fetch_with)
+
+    def watch(
+        self,
+        tool: str,
+        answer: object,
+        mode: Mode | None = None,
+        *,
+        is_inline: bool = True,
+        principal: str | None = None,
+        connection: object = None,
+    ) -> None:
+        """Notes how large an answer is, if anyone asked for that; what our own tools answer has no mode."""
+        if self.monitor is None or not isinstance(answer, dict):
+            return
+        kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
+        # An answer that cannot be written is its server's to complain of.
+        with contextlib.suppress(TypeError, ValueError):
+            size = len(encoded(answer))
+            self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
+
     def close(self) -> None:
         """Closes the store, if it was opened here."""
         if self.owns_store:
             self.store.close()
+
+
+def _kind(mode: Mode, is_inline: bool) -> tuple[str, int]:
+    """What kind of an answer it is, and what it may weigh."""
+    if mode.contract is not None:
+        return "contract", mode.contract.max_bytes
+    if not is_inline:
+        return "handle", MESSAGE
+    # Where nothing is ever stored, nobody chose a limit.
+    return "inline", mode.output_inline_limit_bytes if mode.output_mode == "auto" else ResponseLimits().max_bytes

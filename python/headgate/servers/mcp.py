@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from headgate.contract.place import inside
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
@@ -98,9 +99,13 @@ class Headgate(Gate):
             # A server that cannot list its tools just now can still be called.
             with contextlib.suppress(Exception):
                 await self._learn(ctx, call_next)
+        principal = _principal()
+        about: dict[str, Any] = {"principal": principal, "connection": _connection(ctx)}
         if name in self.tools:
-            caller = Caller(_principal(), is_one_of_many=ctx.request is not None, is_ascii=_is_ascii(ctx))
-            return self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
+            caller = Caller(principal, is_one_of_many=ctx.request is not None, is_ascii=_is_ascii(ctx))
+            answer = self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
+            self.watch(name, answer, **about)
+            return answer
         given = arguments if isinstance(arguments, Mapping) else {}
         try:
             mode, rest = self.mode_of(name, given)
@@ -108,20 +113,25 @@ class Headgate(Gate):
             return self._enveloped(ctx, error_result(error))
         if rest is not given:
             ctx = replace(ctx, params={**params, "arguments": rest})
-        result = await call_next(ctx)
+        # Over HTTP whoever can reach the server may guess.
+        handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
+        with inside(self.place(principal, handle_length)) as place:
+            result = await call_next(ctx)
         if not isinstance(result, dict) or self.pipeline.is_inline(result, mode):
+            self.watch(name, result, mode, **about)
             return result
         call = Call(
             tool=name,
-            principal=_principal(),
+            principal=principal,
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
-            # Over HTTP whoever can reach the server may guess.
-            handle_length=self.handle_length or (SHORT if ctx.request is None else LONG),
-            # The SDK writes it so where there are no sessions, and nowhere else.
+            handle_length=handle_length,
             is_ascii=_is_ascii(ctx),
+            made=place.made,
         )
-        return await _threaded(self.pipeline.stored, result, call)
+        answer = await _threaded(self.pipeline.stored, result, call)
+        self.watch(name, answer, mode, is_inline=False, **about)
+        return answer
 
     async def _learn(self, ctx: _Context, call_next: CallNext) -> None:
         """Asks the server for its tools, once: before that a call of one of ours could be of one of its own."""
@@ -187,6 +197,11 @@ def principal_of(token: AccessToken | None) -> str | None:
     # As JSON, so that no two of them are written alike.
     name = json.dumps(["client", client] if subject is None else ["subject", issuer, subject])
     return name if len(name) <= LONGEST_NAME else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _connection(ctx: _Context) -> object:
+    """What lasts from one call to the next; nothing does since sessions are gone."""
+    return None if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else getattr(ctx.session, "_connection", None)
 
 
 def _is_ascii(ctx: _Context) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from headgate.arguments import shown
+from headgate.contract.limits import ResponseLimits
 from headgate.errors import InvalidArgument
 
 __all__ = ["ARGUMENTS", "Mode", "Modes", "OutputMode", "added_arguments", "asked"]
@@ -23,6 +24,8 @@ class Mode:
 
     output_mode: OutputMode = "inline"
     output_inline_limit_bytes: int = 32768
+    contract: ResponseLimits | None = None
+    """What the response keeps to, where it is neither: a server has tools that answer by the contract."""
 
     def __post_init__(self) -> None:
         if self.output_mode not in get_args(OutputMode):

@@ -4,13 +4,15 @@ import bisect
 import dataclasses
 import json
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from headgate import _core
+from headgate.contract.place import Place
 from headgate.errors import HeadgateError, RedactionFailed
 from headgate.handles import Descriptor
 from headgate.payload import encoded
+from headgate.servers.contracts import Contracts, by_contract
 from headgate.servers.modes import Mode
 from headgate.servers.resources import link
 from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds, own_meta, payload_of
@@ -47,22 +49,27 @@ class Call:
     handle_length: int | None = None
     is_ascii: bool = False
     """Whether the transport escapes whatever is not ASCII, so that a character may weigh twelve bytes."""
+    made: Sequence[str] = ()
+    """What the tool answered by the contract itself."""
 
 
 class Pipeline:
     """Puts what is too large into the store, and a descriptor in its place."""
 
-    def __init__(self, store: Store, fetch_with: str) -> None:
+    def __init__(self, store: Store, fetch_with: str, contracts: Contracts | None = None) -> None:
         self._store = store
         self._fetch_with = fetch_with
+        self._contracts = contracts or Contracts(False)
 
     def is_inline(self, result: Result, mode: Mode) -> bool:
         """Whether a result goes to the client as it is: most do, and cost no more than this."""
-        if mode.output_mode == "inline" or not isinstance(result.get("content"), list):
+        if not isinstance(result.get("content"), list):
             return True
         # Requests for input, and what extensions define, are theirs.
         if result.get("resultType", "complete") != "complete":
             return True
+        if mode.output_mode == "inline" or mode.contract is not None:
+            return mode.contract is None
         try:
             return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes)
         except (TypeError, ValueError):
@@ -85,6 +92,10 @@ class Pipeline:
         is_little = len(encoded([own, said])) <= _MOST_META
         found = payload_of(result, with_meta=not is_little)
         kept = _protocol_s(result, own if is_little else ())
+        limits = self._contracts.of(call.tool)
+        if limits is not None:
+            place = Place(self._store, call.principal, call.handle_length, self._fetch_with)
+            return by_contract(found, result, kept, call, limits, place)
         try:
             descriptor = self._store.put(
                 found.payload,

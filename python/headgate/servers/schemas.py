@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["HANDLE_SCHEMA", "or_handle"]
+__all__ = ["HANDLE_SCHEMA", "or_else", "or_handle"]
 
 HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
 
@@ -12,7 +12,12 @@ _AT_TOP = ("$schema", *_DEFINITIONS)
 
 
 def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An output schema that takes what it took, or a handle.
+    """An output schema that takes what it took, or a handle."""
+    return or_else(schema, HANDLE_SCHEMA)
+
+
+def or_else(schema: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """An output schema that takes what it took, or another object.
 
     Definitions move to its top, where references look for them, and so does what it is a schema of. One that refers to
     itself as a whole cannot be put inside of another: then anything of its type is taken.
@@ -23,8 +28,7 @@ def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
         return top
     moved = {name: schema[name] for name in _AT_TOP if name in schema}
     original = {name: value for name, value in schema.items() if name not in moved}
-    handle = HANDLE_SCHEMA if top else {"type": "object", **HANDLE_SCHEMA}
-    return {**top, **moved, "anyOf": [original, handle]}
+    return {**top, **moved, "anyOf": [original, other if top else {"type": "object", **other}]}
 
 
 def _references(schema: Any) -> list[str]:

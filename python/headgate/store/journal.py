@@ -93,21 +93,22 @@ class Journal:
         """The last events, newest first: one's own, or everyone's for an operator."""
         check_integer("count", count, 0)
         found: list[dict[str, Any]] = []
-        for event in self._backward():
+        for event in self.events(principal=principal, is_operator=is_operator):
             if len(found) >= count:
                 break
-            if is_operator or event.get("principal") == principal:
-                found.append(event)
+            found.append(event)
         return found
+
+    def events(self, *, principal: str | None = None, is_operator: bool = True) -> Iterator[dict[str, Any]]:
+        """All that is known to have happened, newest first: to oneself, or to everyone for an operator."""
+        return (event for event in self._backward() if is_operator or event.get("principal") == principal)
 
     def summary(self, *, principal: str | None = None, is_operator: bool = True) -> dict[str, Any]:
         """What was kept out of the context, as far back as the journal goes."""
         events: Counter[str] = Counter()
         tools: dict[str, dict[str, int]] = {}
         stored = shown = 0
-        for event in self._backward():
-            if not is_operator and event.get("principal") != principal:
-                continue
+        for event in self.events(principal=principal, is_operator=is_operator):
             kind = event.get("event")
             events[str(kind)] += 1
             size = event.get("size_bytes")

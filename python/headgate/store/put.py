@@ -22,6 +22,7 @@ from headgate.payload import (
     detect_mime_type,
     expects_json,
     extension,
+    in_one_piece,
     is_object,
     pieces_of,
     plausible,
@@ -37,7 +38,7 @@ from headgate.store.quota import Quota, QuotaFull
 from headgate.store.times import is_time, timestamp
 from headgate.store.write import Written, write_frames
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "redacted"]
 
 _log = logging.getLogger("headgate")
 
@@ -126,7 +127,7 @@ class Intake:
     ) -> Descriptor:
         mime_type = plausible(mime_type) or ("application/json" if is_object(payload) else None)
         if self._options.redactions:
-            payload = _redacted(payload, self._options.redactions)
+            payload = redacted(payload, self._options.redactions)
         data = whole(payload)
         handle = new_handle(handle_length or self._options.handle_length)
 
@@ -259,9 +260,9 @@ def _room(said: dict[str, Any]) -> int:
     return _MESSAGE - _ENVELOPE - weigh(orjson.dumps(said), 1)
 
 
-def _redacted(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
-    data = whole(payload)
-    data = b"".join(pieces_of(payload)) if data is None else bytes(data)
+def redacted(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
+    """A payload in one piece, without what must not be stored."""
+    data = bytes(in_one_piece(payload))
     for redact in redactions:
         try:
             data = redact(data)

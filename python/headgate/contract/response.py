@@ -1,0 +1,144 @@
+"""Responses that keep to the contract: a summary, whether it went well, what fits of the payload, where the rest is."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import orjson
+from typing_extensions import Buffer
+
+from headgate.arguments import check_flag, shown
+from headgate.contract.artifacts import artifact_name, put_artifact, reference
+from headgate.contract.limits import Category, ResponseLimits, limits_for
+from headgate.contract.place import Place, note, place_for
+from headgate.contract.view import View, largest
+from headgate.contract.words import SUMMARY, line, within
+from headgate.errors import HeadgateError, InvalidArgument, RedactionFailed
+from headgate.fetch import weigh
+from headgate.payload import Payload, in_one_piece, is_object
+from headgate.store.put import redacted
+
+if TYPE_CHECKING:
+    from headgate.store import Store
+
+__all__ = ["ENVELOPE", "Response", "respond", "told_error", "wrap_response"]
+
+ENVELOPE = 256
+"""What is kept of a budget for the message around a response, where that is not known."""
+
+_ERROR = 256
+"""What the message of an error may weigh."""
+
+_SHORTER = (SUMMARY, 40, 10)
+"""A summary gives way where a budget has no room for it."""
+
+_LEAST_ROOM = 32
+"""The smallest overview weighs no more, even if it is all quotes."""
+
+Head: TypeAlias = dict[str, Any]
+"""A response without its payload."""
+
+
+class Response(str):
+    """What a tool answers with: JSON, as text. An SDK sends it as it is, once."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The response as it will be read."""
+        said = json.loads(self)
+        assert isinstance(said, dict)  # noqa: S101 - it was made so
+        return said
+
+
+def wrap_response(
+    data: Payload,
+    *,
+    summary: str,
+    success: bool = True,
+    category: Category | None = None,
+    limits: ResponseLimits | None = None,
+    store: "Store | None" = None,
+    domain: str | None = None,
+) -> Response:
+    """A response to a call of a tool: never larger than its limits, and nothing is lost.
+
+    What fits of the payload stands under `data`. If anything is left out, `hasMore` is true and `artifactRef` is where
+    all of it is: in the store that is given, else in that of the server whose tool it is, else in the user's own. If it
+    cannot be stored, `error` says why, and there is no reference.
+    """
+    if not isinstance(summary, str):
+        raise InvalidArgument(f"summary is a line of text that says what came of it, not {shown(summary)}")
+    check_flag("success", success)
+    chosen = limits_for(category, limits)
+    return respond(data, lambda _: summary, success, chosen, place_for(store), domain or category or "result")
+
+
+def respond(
+    data: Payload,
+    summarize: Callable[[View], str],
+    success: bool,
+    limits: ResponseLimits,
+    place: Place,
+    domain: str,
+    *,
+    id: str = "result",  # noqa: A002
+    mime_type: str | None = None,
+    around: Callable[[Head], int] = lambda _: ENVELOPE,
+) -> Response:
+    """The response, where what is `around` it in its message is known."""
+    artifact_name(domain, id)
+    mime_type = mime_type or ("application/json" if is_object(data) else None)
+    payload = in_one_piece(data)
+    try:
+        shown_as = redacted(payload, place.redactions) if place.redactions else payload
+        view = View(shown_as, limits, mime_type)
+    except RedactionFailed as error:
+        # Not even its size is shown.
+        view = View(b"null", limits, "application/json")
+        failed = {"summary": "", "success": success, "hasMore": True, "error": told_error(error)}
+        return _made(*_fitted(failed, view, limits, around))
+    head: Head = {"summary": summarize(view), "success": success}
+    if view.count is not None:
+        head["count"] = view.count
+    told, shown_of_it = _fitted({**head, "hasMore": False}, view, limits, around)
+    if not view.is_all(shown_of_it):
+        where = _stored(place, domain, id, payload, mime_type)
+        told, shown_of_it = _fitted({**head, "hasMore": True, **where}, view, limits, around)
+    return _made(told, shown_of_it)
+
+
+def _stored(place: Place, domain: str, id: str, payload: Buffer, mime_type: str | None) -> Head:  # noqa: A002
+    """Where all of it is, or why it is nowhere."""
+    try:
+        descriptor = put_artifact(place, domain, id, payload, mime_type)
+    except HeadgateError as error:
+        return {"error": told_error(error)}
+    found = {"artifactRef": reference(domain, id, descriptor.output_handle)}
+    return found if place.fetch_with is None else {**found, "fetchWith": place.fetch_with}
+
+
+def told_error(error: HeadgateError) -> dict[str, str]:
+    """What went wrong, in a few words."""
+    return {"code": error.code, "message": within(line(str(error), _ERROR), _ERROR)}
+
+
+def _fitted(head: Head, view: View, limits: ResponseLimits, around: Callable[[Head], int]) -> tuple[Head, bytes]:
+    """A head, and as much of the payload as there is room for beside it."""
+    for length in _SHORTER:
+        told = {**head, "summary": line(head["summary"], length) or ("Done" if head["success"] else "Failed")}
+        room = limits.max_bytes - around(told) - weigh(_text(told, b""), 1)
+        if room >= _LEAST_ROOM:
+            break
+    return told, largest(view.within, lambda shown: weigh(shown, 1), max(_LEAST_ROOM, room))
+
+
+def _text(head: Head, payload: bytes) -> bytes:
+    """A response as it is sent; the payload cannot take the place of anything that it says."""
+    return orjson.dumps(head)[:-1] + b',"data":' + payload + b"}"
+
+
+def _made(head: Head, payload: bytes) -> Response:
+    response = Response(_text(head, payload).decode())
+    note(response)
+    return response

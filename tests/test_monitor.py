@@ -1,0 +1,244 @@
+"""How large responses are: noted in a journal, told of where they are too large, and shown by the command."""
+
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import anyio
+import headgate
+import pytest
+from command import plain, run, run_on_terminal
+from headgate.servers.mcp import Headgate
+from headgate.servers.monitor import Monitor, response_stats
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client
+from mcp_server import make_server
+from stores import events, store_at
+
+ERAS = ["legacy", "2026-07-28"]
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+Test = Callable[[Client, Headgate], Coroutine[Any, Any, None]]
+
+
+def serve(test: Test, root: Path, era: str, **options: Any) -> None:
+    gate = Headgate(root.as_uri(), sweep_interval=0, **options)
+    server = gate.install(make_server())
+
+    async def go() -> None:
+        async with Client(server, mode=era) as client:
+            await test(client, gate)
+
+    try:
+        anyio.run(go)
+    finally:
+        gate.close()
+
+
+def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: Headgate) -> None:
+        small = await client.call_tool("text", {"size": 1000})
+        large = await client.call_tool("rows", {"count": 5000})
+        handle = json.loads(large.content[0].text)["output_handle"]  # type: ignore[union-attr]
+        await client.call_tool("output_fetch", {"output_handle": handle, "limit": 1})
+        fetched, stored, inline = events(gate.store, "tool_called")
+        assert [(event["tool"], event["mode"]) for event in (inline, stored, fetched)] == [
+            ("text", "inline"),
+            ("rows", "handle"),
+            ("output_fetch", "inline"),
+        ]
+        sent = len(small.model_dump_json(by_alias=True, exclude_unset=True).encode())
+        assert abs(inline["response_bytes"] - sent) < 64
+        assert stored["response_bytes"] <= 4096
+        assert events(gate.store, "response_oversize") == []
+
+    serve(test, tmp_path / "store", era, output_mode="auto", journal=True)
+
+
+def test_nothing_is_noted_where_nobody_asked(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: Headgate) -> None:
+        await client.call_tool("text", {"size": 50_000})
+        assert gate.monitor is None
+        assert events(gate.store, "tool_called") == []
+
+    serve(test, tmp_path / "store", era, output_mode="auto")
+
+
+def test_it_can_be_switched_on_and_off_alone(tmp_path: Path) -> None:
+    choices: list[tuple[dict[str, Any], bool]] = [
+        ({"monitor": True}, True),
+        ({"monitor": False, "journal": True}, False),
+    ]
+    for options, is_watched in choices:
+        gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, **options)
+        assert (gate.monitor is not None) == is_watched
+        gate.close()
+
+
+def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(client: Client, gate: Headgate) -> None:
+        await client.call_tool("text", {"size": 4000})
+        await client.call_tool("text", {"size": 11_000})
+        assert gate.monitor is not None
+        assert gate.monitor.oversize == {"text": 1}
+        (event,) = events(gate.store, "response_oversize")
+        assert (event["tool"], event["mode"], event["budget_bytes"]) == ("text", "inline", 10240)
+        assert event["response_bytes"] > 10240
+
+    with caplog.at_level(logging.WARNING, logger="headgate"):
+        serve(test, tmp_path / "store", era, journal=True, connection_limit_bytes=10**9)
+    assert [record.getMessage().split(",")[0][:30] for record in caplog.records] == ["headgate: a response of text t"]
+
+
+def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        for _ in range(9):
+            await client.call_tool("text", {"size": 3000})
+
+    with caplog.at_level(logging.WARNING, logger="headgate"):
+        # Of a text that is also structured, all of it is sent twice.
+        serve(test, tmp_path / "store", era, journal=True)
+    (record,) = caplog.records
+    whose = "a connection" if era == "legacy" else "a principal"
+    assert f"the responses to {whose} take" in record.getMessage()
+    assert "25600 were to be enough" in record.getMessage()
+
+
+def test_totals_are_a_connection_s_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, journal=True)
+    server = gate.install(make_server())
+
+    async def go() -> None:
+        for _ in range(3):
+            async with Client(server, mode="legacy") as client:
+                await client.call_tool("text", {"size": 6000})
+
+    with caplog.at_level(logging.WARNING, logger="headgate"):
+        anyio.run(go)
+    gate.close()
+    assert [record for record in caplog.records if "a connection" in record.getMessage()] == []
+    assert len(events_of(tmp_path / "store")) == 3
+
+
+def events_of(root: Path) -> list[dict[str, Any]]:
+    with store_at(root) as store:
+        return events(store, "tool_called")
+
+
+def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_path: Path) -> None:
+    class Connection:
+        pass
+
+    with store_at(tmp_path / "store") as store:
+        monitor = Monitor(store.journal)
+        kept, ended = Connection(), Connection()
+        for connection in (kept, ended, kept):
+            monitor.record("t", 10, mode="inline", budget=100, connection=connection)
+        del connection, ended
+        assert len(monitor._connections) == 1
+        assert monitor.sent(connection=kept) == 20
+        for number in range(5000):
+            monitor.record("t", 1, mode="inline", budget=100, principal=str(number))
+        assert len(monitor._principals) <= 4096
+        assert monitor.sent("4999") == 1
+        with pytest.raises(headgate.InvalidArgument, match="connection_limit_bytes"):
+            Monitor(store.journal, 0)
+
+
+def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
+    gate.watch("odd", {"structuredContent": [2**70, float("inf")]})
+    gate.watch("odd", {"content": []})
+    assert len(events(gate.store, "tool_called")) == 1
+    gate.close()
+
+
+def test_a_tool_may_be_called_anything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with store_at(tmp_path / "store") as store, caplog.at_level(logging.CRITICAL, logger="headgate"):
+        monitor = Monitor(store.journal)
+        for name in ("half \ud83d", "two\nlines", "x" * 100_000):
+            monitor.record(name, 500, mode="inline", budget=100)
+        assert [event["tool"][:9] for event in events(store, "tool_called")] == [
+            "xxxxxxxxx",
+            "two lines",
+            "half \ufffd",
+        ]
+        for number in range(5000):
+            monitor.record(f"tool {number}", 500, mode="inline", budget=100)
+        assert len(monitor.oversize) <= 4097
+        assert monitor.oversize.total() == 5003
+
+
+@given(st.dictionaries(st.text(max_size=5), st.lists(st.integers(0, 10**7), min_size=1, max_size=60), max_size=4))
+def test_stats_are_what_counting_gives(calls: dict[str, list[int]]) -> None:
+    told = [
+        {"event": "tool_called", "tool": tool, "response_bytes": size}
+        for tool, sizes in calls.items()
+        for size in sizes
+    ]
+    noise: list[dict[str, Any]] = [
+        {"event": "tool_called", "tool": 3, "response_bytes": 1},
+        {"event": "tool_called", "tool": "x", "response_bytes": "many"},
+        {"event": "output_handle_created", "size_bytes": 9},
+    ]
+    stats = response_stats([*noise, *told])
+    assert stats.keys() == calls.keys()
+    for tool, sizes in calls.items():
+        row = stats[tool]
+        assert (row["count"], row["max_bytes"], row["oversize"]) == (len(sizes), max(sizes), 0)
+        assert abs(row["average_bytes"] - sum(sizes) / len(sizes)) <= 0.5
+        enough = [size for size in sizes if sum(other <= size for other in sizes) >= 0.95 * len(sizes)]
+        assert row["p95_bytes"] == min(enough)
+
+
+@pytest.fixture
+def watched(home: Path) -> Path:
+    with store_at(home) as store:
+        monitor = Monitor(store.journal, 10**9)
+        for size in range(1, 101):
+            monitor.record("bug_scan", size * 100, mode="contract", budget=9_900, principal="ada")
+        monitor.record("[red]odd", 7, mode="inline", budget=100, principal="bob")
+        store.put({"rows": [1] * 5000}, principal="ada")
+    return home
+
+
+@pytest.mark.usefixtures("watched")
+def test_the_command_shows_stats_in_a_pipe() -> None:
+    told = run("stats").json
+    assert list(told["tools"]) == ["bug_scan", "[red]odd"]
+    assert told["tools"]["bug_scan"] == {
+        "count": 100, "max_bytes": 10_000, "average_bytes": 5050, "p95_bytes": 9500, "oversize": 1,
+    }  # fmt: skip
+    storage = told["storage"]
+    assert (storage["payloads"], storage["size_bytes"]) == (
+        1,
+        len(json.dumps({"rows": [1] * 5000}, separators=(",", ":"))),
+    )
+    assert 0 < storage["stored_bytes"] < storage["size_bytes"]
+    bob = run("stats", "--principal", "bob").json
+    assert (list(bob["tools"]), bob["storage"]["payloads"]) == (["[red]odd"], 0)
+
+
+@pytest.mark.usefixtures("watched")
+def test_the_command_shows_stats_on_a_terminal() -> None:
+    ran = run_on_terminal("stats")
+    assert ran.code == 0
+    head, scan, odd, stored, *_ = plain(ran.out).splitlines()
+    assert head.split() == ["tool", "calls", "max", "average", "p95", "over", "budget"]
+    assert scan.split() == ["bug_scan", "100", "10.0", "kB", "5.0", "kB", "9.5", "kB", "1"]
+    assert odd.split()[:4] == ["[red]odd", "1", "7", "bytes"]
+    assert stored.startswith("stored: 1 payloads, 10.0 kB, ")
+
+
+@pytest.mark.usefixtures("home")
+def test_stats_of_nothing() -> None:
+    assert run("stats").json == {"tools": {}, "storage": {"payloads": 0, "size_bytes": 0, "stored_bytes": 0}}
+    assert "nothing" in plain(run_on_terminal("stats").out)
