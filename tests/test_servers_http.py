@@ -120,7 +120,7 @@ def test_a_handle_is_its_principal_s_alone(port: int, era: str) -> None:
         assert "error" in stranger.ask("resources/read", {"uri": f"headgate://output/{handle}"})
         assert stranger.told("journal", action="summary")["handles"] == 0
     assert "result" in ann.ask("resources/read", {"uri": f"headgate://output/{handle}"})
-    assert {event["handle"] for event in ann.told("journal")} == {handle}
+    assert {event["handle"] for event in ann.told("journal") if event["event"] != "tool_called"} == {handle}
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
@@ -129,7 +129,7 @@ def test_those_who_are_nobody_do_not_learn_each_other_s_handles(era: str, tmp_pa
     with served(options, has_auth=False) as port:
         handle = Visitor(port, "", era).told("text", size=50_000)["output_handle"]
         told = Visitor(port, "", era).told("journal")
-    assert [event["event"] for event in told] == ["output_handle_created"]
+    assert "output_handle_created" in [event["event"] for event in told]
     assert handle not in json.dumps(told)
 
 

@@ -130,7 +130,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             # Those further in are not called, and may have something against it.
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
-        caller = _caller()
+        caller = _caller(self)
         read = partial(resources.read, is_ascii=caller.is_ascii)
         try:
             page = await run_sync(read, self.store, uri, self.most_bytes, caller.principal)
@@ -183,7 +183,7 @@ class _AddedTool(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        return _tool_result(await run_sync(self._gate.tools.call, self.name, arguments, _caller()))
+        return _tool_result(await run_sync(self._gate.tools.call, self.name, arguments, _caller(self._gate)))
 
 
 class _StoredOutput(ResourceTemplate):
@@ -213,7 +213,7 @@ def _request_of(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None
     return context.fastmcp_context.request_context if context.fastmcp_context else None
 
 
-def _caller() -> Caller:
+def _caller(gate: Gate) -> Caller:
     """Who calls, as far as fastmcp knows; outside of a request, the program itself."""
     principal = principal_of(get_access_token())
     try:
@@ -222,7 +222,8 @@ def _caller() -> Caller:
         request = None
     if request is None or request.request is None:
         return Caller(principal)
-    return Caller(principal, is_one_of_many=True, is_ascii=request.protocol_version in MODERN_PROTOCOL_VERSIONS)
+    is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return Caller(principal, is_one_of_many=gate.is_open(request.request), is_ascii=is_ascii)
 
 
 def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: int | None) -> Call:

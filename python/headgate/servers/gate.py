@@ -8,6 +8,7 @@ from typing import Any
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
 from headgate.errors import InvalidArgument
+from headgate.handles import SHORT
 from headgate.payload import encoded
 from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
 from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
@@ -137,6 +138,10 @@ class Gate:
         if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
             return asked(mode, arguments)
         return mode, arguments
+
+    def is_open(self, request: object) -> bool:
+        """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""
+        return request is not None and self.handle_length != SHORT
 
     def place(self, principal: str | None, handle_length: int | None) -> Place:
         """Where tools store what they answer by the contract themselves."""

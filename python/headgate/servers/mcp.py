@@ -102,7 +102,7 @@ class Headgate(Gate):
         principal = _principal()
         about: dict[str, Any] = {"principal": principal, "connection": _connection(ctx)}
         if name in self.tools:
-            caller = Caller(principal, is_one_of_many=ctx.request is not None, is_ascii=_is_ascii(ctx))
+            caller = Caller(principal, is_one_of_many=self.is_open(ctx.request), is_ascii=_is_ascii(ctx))
             answer = self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
             self.watch(name, answer, **about)
             return answer
