@@ -12,6 +12,8 @@ from headgate.payload import encoded
 
 __all__ = ["SERVER_INFO", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
 
+_MANY = 1000
+
 Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
 
@@ -30,9 +32,23 @@ class Found:
 def exceeds(result: Mapping[str, Any], limit: int) -> bool:
     """Whether a result is larger than `limit` bytes on the wire.
 
-    What is surely larger is not written out to find that out.
+    What is surely larger is not written out to find that out: a character takes a byte at least.
     """
-    return _is_surely_larger(result, limit) or len(encoded(result)) > limit
+    texts = 0
+    for block in _blocks(result):
+        texts += sum([len(value) for value in block.values() if isinstance(value, str)])
+        if texts > limit:
+            return True
+    structured = result.get("structuredContent")
+    if _has_many(structured) and _is_surely_larger(structured, limit):
+        return True
+    return len(encoded(result)) > limit
+
+
+def _has_many(structured: Any) -> bool:
+    """Whether it is worth a look before it is written out: most lists are the whole of it, or one of its keys."""
+    inner = structured.values() if isinstance(structured, dict) else ()
+    return any(isinstance(value, dict | list) and len(value) > _MANY for value in (structured, *inner))
 
 
 def _is_surely_larger(value: Any, limit: int) -> bool:
