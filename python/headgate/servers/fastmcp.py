@@ -97,7 +97,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         with inside(self.place(call.principal, call.handle_length)) as place:
             if mode.output_mode == "inline" and mode.contract is None and self.monitor is None:
                 return await call_next(context)
-            call = dataclasses.replace(call, made=place.made)
+            call = dataclasses.replace(call, contract=mode.contract, made=place.made)
             try:
                 result = await call_next(context)
             except FastMCPError as error:

@@ -87,7 +87,7 @@ class Gate:
 
     def _name(self, prefix: str) -> None:
         self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)
-        self.pipeline = Pipeline(self.store, self.tools.fetch_with, self._contracts)
+        self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
     def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool = True) -> None:
         """Remembers what the server's own tools are; ours give way to one of the same name.

@@ -127,6 +127,7 @@ class Headgate(Gate):
             request_id=ctx.request_id,
             handle_length=handle_length,
             is_ascii=_is_ascii(ctx),
+            contract=mode.contract,
             made=place.made,
         )
         answer = await _threaded(self.pipeline.stored, result, call)

@@ -2,17 +2,18 @@
 
 import bisect
 import dataclasses
-import json
 import logging
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from headgate import _core
+from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
 from headgate.errors import HeadgateError, RedactionFailed
+from headgate.fetch import weigh
 from headgate.handles import Descriptor
 from headgate.payload import encoded
-from headgate.servers.contracts import Contracts, by_contract
+from headgate.servers.contracts import by_contract
 from headgate.servers.modes import Mode
 from headgate.servers.resources import link
 from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds, own_meta, payload_of
@@ -49,6 +50,8 @@ class Call:
     handle_length: int | None = None
     is_ascii: bool = False
     """Whether the transport escapes whatever is not ASCII, so that a character may weigh twelve bytes."""
+    contract: ResponseLimits | None = None
+    """What the answer keeps to, where it is to be one by the contract."""
     made: Sequence[str] = ()
     """What the tool answered by the contract itself."""
 
@@ -56,10 +59,9 @@ class Call:
 class Pipeline:
     """Puts what is too large into the store, and a descriptor in its place."""
 
-    def __init__(self, store: Store, fetch_with: str, contracts: Contracts | None = None) -> None:
+    def __init__(self, store: Store, fetch_with: str) -> None:
         self._store = store
         self._fetch_with = fetch_with
-        self._contracts = contracts or Contracts(False)
 
     def is_inline(self, result: Result, mode: Mode) -> bool:
         """Whether a result goes to the client as it is: most do, and cost no more than this."""
@@ -92,10 +94,9 @@ class Pipeline:
         is_little = len(encoded([own, said])) <= _MOST_META
         found = payload_of(result, with_meta=not is_little)
         kept = _protocol_s(result, own if is_little else ())
-        limits = self._contracts.of(call.tool)
-        if limits is not None:
+        if call.contract is not None:
             place = Place(self._store, call.principal, call.handle_length, self._fetch_with)
-            return by_contract(found, result, kept, call, limits, place)
+            return by_contract(found, result, kept, call, call.contract, place)
         try:
             descriptor = self._store.put(
                 found.payload,
@@ -156,8 +157,7 @@ class _Answer:
 
     def room(self) -> int:
         message = {"jsonrpc": "2.0", "id": self.call.request_id, "result": self.built()}
-        written = json.dumps(message, separators=(",", ":")) if self.call.is_ascii else encoded(message)
-        return MESSAGE - len(written)
+        return MESSAGE - weigh(encoded(message), 0, is_ascii=self.call.is_ascii)
 
     def smaller(self) -> Iterator["_Answer"]:
         """The same with less and less in it: what can be done without goes first."""
@@ -199,7 +199,6 @@ def _shortened(preview: str, room: int, *, is_ascii: bool) -> str | None:
         return _core.preview(preview, _PREVIEW, max_escaped_bytes=room, escape_levels=2)
 
     def weight(most: int) -> int:
-        inner = encoded(_core.preview(preview, most))[1:-1].decode()
-        return len(json.dumps(inner)) - 2
+        return weigh(encoded(_core.preview(preview, most))[1:-1], 1, is_ascii=True)
 
     return _core.preview(preview, bisect.bisect_right(range(1, _PREVIEW + 1), room, key=weight))
