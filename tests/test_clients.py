@@ -205,3 +205,15 @@ def test_a_descriptor_is_small_as_a_whole_message_over_http(speaks: type[Bare], 
                 page = peer.call("output_fetch", output_handle=handle, format=format)
                 assert 24_000 < len(page) <= 32_768 + 64, (of, format)
             assert len(peer.call("output_search", output_handle=handle, pattern=of, limit=5000)) <= 32_768 + 64, of
+
+
+@pytest.mark.parametrize("speaks", [Handshake, Stateless])
+def test_an_answer_by_the_contract_keeps_to_its_budget_over_http(speaks: type[Bare], tmp_path: Path) -> None:
+    options = {"store": (tmp_path / "store").as_uri(), "contract": {"text": "list", "rows": True}}
+    with serving(str(Path(__file__).with_name("mcp_server.py")), "--stateless", json.dumps(options)) as url:
+        peer = speaks(url)
+        for of in ('"', "\\", "\x7f", "é", "東", "😀", "a"):
+            body = peer.call("text", size=40_000, of=of)
+            assert 0 < len(body) <= 2048, (of, len(body))
+            assert json.loads(json.loads(body)["result"]["content"][0]["text"])["hasMore"]
+        assert len(peer.call("rows", count=5000)) <= 10_240

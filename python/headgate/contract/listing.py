@@ -59,8 +59,8 @@ def paginated_list(
         "success": True,
         "count": len(items),
     }
+    place = place_for(store)
     if store is not None:
-        place = place_for(store)
         try:
             handle = handle or put_artifact(place, domain, _LIST, list(items)).output_handle
             head["artifactRef"] = reference(domain, _LIST, handle)
@@ -74,7 +74,7 @@ def paginated_list(
     while True:
         text = _text(head, page, offset, domain, handle)
         # A page of none would lead nowhere.
-        if len(page) <= 1 or weigh(text, 1) <= most:
+        if len(page) <= 1 or weigh(text, 1, is_ascii=place.is_ascii) <= most:
             break
         page.pop()
     response = Response(text.decode())

@@ -26,6 +26,8 @@ class Place:
     handle_length: int | None = None
     fetch_with: str | None = None
     """The tool that redeems references, where a server has one."""
+    is_ascii: bool = False
+    """Whether what is answered there goes out with all that is not ASCII escaped."""
     made: list[str] = dataclasses.field(default_factory=list)
     """The responses that were made here: what keeps to the contract is not wrapped in it again."""
 
@@ -59,7 +61,7 @@ def place_for(store: "Store | None") -> Place:
         return Place(store)
     if store is None or store is current.store:
         return current
-    return Place(store, current.principal, current.handle_length)
+    return Place(store, current.principal, current.handle_length, is_ascii=current.is_ascii)
 
 
 def note(response: str) -> None:

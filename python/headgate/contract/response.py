@@ -1,5 +1,6 @@
 """Responses that keep to the contract: a summary, whether it went well, what fits of the payload, where the rest is."""
 
+import functools
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -97,14 +98,14 @@ def respond(
         # Not even its size is shown.
         view = View(b"null", limits, "application/json")
         failed = {"summary": "", "success": success, "hasMore": True, "error": told_error(error)}
-        return _made(*_fitted(failed, view, limits, around))
+        return _made(*_fitted(failed, view, limits, around, place.is_ascii))
     head: Head = {"summary": summarize(view), "success": success}
     if view.count is not None:
         head["count"] = view.count
-    told, shown_of_it = _fitted({**head, "hasMore": False}, view, limits, around)
+    told, shown_of_it = _fitted({**head, "hasMore": False}, view, limits, around, place.is_ascii)
     if not view.is_all(shown_of_it):
         where = _stored(place, domain, id, payload, mime_type)
-        told, shown_of_it = _fitted({**head, "hasMore": True, **where}, view, limits, around)
+        told, shown_of_it = _fitted({**head, "hasMore": True, **where}, view, limits, around, place.is_ascii)
     return _made(told, shown_of_it)
 
 
@@ -123,14 +124,17 @@ def told_error(error: HeadgateError) -> dict[str, str]:
     return {"code": error.code, "message": within(line(str(error), _ERROR), _ERROR)}
 
 
-def _fitted(head: Head, view: View, limits: ResponseLimits, around: Callable[[Head], int]) -> tuple[Head, bytes]:
+def _fitted(
+    head: Head, view: View, limits: ResponseLimits, around: Callable[[Head], int], is_ascii: bool
+) -> tuple[Head, bytes]:
     """A head, and as much of the payload as there is room for beside it."""
+    weight = functools.partial(weigh, escape_levels=1, is_ascii=is_ascii)
     for length in _SHORTER:
         told = {**head, "summary": line(head["summary"], length) or ("Done" if head["success"] else "Failed")}
-        room = limits.max_bytes - around(told) - weigh(_text(told, b""), 1)
+        room = limits.max_bytes - around(told) - weight(_text(told, b""))
         if room >= _LEAST_ROOM:
             break
-    return told, largest(view.within, lambda shown: weigh(shown, 1), max(_LEAST_ROOM, room))
+    return told, largest(view.within, weight, max(_LEAST_ROOM, room))
 
 
 def _text(head: Head, payload: bytes) -> bytes:

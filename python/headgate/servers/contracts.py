@@ -10,6 +10,7 @@ from headgate.contract.limits import Category, ResponseLimits, category_of, limi
 from headgate.contract.place import Place
 from headgate.contract.response import Response, respond
 from headgate.errors import InvalidArgument
+from headgate.fetch import weigh
 from headgate.payload import encoded
 from headgate.servers.result import Found, Result
 from headgate.servers.tools import text_result
@@ -79,7 +80,8 @@ def by_contract(
         return {**answered, **kept}
 
     def around(head: Mapping[str, Any]) -> int:
-        return len(encoded({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)}))
+        message = encoded({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)})
+        return weigh(message, 0, is_ascii=call.is_ascii)
 
     if found.payload in call.made:
         response = Response(found.payload)

@@ -94,7 +94,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         if rest is not given:
             context = context.copy(message=context.message.model_copy(update={"arguments": rest}))
         call = _call_of(name, _request_of(context), self.handle_length)
-        with inside(self.place(call.principal, call.handle_length)) as place:
+        with inside(self.place(call.principal, call.handle_length, is_ascii=call.is_ascii)) as place:
             if mode.output_mode == "inline" and mode.contract is None and self.monitor is None:
                 return await call_next(context)
             call = dataclasses.replace(call, contract=mode.contract, made=place.made)

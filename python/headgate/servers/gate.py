@@ -143,9 +143,9 @@ class Gate:
         """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""
         return request is not None and self.handle_length != SHORT
 
-    def place(self, principal: str | None, handle_length: int | None) -> Place:
+    def place(self, principal: str | None, handle_length: int | None, *, is_ascii: bool = False) -> Place:
         """Where tools store what they answer by the contract themselves."""
-        return Place(self.store, principal, handle_length, self.tools.fetch_with)
+        return Place(self.store, principal, handle_length, self.tools.fetch_with, is_ascii)
 
     def watch(
         self,

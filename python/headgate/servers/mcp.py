@@ -115,7 +115,7 @@ class Headgate(Gate):
             ctx = replace(ctx, params={**params, "arguments": rest})
         # Over HTTP whoever can reach the server may guess.
         handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
-        with inside(self.place(principal, handle_length)) as place:
+        with inside(self.place(principal, handle_length, is_ascii=_is_ascii(ctx))) as place:
             result = await call_next(ctx)
         if not isinstance(result, dict) or self.pipeline.is_inline(result, mode):
             self.watch(name, result, mode, **about)

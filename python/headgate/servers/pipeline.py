@@ -95,7 +95,7 @@ class Pipeline:
         found = payload_of(result, with_meta=not is_little)
         kept = _protocol_s(result, own if is_little else ())
         if call.contract is not None:
-            place = Place(self._store, call.principal, call.handle_length, self._fetch_with)
+            place = Place(self._store, call.principal, call.handle_length, self._fetch_with, call.is_ascii)
             return by_contract(found, result, kept, call, call.contract, place)
         try:
             descriptor = self._store.put(
