@@ -12,7 +12,6 @@ import jsonschema
 import orjson
 import pytest
 from headgate.contract import Response, ResponseLimits, contracted, wrap_response
-from headgate.contract.place import inside
 from headgate.handles import handle_in
 from headgate.servers.contracts import Contracts
 from headgate.servers.mcp import Headgate
@@ -181,7 +180,7 @@ def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, er
 
 def test_what_a_tool_stores_is_its_caller_s(tmp_path: Path) -> None:
     gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
-    with inside(gate.place("ada", 26)):
+    with gate.place("ada", 26):
         handle = str(handle_in(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
     assert len(handle) == 29
     assert gate.store.stat(handle, principal="ada").principal == "ada"

@@ -13,6 +13,8 @@ from headgate.servers.mcp import Headgate
 from mcp_server import make_server
 from wires import ERAS, message_of, wired_to
 
+CALL = {"size": 7_000, "of": "é"}
+
 
 @contextmanager
 def serving(gate: Headgate) -> Iterator[int]:
@@ -44,4 +46,15 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> N
             preview = json.loads(json.loads(message)["result"]["content"][0]["text"])["preview"]
             assert set(preview) == {of}
             assert len(message) > 3800 or len(preview.encode()) > 2000
+    gate.close()
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_goes_inline_is_measured_as_it_is_sent(era: str, tmp_path: Path) -> None:
+    """The text and what is structured of it are 28 KB in UTF-8, and 84 KB in ASCII."""
+    gate = Headgate((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
+    with serving(gate) as port:
+        message = message_of(wired_to(port, era).ask("tools/call", {"name": "text", "arguments": CALL}))
+        assert ("output_handle" in message.decode()) == (era == "2026-07-28")
+        assert len(message) <= 32768
     gate.close()

@@ -144,7 +144,7 @@ def weigh(message: bytes, escape_levels: int, *, is_ascii: bool = False) -> int:
     """
     for _ in range(escape_levels):
         message = orjson.dumps(message.decode())[1:-1]
-    if not is_ascii:
+    if not is_ascii or (message.isascii() and b"\x7f" not in message):
         return len(message)
     # Quotes and backslashes were escaped before.
     return len(json.dumps(message.decode())) - 2 - message.count(b'"') - message.count(b"\\")

@@ -1,24 +1,26 @@
 """Where a response's payload is stored, and for whom: what a server knows and its tools do not."""
 
-import contextlib
 import contextvars
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from headgate.payload import Redaction
     from headgate.store import Store
 
-__all__ = ["Place", "inside", "note", "place_for"]
+__all__ = ["Place", "note", "place_for"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Place:
-    """A store, and whose what is put there will be."""
+    """A store, and whose what is put there will be; `with` it, whatever is stored for a response is stored there.
+
+    Every call of a tool has one, so it is made to cost little: it is neither frozen nor a generator's.
+    """
 
     store: "Store | None" = None
     """`None` is the user's own, which is opened when something is stored."""
@@ -30,6 +32,15 @@ class Place:
     """Whether what is answered there goes out with all that is not ASCII escaped."""
     made: list[str] = dataclasses.field(default_factory=list)
     """The responses that were made here: what keeps to the contract is not wrapped in it again."""
+    _token: "contextvars.Token[Place | None] | None" = dataclasses.field(default=None, init=False, repr=False)
+
+    def __enter__(self) -> "Place":
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
 
     def open(self) -> "Store":
         """The store; what is wrong with it, it says now."""
@@ -42,16 +53,6 @@ class Place:
 
 
 _current: contextvars.ContextVar[Place | None] = contextvars.ContextVar("headgate_place", default=None)
-
-
-@contextlib.contextmanager
-def inside(place: Place) -> Iterator[Place]:
-    """Within it, whatever is stored for a response is stored there."""
-    token = _current.set(place)
-    try:
-        yield place
-    finally:
-        _current.reset(token)
 
 
 def place_for(store: "Store | None") -> Place:

@@ -24,7 +24,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
-from headgate.contract.place import inside
 from headgate.errors import HeadgateError
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
@@ -94,7 +93,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         if rest is not given:
             context = context.copy(message=context.message.model_copy(update={"arguments": rest}))
         call = _call_of(name, _request_of(context), self.handle_length)
-        with inside(self.place(call.principal, call.handle_length, is_ascii=call.is_ascii)) as place:
+        with self.place(call.principal, call.handle_length, is_ascii=call.is_ascii) as place:
             if mode.output_mode == "inline" and mode.contract is None and self.monitor is None:
                 return await call_next(context)
             call = dataclasses.replace(call, contract=mode.contract, made=place.made)
@@ -160,7 +159,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             # Added to every result on its way out: what is measured is what is sent.
             stamp = {wire.SERVER_INFO_META_KEY: fastmcp.fastmcp._mcp_server.server_info_stamp}
             result = {**result, "resultType": "complete", "_meta": {**(result.get("_meta") or {}), **stamp}}
-        is_inline = self.pipeline.is_inline(result, mode)
+        is_inline = self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
         answer = result if is_inline else await run_sync(self.pipeline.stored, _without_wrap(result), call)
         self.watch(call.tool, answer, mode, is_inline=is_inline, principal=call.principal)
         return None if is_inline else _tool_result(answer)

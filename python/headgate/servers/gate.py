@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,6 +29,9 @@ _ON_CLASH = "headgate_"
 
 _ENVELOPE = 256
 """What of a message is not the page."""
+
+_MOST_MODES = 512
+"""How many tools' modes are kept: callers make up names."""
 
 _LEAST_PAGE = 1280
 """A page has to say where it is from, however little may go inline."""
@@ -62,6 +66,7 @@ class Gate:
         self._prefix = prefix
         self._journal = journal
         self._contracts = Contracts(contract)
+        self._mode_of = functools.lru_cache(_MOST_MODES)(self._looked_up)
         self.handle_length = handle_length
         self._limit = output_inline_limit_bytes
         self._envelope = _ENVELOPE
@@ -119,7 +124,7 @@ class Gate:
             tool["outputSchema"] = or_handle(schema)
         return tool
 
-    def _mode_of(self, tool: str) -> Mode:
+    def _looked_up(self, tool: str) -> Mode:
         mode, limits = self._modes.of(tool), self._contracts.of(tool)
         return mode if limits is None else dataclasses.replace(mode, contract=limits)
 
@@ -133,6 +138,8 @@ class Gate:
     def mode_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
         """How a call is to be answered, and what the tool is to be called with."""
         mode = self._mode_of(tool)
+        if not self._per_call:
+            return mode, arguments
         # What is not known may have arguments of that name itself.
         listed = self._listed.get(tool)
         if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):

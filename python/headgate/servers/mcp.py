@@ -20,7 +20,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from headgate.contract.place import inside
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
@@ -113,11 +112,12 @@ class Headgate(Gate):
             return self._enveloped(ctx, error_result(error))
         if rest is not given:
             ctx = replace(ctx, params={**params, "arguments": rest})
+        is_ascii = _is_ascii(ctx)
         # Over HTTP whoever can reach the server may guess.
         handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
-        with inside(self.place(principal, handle_length, is_ascii=_is_ascii(ctx))) as place:
+        with self.place(principal, handle_length, is_ascii=is_ascii) as place:
             result = await call_next(ctx)
-        if not isinstance(result, dict) or self.pipeline.is_inline(result, mode):
+        if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):
             self.watch(name, result, mode, **about)
             return result
         call = Call(
@@ -126,7 +126,7 @@ class Headgate(Gate):
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
             handle_length=handle_length,
-            is_ascii=_is_ascii(ctx),
+            is_ascii=is_ascii,
             contract=mode.contract,
             made=place.made,
         )

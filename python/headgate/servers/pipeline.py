@@ -63,7 +63,7 @@ class Pipeline:
         self._store = store
         self._fetch_with = fetch_with
 
-    def is_inline(self, result: Result, mode: Mode) -> bool:
+    def is_inline(self, result: Result, mode: Mode, *, is_ascii: bool = False) -> bool:
         """Whether a result goes to the client as it is: most do, and cost no more than this."""
         if not isinstance(result.get("content"), list):
             return True
@@ -73,7 +73,7 @@ class Pipeline:
         if mode.output_mode == "inline" or mode.contract is not None:
             return mode.contract is None
         try:
-            return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes)
+            return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes, is_ascii=is_ascii)
         except (TypeError, ValueError):
             # What cannot be written is the server's own to send.
             return True

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from headgate.fetch import weigh
 from headgate.payload import encoded
 
 __all__ = ["SERVER_INFO", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
@@ -29,20 +30,22 @@ class Found:
     mime_type: str | None = None
 
 
-def exceeds(result: Mapping[str, Any], limit: int) -> bool:
+def exceeds(result: Mapping[str, Any], limit: int, *, is_ascii: bool = False) -> bool:
     """Whether a result is larger than `limit` bytes on the wire.
 
     What is surely larger is not written out to find that out: a character takes a byte at least.
     """
     texts = 0
-    for block in _blocks(result):
-        texts += sum([len(value) for value in block.values() if isinstance(value, str)])
+    for block in result.get("content") or ():
+        for value in block.values() if isinstance(block, dict) else ():
+            if isinstance(value, str):
+                texts += len(value)
         if texts > limit:
             return True
     structured = result.get("structuredContent")
-    if _has_many(structured) and _is_surely_larger(structured, limit):
+    if structured is not None and _has_many(structured) and _is_surely_larger(structured, limit):
         return True
-    return len(encoded(result)) > limit
+    return weigh(encoded(result), 0, is_ascii=is_ascii) > limit
 
 
 def _has_many(structured: Any) -> bool:
