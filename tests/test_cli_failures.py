@@ -89,7 +89,6 @@ def test_wrong_usage_is_2(args: list[str]) -> None:
         ("max_bytes=600 is too small; ask for more", "--max-bytes 600 is too small; ask for more"),
         ("max_bytes must be at least 512, not 3", "--max-bytes must be at least 512, not 3"),
         ("ttl is from 0 seconds to 9", "--ttl is from 0 seconds to 9"),
-        ("a limit of 4 is enough for any text", "a limit of 4 is enough for any text"),
         ('nothing at path "/max_bytes=5"; outline() shows', 'nothing at path "/max_bytes=5"; `headgate outline` shows'),
         (r'at path "/\"limit=1"', r'at path "/\"limit=1"'),
         ("nothing is stored under 'limit=1'", "nothing is stored under 'limit=1'"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from headgate.servers.result import Found, exceeds, payload_of
+from headgate.servers.result import Found, beside, exceeds, payload_of
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text
@@ -146,3 +146,18 @@ def test_the_size_is_that_on_the_wire(texts: list[str], structured: Any, limit: 
     # Numbers may be written in more than one way.
     if abs(size - limit) > 64:
         assert exceeds(whole, limit, is_ascii=is_ascii) == (size > limit)
+
+
+def test_numbers_that_have_no_end_are_stored_once() -> None:
+    rows = [{"id": 2**64 + number} for number in range(3)]
+    structured = {"result": rows}
+    for texts in ([json.dumps(rows, indent=2)], [json.dumps(structured)], [json.dumps(row, indent=2) for row in rows]):
+        found = payload_of(result(*map(text, texts), structuredContent=structured))
+        assert json.loads(found.payload) == structured
+
+
+def test_what_a_resource_is_called_stays_beside_its_text() -> None:
+    resource = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "text": "print(1)", "_meta": {"a": 1}}
+    said = beside(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
+    about = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "_meta": {"a": 1}}
+    assert said == {"_meta": {"b": 2, "headgate/resource": about}}

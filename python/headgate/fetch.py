@@ -40,6 +40,9 @@ Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
 _DEFAULT_LIMIT = 200
 """Items or lines a page, unless told otherwise."""
 
+_WIDEST = 4
+"""The bytes of the largest character."""
+
 LARGEST = (1 << 63) - 1
 """What no payload is as large as, and a message can hold."""
 
@@ -190,10 +193,9 @@ def _text(ask: _Ask, budget: int) -> Page:
     # A character more on either side, so that what is cut is seen to be cut.
     base = max(0, start - 4)
     data = ask.view.read(base, min(start + most + 4, total))
-    page = read_text(data, start - base, most)
-    if page.end == page.start and start < total:
-        raise InvalidArgument("a character may take 4 bytes: a limit of 4 is enough for any text")
-    page = read_text(data[: page.end], start - base, budget, escape_levels=_levels(ask))
+    page = read_text(data, start - base, max(most, _WIDEST))
+    end = page.start + len(_first(page.text, most).encode()) if most < _WIDEST else page.end
+    page = read_text(data[:end], start - base, budget, escape_levels=_levels(ask))
     return ask.page(
         "text",
         "utf-8",
@@ -204,6 +206,13 @@ def _text(ask: _Ask, budget: int) -> Page:
         end=base + page.end,
         total=total,
     )
+
+
+def _first(text: str, most: int) -> str:
+    """As much of it as takes at most so many bytes, but one character at least: a page of none would lead nowhere."""
+    while len(text) > 1 and len(text.encode()) > most:
+        text = text[:-1]
+    return text
 
 
 def _levels(ask: _Ask) -> int:

@@ -116,9 +116,14 @@ def _view(payload: object) -> memoryview | None:
 
 def _plain(value: object) -> object:
     dump = getattr(value, "model_dump", None)
-    if dump is None:
+    if dump is not None:
+        return dump(mode="json")
+    # What the SDKs write: sets, decimals, paths. It takes long to import, and few need it.
+    from pydantic_core import to_jsonable_python
+
+    if isinstance(value, Iterator):
         raise TypeError
-    return dump(mode="json")
+    return to_jsonable_python(value)
 
 
 def pieces_of(payload: Payload) -> Iterator[Buffer]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headgate.arguments import shown
-from headgate.contract.place import Place, place_for
-from headgate.errors import InvalidArgument
+from headgate.contract.place import Place, place_for, telling
+from headgate.errors import InvalidArgument, InvalidFormat
 from headgate.handles import handle_in
 from headgate.payload import Payload
 
@@ -23,6 +23,7 @@ _LONGEST_ID = 128
 _REFERENCE = re.compile(r"ax://[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[A-Za-z0-9._%-]{1,128}~(?P<handle>oh_[A-Z2-7]+)")
 
 
+@telling
 def store_artifact(domain: str, id: str, data: Payload, *, store: "Store | None" = None) -> str:  # noqa: A002
     """Stores anything whole, and returns a reference that `output_fetch` and `retrieve_artifact` redeem.
 
@@ -33,9 +34,11 @@ def store_artifact(domain: str, id: str, data: Payload, *, store: "Store | None"
     return reference(domain, id, put_artifact(place, domain, id, data).output_handle)
 
 
+@telling
 def retrieve_artifact(ref: str, *, store: "Store | None" = None) -> Any:
     """What is stored under a reference, whole: the value of JSON, else text, else bytes.
 
+    It goes by what is there: text that is JSON comes back as its value, and bytes that are text come back as text.
     Raises `HandleNotFound` if it is not there, or not any more.
     """
     if not isinstance(ref, str) or not _REFERENCE.fullmatch(ref):
@@ -45,6 +48,15 @@ def retrieve_artifact(ref: str, *, store: "Store | None" = None) -> Any:
     nature = store.stat(handle, principal=place.principal).nature
     with store.open(handle, principal=place.principal) as file:
         data = file.read()
+    try:
+        return _value(nature, data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidFormat(
+            f"Python cannot hold what is stored there ({error}); read it as bytes with store.open({handle!r})"
+        ) from None
+
+
+def _value(nature: str, data: bytes) -> Any:
     match nature:
         case "json":
             return json.loads(data)

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -11,11 +12,14 @@ from headgate.contract.limits import Category, ResponseLimits, category_of, limi
 from headgate.contract.place import place_for
 from headgate.contract.response import Response, respond
 from headgate.contract.view import View
+from headgate.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from headgate.store import Store
 
 __all__ = ["contracted", "described"]
+
+_log = logging.getLogger("headgate")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -44,7 +48,7 @@ def contracted(
     """A tool, sync or async, whose answers keep to the contract. Put it below the server's own `@server.tool()`.
 
     `summary` is a line, or makes one of what the tool returned. The category is that of the tool's name, if not given.
-    What the tool raises is its server's to answer, as before.
+    What the tool raises is its server's to answer, as before, and so is a result of an SDK's own types.
     """
     if function is None:
         return functools.partial(
@@ -62,30 +66,37 @@ def _contracted(
     store: "Store | None" = None,
     domain: str | None = None,
 ) -> Callable[..., Any]:
+    if isinstance(function, classmethod | staticmethod):
+        raise InvalidArgument("put @contracted below @classmethod and @staticmethod")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidArgument(
+            "a tool that answers by the contract returns what it has, all at once, and yields nothing"
+        )
     name = getattr(function, "__name__", "tool")
     chosen = limits_for(category or category_of(name), limits)
     where = domain or plain_domain(name)
 
-    def wrapped(data: Any) -> Response:
-        if isinstance(data, Response):
+    def wrapped(data: Any) -> Any:
+        if isinstance(data, Response) or _is_result(data):
             return data
-        line = summary(data) if callable(summary) else summary
+        line = _summed_up(summary, data)
 
         def summarize(view: View) -> str:
             return described(name, view) if line is None else line
 
-        return respond(data, summarize, True, chosen, place_for(store), where)
+        place = place_for(store)
+        return respond(data, summarize, True, place.limits(chosen), place, where)
 
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
 
         @functools.wraps(function)
-        async def answer(*args: Any, **kwargs: Any) -> Response:
+        async def answer(*args: Any, **kwargs: Any) -> Any:
             # Storing waits for a disk.
             return await asyncio.to_thread(wrapped, await function(*args, **kwargs))
     else:
 
         @functools.wraps(function)
-        def answer(*args: Any, **kwargs: Any) -> Response:
+        def answer(*args: Any, **kwargs: Any) -> Any:
             return wrapped(function(*args, **kwargs))
 
     # An SDK that knows what it returns would list a schema of that, and send every answer twice.
@@ -97,6 +108,23 @@ def _contracted(
         if parameter.annotation is not inspect.Parameter.empty
     }
     return answer
+
+
+def _is_result(data: Any) -> bool:
+    """Whether it is a result already, as an SDK has them: `CallToolResult`, `ToolResult`."""
+    return hasattr(data, "content") and hasattr(data, "is_error") and hasattr(data, "structured_content")
+
+
+def _summed_up(summary: str | Callable[[Any], str] | None, data: Any) -> str | None:
+    if not callable(summary):
+        return summary
+    try:
+        line = summary(data)
+    except Exception:
+        # What the tool has done must not be lost for a line about it.
+        _log.exception("headgate: a summary could not be made")
+        return None
+    return line if isinstance(line, str) else None
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

@@ -4,7 +4,7 @@ import dataclasses
 import fnmatch
 from typing import Literal, TypeAlias, get_args
 
-from headgate.arguments import check_integer
+from headgate.arguments import check_integer, shown
 from headgate.errors import InvalidArgument
 
 __all__ = ["BUDGETS", "Category", "ResponseLimits", "category_of", "limits_for"]
@@ -67,6 +67,8 @@ def category_of(tool: str) -> Category | None:
 
 def limits_for(category: Category | None, limits: ResponseLimits | None = None) -> ResponseLimits:
     """The limits with the budget of a category, if that is the smaller one."""
+    if limits is not None and not isinstance(limits, ResponseLimits):
+        raise InvalidArgument(f"limits are ResponseLimits(max_bytes=4096, …), not {shown(limits)}")
     chosen = limits or ResponseLimits()
     if category is None:
         return chosen

@@ -3,16 +3,22 @@
 import contextvars
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from headgate.contract.limits import ResponseLimits
     from headgate.payload import Redaction
     from headgate.store import Store
 
-__all__ = ["Place", "note", "place_for"]
+__all__ = ["Place", "is_inside", "note", "place_for", "telling"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -30,8 +36,12 @@ class Place:
     """The tool that redeems references, where a server has one."""
     is_ascii: bool = False
     """Whether what is answered there goes out with all that is not ASCII escaped."""
+    max_bytes: int | None = None
+    """What the server lets this tool answer with, where it has a contract with it."""
     made: list[str] = dataclasses.field(default_factory=list)
     """The responses that were made here: what keeps to the contract is not wrapped in it again."""
+    failure: "HeadgateError | None" = None
+    """What one of these functions raised here: an SDK may show nothing of it, and it says what to do."""
     _token: "contextvars.Token[Place | None] | None" = dataclasses.field(default=None, init=False, repr=False)
 
     def __enter__(self) -> "Place":
@@ -41,6 +51,12 @@ class Place:
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
             _current.reset(self._token)
+
+    def limits(self, limits: "ResponseLimits") -> "ResponseLimits":
+        """What a response keeps to that is made here: also to what the server says."""
+        if self.max_bytes is None or self.max_bytes >= limits.max_bytes:
+            return limits
+        return dataclasses.replace(limits, max_bytes=self.max_bytes)
 
     def open(self) -> "Store":
         """The store; what is wrong with it, it says now."""
@@ -62,7 +78,30 @@ def place_for(store: "Store | None") -> Place:
         return Place(store)
     if store is None or store is current.store:
         return current
-    return Place(store, current.principal, current.handle_length, is_ascii=current.is_ascii)
+    return Place(
+        store, current.principal, current.handle_length, is_ascii=current.is_ascii, max_bytes=current.max_bytes
+    )
+
+
+def is_inside() -> bool:
+    """Whether a tool of a server with a headgate is being called."""
+    return _current.get() is not None
+
+
+def telling(function: "Callable[_P, _T]") -> "Callable[_P, _T]":
+    """Tells the server whose tool is being called what is raised in it."""
+
+    @functools.wraps(function)
+    def told(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except HeadgateError as error:
+            current = _current.get()
+            if current is not None:
+                current.failure = error
+            raise
+
+    return told
 
 
 def note(response: str) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 from headgate.arguments import check_flag, shown
 from headgate.contract.artifacts import artifact_name, put_artifact, reference
 from headgate.contract.limits import Category, ResponseLimits, limits_for
-from headgate.contract.place import Place, note, place_for
+from headgate.contract.place import Place, note, place_for, telling
 from headgate.contract.view import View, largest
 from headgate.contract.words import SUMMARY, line, within
 from headgate.errors import HeadgateError, InvalidArgument, RedactionFailed
@@ -22,7 +22,7 @@ from headgate.store.put import redacted
 if TYPE_CHECKING:
     from headgate.store import Store
 
-__all__ = ["ENVELOPE", "Response", "respond", "told_error", "wrap_response"]
+__all__ = ["ENVELOPE", "Response", "redacted_text", "respond", "told_error", "wrap_response"]
 
 ENVELOPE = 256
 """What is kept of a budget for the message around a response, where that is not known."""
@@ -52,6 +52,7 @@ class Response(str):
         return said
 
 
+@telling
 def wrap_response(
     data: Payload,
     *,
@@ -72,7 +73,8 @@ def wrap_response(
         raise InvalidArgument(f"summary is a line of text that says what came of it, not {shown(summary)}")
     check_flag("success", success)
     chosen = limits_for(category, limits)
-    return respond(data, lambda _: summary, success, chosen, place_for(store), domain or category or "result")
+    place = place_for(store)
+    return respond(data, lambda _: summary, success, place.limits(chosen), place, domain or category or "result")
 
 
 def respond(
@@ -86,23 +88,28 @@ def respond(
     id: str = "result",  # noqa: A002
     mime_type: str | None = None,
     around: Callable[[Head], int] = lambda _: ENVELOPE,
+    is_twice: bool = False,
 ) -> Response:
-    """The response, where what is `around` it in its message is known."""
+    """The response, where what is `around` it in its message is known.
+
+    `is_twice`: whether a payload that is shown whole is in the message once more, unescaped.
+    """
     artifact_name(domain, id)
     mime_type = mime_type or ("application/json" if is_object(data) else None)
     payload = in_one_piece(data)
     try:
         shown_as = redacted(payload, place.redactions) if place.redactions else payload
         view = View(shown_as, limits, mime_type)
+        summary = redacted_text(summarize(view), place)
     except RedactionFailed as error:
         # Not even its size is shown.
         view = View(b"null", limits, "application/json")
         failed = {"summary": "", "success": success, "hasMore": True, "error": told_error(error)}
         return _made(*_fitted(failed, view, limits, around, place.is_ascii))
-    head: Head = {"summary": summarize(view), "success": success}
+    head: Head = {"summary": summary, "success": success}
     if view.count is not None:
         head["count"] = view.count
-    told, shown_of_it = _fitted({**head, "hasMore": False}, view, limits, around, place.is_ascii)
+    told, shown_of_it = _fitted({**head, "hasMore": False}, view, limits, around, place.is_ascii, is_twice=is_twice)
     if not view.is_all(shown_of_it):
         where = _stored(place, domain, id, payload, mime_type)
         told, shown_of_it = _fitted({**head, "hasMore": True, **where}, view, limits, around, place.is_ascii)
@@ -119,22 +126,39 @@ def _stored(place: Place, domain: str, id: str, payload: Buffer, mime_type: str 
     return found if place.fetch_with is None else {**found, "fetchWith": place.fetch_with}
 
 
+def redacted_text(text: str, place: Place) -> str:
+    """A text without what must not be shown of it."""
+    if not place.redactions:
+        return text
+    return redacted(text.encode("utf-8", "replace"), place.redactions).decode("utf-8", "replace")
+
+
 def told_error(error: HeadgateError) -> dict[str, str]:
     """What went wrong, in a few words."""
     return {"code": error.code, "message": within(line(str(error), _ERROR), _ERROR)}
 
 
 def _fitted(
-    head: Head, view: View, limits: ResponseLimits, around: Callable[[Head], int], is_ascii: bool
+    head: Head,
+    view: View,
+    limits: ResponseLimits,
+    around: Callable[[Head], int],
+    is_ascii: bool,
+    *,
+    is_twice: bool = False,
 ) -> tuple[Head, bytes]:
     """A head, and as much of the payload as there is room for beside it."""
     weight = functools.partial(weigh, escape_levels=1, is_ascii=is_ascii)
+
+    def payload_weight(payload: bytes) -> int:
+        return weight(payload) + (weigh(payload, 0, is_ascii=is_ascii) if is_twice else 0)
+
     for length in _SHORTER:
         told = {**head, "summary": line(head["summary"], length) or ("Done" if head["success"] else "Failed")}
         room = limits.max_bytes - around(told) - weight(_text(told, b""))
         if room >= _LEAST_ROOM:
             break
-    return told, largest(view.within, weight, max(_LEAST_ROOM, room))
+    return told, largest(view.within, payload_weight, max(_LEAST_ROOM, room))
 
 
 def _text(head: Head, payload: bytes) -> bytes:

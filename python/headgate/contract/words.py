@@ -7,7 +7,7 @@ from headgate import _core
 from headgate.arguments import check_integer, check_text
 from headgate.errors import InvalidArgument
 
-__all__ = ["LABEL", "SEVERITIES", "SUMMARY", "create_summary", "cut", "line", "within"]
+__all__ = ["LABEL", "SEVERITIES", "SUMMARY", "create_summary", "cut", "line", "plain", "within"]
 
 SUMMARY = 100
 LABEL = 50
@@ -19,8 +19,12 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 def line(text: str, most: int) -> str:
     """A text as one line of at most `most` characters, which can be written: half of a surrogate pair cannot."""
-    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    return cut(" ".join(_CONTROL.sub(" ", text).split()), most)
+    return cut(" ".join(_CONTROL.sub(" ", plain(text)).split()), most)
+
+
+def plain(text: str) -> str:
+    """A text that can be written."""
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str, most: int) -> str:

@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headgate.contract.artifacts import plain_domain
 from headgate.contract.decorator import described
@@ -23,7 +23,8 @@ __all__ = ["CONTRACT_SCHEMA", "ContractRules", "Contracts", "by_contract"]
 ContractRules: TypeAlias = "bool | Iterable[str] | Mapping[str, Category | ResponseLimits | bool]"
 """All tools or none, those of these names or patterns, or what each of them is to keep to."""
 
-_STRUCTURED = ("summary", "success", "hasMore", "artifactRef", "fetchWith")
+_STRUCTURED = ("summary", "success", "hasMore", "artifactRef", "fetchWith", "error")
+"""What is structured of a response of which something is left out: not all of it twice."""
 
 CONTRACT_SCHEMA: dict[str, Any] = {"required": ["summary", "success", "hasMore"]}
 """What is structured of a response, for a tool that lists what its answers are."""
@@ -55,7 +56,10 @@ def _rules(rules: ContractRules) -> Mapping[str, Any]:
         return dict(rules)
     if isinstance(rules, str) or not isinstance(rules, Iterable):
         raise InvalidArgument(f'contract is True, or names of tools such as ["*_list"], not {rules!r:.64}')
-    return dict.fromkeys(rules, True)
+    names = list(rules)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f'contract is True, or names of tools such as ["*_list"], not {rules!r:.64}')
+    return dict.fromkeys(names, True)
 
 
 def _limits(tool: str, rule: Any) -> ResponseLimits | None:
@@ -63,28 +67,41 @@ def _limits(tool: str, rule: Any) -> ResponseLimits | None:
         return rule
     if isinstance(rule, bool):
         return limits_for(category_of(tool)) if rule else None
-    return limits_for(rule)
+    if not isinstance(rule, str):
+        raise InvalidArgument(f"a tool's contract is true, false, a category or ResponseLimits(...), not {rule!r:.64}")
+    return limits_for(cast("Category", rule))
 
 
 def by_contract(
-    found: Found, result: Result, kept: dict[str, Any], call: "Call", limits: ResponseLimits, place: Place
+    found: Found,
+    result: Result,
+    kept: dict[str, Any],
+    said_beside: Mapping[str, Any],
+    call: "Call",
+    limits: ResponseLimits,
+    place: Place,
 ) -> Result:
     """A result as the contract has it: its payload stands under `data`, as far as its message has room."""
-    is_error = bool(result.get("isError", False))
+    is_error, is_structured = bool(result.get("isError", False)), "structuredContent" in result
 
     def answer(said: Mapping[str, Any], text: str = "") -> Result:
         answered = text_result(text, is_error=is_error)
-        if "structuredContent" in result:
-            # Not all of it twice.
-            answered["structuredContent"] = {key: said[key] for key in _STRUCTURED if key in said}
+        answered["content"][0] |= said_beside
+        if is_structured:
+            # Some clients show nothing else, so it says all, or where all is.
+            answered["structuredContent"] = (
+                {key: said[key] for key in _STRUCTURED if key in said} if said["hasMore"] else said
+            )
         return {**answered, **kept}
 
     def around(head: Mapping[str, Any]) -> int:
         message = encoded({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)})
         return weigh(message, 0, is_ascii=call.is_ascii)
 
-    if found.payload in call.made:
-        response = Response(found.payload)
+    made = Response(found.payload) if found.payload in call.made else None
+    # What was to be a success, and then failed, says so.
+    if made is not None and not (is_error and made.to_dict()["success"]):
+        response = made
     else:
         response = respond(
             found.payload,
@@ -96,5 +113,6 @@ def by_contract(
             id=plain_domain(str(call.request_id))[:32],
             mime_type=found.mime_type,
             around=around,
+            is_twice=is_structured,
         )
     return answer(response.to_dict(), str(response))

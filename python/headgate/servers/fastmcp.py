@@ -6,6 +6,7 @@ mcp = FastMCP("crawler", middleware=[HeadgateMiddleware(output_mode="auto")])
 import base64
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +25,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
-from headgate.errors import HeadgateError
+from headgate.contract.place import is_inside
+from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
 from headgate.servers.gate import Gate
@@ -32,10 +34,12 @@ from headgate.servers.mcp import principal_of
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.result import Result
-from headgate.servers.schemas import HANDLE_SCHEMA
+from headgate.servers.schemas import HANDLE_SCHEMA, or_handle
 from headgate.servers.tools import Caller, error_result, text_result
 
 __all__ = ["HeadgateMiddleware"]
+
+_log = logging.getLogger("headgate")
 
 _WRAPS = "x-fastmcp-wrap-result"
 """What fastmcp says in an output schema of a tool whose answer it puts under `result`."""
@@ -50,6 +54,14 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
 
     An error that a tool raises stays raised, unless it is too large: then it is a result that says `is_error`.
     """
+
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        if not isinstance(context, MiddlewareContext):
+            raise InvalidArgument(
+                "HeadgateMiddleware is for fastmcp; a server of the mcp SDK takes "
+                "headgate.servers.mcp.Headgate(...).install(server)"
+            )
+        return await super().__call__(context, call_next)
 
     def _name(self, prefix: str) -> None:
         super()._name(prefix)
@@ -82,18 +94,29 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         call_next: CallNext[wire.CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         """The tool's own result or, where that is too large, a handle of it."""
+        if is_inside():
+            # A tool that calls another one wants what that returns, or raises; what a client gets is not this.
+            return await call_next(context)
         name, given = context.message.name, context.message.arguments or {}
         await self._learn_from(context)
+        call = _call_of(name, _request_of(context), self.handle_length, self.tools.fetch_with)
         if name in self._added:
-            return await call_next(context)
+            result = await call_next(context)
+            self.watch(name, _on_wire(result), **_about_call(context, call))
+            return result
         try:
             mode, rest = self.mode_of(name, given)
         except HeadgateError as error:
             return _tool_result(error_result(error))
         if rest is not given:
             context = context.copy(message=context.message.model_copy(update={"arguments": rest}))
-        call = _call_of(name, _request_of(context), self.handle_length)
-        with self.place(call.principal, call.handle_length, is_ascii=call.is_ascii) as place:
+        with self.place(
+            call.principal,
+            call.handle_length,
+            is_ascii=call.is_ascii,
+            limits=mode.contract,
+            fetch_with=call.fetch_with,
+        ) as place:
             if mode.output_mode == "inline" and mode.contract is None and self.monitor is None:
                 return await call_next(context)
             call = dataclasses.replace(call, contract=mode.contract, made=place.made)
@@ -145,6 +168,8 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         if self.has_learnt or context.fastmcp_context is None:
             return
         server = context.fastmcp_context.fastmcp
+        if sum(isinstance(other, HeadgateMiddleware) for other in server.middleware) > 1:
+            _log.warning("headgate: this server has more than one; keep one of them, and give it the options")
         self.leave_room(server._mcp_server.server_info_stamp)
         # A server that cannot list its tools just now can still be called.
         with contextlib.suppress(Exception):
@@ -161,8 +186,8 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             result = {**result, "resultType": "complete", "_meta": {**(result.get("_meta") or {}), **stamp}}
         is_inline = self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
         answer = result if is_inline else await run_sync(self.pipeline.stored, _without_wrap(result), call)
-        self.watch(call.tool, answer, mode, is_inline=is_inline, principal=call.principal)
-        return None if is_inline else _tool_result(answer)
+        self.watch(call.tool, answer, mode, is_inline=is_inline, **_about_call(context, call))
+        return None if is_inline else _tool_result(answer, result)
 
 
 class _AddedTool(Tool):
@@ -225,10 +250,13 @@ def _caller(gate: Gate) -> Caller:
     return Caller(principal, is_one_of_many=gate.is_open(request.request), is_ascii=is_ascii)
 
 
-def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: int | None) -> Call:
+def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: int | None, fetch_with: str) -> Call:
     principal = principal_of(get_access_token())
     if request is None:
         return Call(tool, principal, handle_length=handle_length or SHORT)
+    # What the client called: in front of the name is that under which this server is mounted in another one.
+    asked = str((request._srctx.params or {}).get("name", tool))
+    namespace = asked.removesuffix(tool) if asked.endswith(tool) else ""
     return Call(
         tool,
         principal,
@@ -237,7 +265,21 @@ def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: in
         # Over HTTP whoever can reach the server may guess.
         handle_length=handle_length or (SHORT if request.request is None else LONG),
         is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
+        fetch_with=namespace + fetch_with if namespace else None,
     )
+
+
+def _about_call(context: MiddlewareContext[Any], call: Call) -> dict[str, Any]:
+    """Whose answer it is, and as what it goes out."""
+    request = _request_of(context)
+    is_lasting = request is not None and request.protocol_version not in MODERN_PROTOCOL_VERSIONS
+    connection = getattr(request.session, "_connection", None) if request is not None and is_lasting else None
+    return {
+        "principal": call.principal,
+        "connection": connection,
+        "request_id": call.request_id,
+        "is_ascii": call.is_ascii,
+    }
 
 
 def _about(tool: Tool) -> dict[str, Any]:
@@ -249,7 +291,7 @@ def _relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -
     if after == before:
         return tool
     schema = after["outputSchema"]
-    if tool.output_schema and schema != tool.output_schema and _is_plain(tool.output_schema):
+    if tool.output_schema and schema == or_handle(tool.output_schema) and _is_plain(tool.output_schema):
         schema = _or_handle_typed(tool.output_schema)
     return tool.model_copy(update={"parameters": after["inputSchema"], "output_schema": schema})
 
@@ -290,10 +332,15 @@ def _without_wrap(result: Result) -> Result:
     return {**result, "_meta": {**meta, **({"fastmcp": rest} if rest else {})}}
 
 
-def _tool_result(answer: Result) -> ToolResult:
-    """An answer of ours as fastmcp has results; it adds the server's stamp to them itself."""
+def _tool_result(answer: Result, result: Result | None = None) -> ToolResult:
+    """An answer of ours as fastmcp has results; it adds the server's stamp to them itself, where it is not shorter."""
     sent = wire.CallToolResult.model_validate(answer)
-    meta = {key: value for key, value in (sent.meta or {}).items() if key != wire.SERVER_INFO_META_KEY}
+    stamp = ((result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
+    meta = {
+        key: value
+        for key, value in (sent.meta or {}).items()
+        if key != wire.SERVER_INFO_META_KEY or (stamp is not None and value != stamp)
+    }
     return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
 
 

@@ -3,12 +3,16 @@
 import contextlib
 import dataclasses
 import functools
+import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headgate.arguments import shown
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
 from headgate.errors import InvalidArgument
+from headgate.fetch import weigh
 from headgate.handles import SHORT
 from headgate.payload import encoded
 from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
@@ -17,7 +21,7 @@ from headgate.servers.monitor import CONNECTION, Monitor
 from headgate.servers.pipeline import MESSAGE, Pipeline
 from headgate.servers.schemas import or_else, or_handle
 from headgate.servers.tools import Tools
-from headgate.store import Store, open_store
+from headgate.store import Options, Store, open_store
 from headgate.store.options import check_handle_length
 
 __all__ = ["Gate", "ToolRules"]
@@ -35,6 +39,9 @@ _MOST_MODES = 512
 
 _LEAST_PAGE = 1280
 """A page has to say where it is from, however little may go inline."""
+
+
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 
 class Gate:
@@ -57,7 +64,13 @@ class Gate:
         **options: Any,
     ) -> None:
         if isinstance(store, Store) and options:
-            raise InvalidArgument(f"{', '.join(options)} are options of a store, and this one is open already")
+            raise InvalidArgument(f"this store is open already; give {', '.join(options)} to open_store")
+        unknown = options.keys() - set(Options.__slots__)
+        if unknown:
+            known = ", ".join((*_OPTIONS, *Options.__slots__))
+            raise InvalidArgument(f"no such option: {', '.join(sorted(unknown))}; there are {known}")
+        if not _PREFIX.fullmatch(prefix):
+            raise InvalidArgument(f"a prefix is letters, digits, dots, dashes or underscores, not {shown(prefix)}")
         if handle_length is not None:
             check_handle_length(handle_length)
         default = Mode(output_mode, output_inline_limit_bytes)
@@ -150,9 +163,18 @@ class Gate:
         """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""
         return request is not None and self.handle_length != SHORT
 
-    def place(self, principal: str | None, handle_length: int | None, *, is_ascii: bool = False) -> Place:
+    def place(
+        self,
+        principal: str | None,
+        handle_length: int | None,
+        *,
+        is_ascii: bool = False,
+        limits: ResponseLimits | None = None,
+        fetch_with: str | None = None,
+    ) -> Place:
         """Where tools store what they answer by the contract themselves."""
-        return Place(self.store, principal, handle_length, self.tools.fetch_with, is_ascii)
+        most = None if limits is None else limits.max_bytes
+        return Place(self.store, principal, handle_length, fetch_with or self.tools.fetch_with, is_ascii, most)
 
     def watch(
         self,
@@ -163,6 +185,8 @@ class Gate:
         is_inline: bool = True,
         principal: str | None = None,
         connection: object = None,
+        request_id: str | int | None = None,
+        is_ascii: bool = False,
     ) -> None:
         """Notes how large an answer is, if anyone asked for that; what our own tools answer has no mode."""
         if self.monitor is None or not isinstance(answer, dict):
@@ -170,13 +194,17 @@ class Gate:
         kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
         # An answer that cannot be written is its server's to complain of.
         with contextlib.suppress(TypeError, ValueError):
-            size = len(encoded(answer))
+            message = {"jsonrpc": "2.0", "id": request_id, "result": answer}
+            size = weigh(encoded(message), 0, is_ascii=is_ascii)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:
         """Closes the store, if it was opened here."""
         if self.owns_store:
             self.store.close()
+
+
+_OPTIONS = [name for name, given in inspect.signature(Gate).parameters.items() if given.kind is given.KEYWORD_ONLY]
 
 
 def _kind(mode: Mode, is_inline: bool) -> tuple[str, int]:

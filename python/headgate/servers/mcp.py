@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import anyio.to_thread
+from mcp.server import MCPServer, Server
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken, principal_components
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -25,7 +26,7 @@ from headgate.handles import LONG, SHORT
 from headgate.servers import resources
 from headgate.servers.gate import Gate
 from headgate.servers.pipeline import Call
-from headgate.servers.tools import Caller, error_result
+from headgate.servers.tools import Caller, error_result, text_result
 from headgate.store.catalog import LONGEST_NAME
 
 __all__ = ["Headgate", "principal_of"]
@@ -39,14 +40,7 @@ _REQUIRED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What the newest version of the protocol wants of results, or of some of them."""
 
 
-class _Server(Protocol):
-    """What `MCPServer` and the low-level `Server` have in common."""
-
-    @property
-    def middleware(self) -> list[ServerMiddleware[Any]]: ...
-
-
-_S = TypeVar("_S", bound=_Server)
+_S = TypeVar("_S", bound=MCPServer[Any] | Server[Any])
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -61,6 +55,11 @@ class Headgate(Gate):
 
     def install(self, server: _S) -> _S:
         """Makes a server large-payload safe, and returns it."""
+        if not isinstance(server, MCPServer | Server):
+            raise InvalidArgument(
+                f"install() takes a server of the mcp SDK, not {type(server).__module__}.{type(server).__qualname__}; "
+                "for fastmcp there is headgate.servers.fastmcp.HeadgateMiddleware"
+            )
         if any(isinstance(installed, Headgate) for installed in server.middleware):
             raise InvalidArgument("this server has a headgate already; give that one the options")
         server.middleware.append(self)
@@ -99,9 +98,15 @@ class Headgate(Gate):
             with contextlib.suppress(Exception):
                 await self._learn(ctx, call_next)
         principal = _principal()
-        about: dict[str, Any] = {"principal": principal, "connection": _connection(ctx)}
+        is_ascii = _is_ascii(ctx)
+        about: dict[str, Any] = {
+            "principal": principal,
+            "connection": _connection(ctx),
+            "request_id": ctx.request_id,
+            "is_ascii": is_ascii,
+        }
         if name in self.tools:
-            caller = Caller(principal, is_one_of_many=self.is_open(ctx.request), is_ascii=_is_ascii(ctx))
+            caller = Caller(principal, is_one_of_many=self.is_open(ctx.request), is_ascii=is_ascii)
             answer = self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
             self.watch(name, answer, **about)
             return answer
@@ -112,11 +117,12 @@ class Headgate(Gate):
             return self._enveloped(ctx, error_result(error))
         if rest is not given:
             ctx = replace(ctx, params={**params, "arguments": rest})
-        is_ascii = _is_ascii(ctx)
         # Over HTTP whoever can reach the server may guess.
         handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
-        with self.place(principal, handle_length, is_ascii=is_ascii) as place:
+        with self.place(principal, handle_length, is_ascii=is_ascii, limits=mode.contract) as place:
             result = await call_next(ctx)
+        if place.failure is not None and _is_hidden(result, name):
+            result = {**cast("dict[str, Any]", result), **text_result(str(place.failure), is_error=True)}
         if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):
             self.watch(name, result, mode, **about)
             return result
@@ -208,6 +214,12 @@ def _connection(ctx: _Context) -> object:
 def _is_ascii(ctx: _Context) -> bool:
     """Whether what goes out is escaped to ASCII: the SDK does that over HTTP, in the newest version."""
     return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _is_hidden(result: HandlerResult, tool: str) -> bool:
+    """Whether the SDK shows nothing of what a tool raised but that it did."""
+    block = {"type": "text", "text": f"Error executing tool {tool}"}
+    return isinstance(result, dict) and result.get("isError") is True and result.get("content") == [block]
 
 
 async def _threaded(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

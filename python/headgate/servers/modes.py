@@ -40,12 +40,19 @@ class Modes:
     """The mode of each tool: by name or pattern (`crawl`, `*_list`), the first that matches, else the server's."""
 
     def __init__(self, default: Mode, tools: Mapping[str, OutputMode | Mode | Mapping[str, Any]]) -> None:
+        if not isinstance(tools, Mapping):
+            raise InvalidArgument(
+                f'tools are modes by name or pattern, such as {{"*_list": "auto"}}, not {shown(tools)}'
+            )
         self._default = default
         self._tools = {pattern: self._mode(rule) for pattern, rule in tools.items()}
 
     def _mode(self, rule: OutputMode | Mode | Mapping[str, Any]) -> Mode:
         if isinstance(rule, Mode):
             return rule
+        if not isinstance(rule, str | Mapping):
+            choices = ", ".join(get_args(OutputMode))
+            raise InvalidArgument(f"the mode of a tool is one of {choices}, or {MODE} and {LIMIT}, not {shown(rule)}")
         changes = {MODE: rule} if isinstance(rule, str) else dict(rule)
         unknown = changes.keys() - set(ARGUMENTS)
         if unknown:

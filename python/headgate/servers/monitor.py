@@ -65,7 +65,7 @@ class Monitor:
         told = {"tool": name, "response_bytes": response_bytes, "mode": mode}
         self._journal.record("tool_called", principal=principal, **told)
         if response_bytes > budget:
-            self.oversize[name if len(self.oversize) < _MOST_WATCHED else _OTHERS] += 1
+            self.oversize[name if name in self.oversize or len(self.oversize) < _MOST_WATCHED else _OTHERS] += 1
             self._journal.record("response_oversize", principal=principal, **told, budget_bytes=budget)
             _log.warning(
                 "headgate: a response of %.64s takes %d bytes, and its budget is %d; "
@@ -86,7 +86,7 @@ class Monitor:
         whose = "a connection" if connection is not None else "a principal"
         _log.warning(
             "headgate: the responses to %s take %d bytes by now, and %d were to be enough; "
-            "smaller budgets or output_mode='auto' leave more room in the context",
+            "smaller budgets, or output_mode='auto' with a smaller output_inline_limit_bytes, leave it more room",
             whose,
             total.sent,
             self._limit,

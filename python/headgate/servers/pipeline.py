@@ -35,6 +35,9 @@ _VIEW = 2048
 _MOST_META = 512
 """How much of a message may be what a tool says beside its result; more of it is stored with the rest."""
 
+_MOST_STAMP = 128
+"""A server may say this much of itself wherever it likes to."""
+
 _HAS_LINKS = "2025-06-18"
 """The first version of the protocol with `resource_link`."""
 
@@ -54,6 +57,8 @@ class Call:
     """What the answer keeps to, where it is to be one by the contract."""
     made: Sequence[str] = ()
     """What the tool answered by the contract itself."""
+    fetch_with: str | None = None
+    """What the client calls the tool that redeems handles, if it has another name for it than the server."""
 
 
 class Pipeline:
@@ -90,13 +95,15 @@ class Pipeline:
             return result
 
     def _stored(self, result: Result, call: Call) -> Result:
+        fetch_with = call.fetch_with or self._fetch_with
         own, said = own_meta(result), beside(result)
-        is_little = len(encoded([own, said])) <= _MOST_META
+        is_little = weigh(encoded([own, said]), 0, is_ascii=call.is_ascii) <= _MOST_META
         found = payload_of(result, with_meta=not is_little)
         kept = _protocol_s(result, own if is_little else ())
         if call.contract is not None:
-            place = Place(self._store, call.principal, call.handle_length, self._fetch_with, call.is_ascii)
-            return by_contract(found, result, kept, call, call.contract, place)
+            place = Place(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
+            kept |= _short_stamp(kept)
+            return by_contract(found, result, kept, said if is_little else {}, call, call.contract, place)
         try:
             descriptor = self._store.put(
                 found.payload,
@@ -108,8 +115,10 @@ class Pipeline:
         except HeadgateError as error:
             _log.warning("headgate: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._not_stored(error, found), **kept}
-        descriptor = dataclasses.replace(descriptor, fetch_with=self._fetch_with)
-        return _fitted(_Answer(descriptor, result, kept, said if is_little else {}, call))
+        descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
+        # Behind a name that is not ours, our addresses lead nowhere.
+        has_link = call.fetch_with is None
+        return _fitted(_Answer(descriptor, result, kept, said if is_little else {}, call, has_link))
 
     def _not_stored(self, error: HeadgateError, found: Found) -> Result:
         """What can be said of a result that could not be stored: why, and its start, unless that was to be redacted."""
@@ -174,7 +183,7 @@ class _Answer:
 def _short_stamp(kept: dict[str, Any]) -> dict[str, Any]:
     """Who the server is, in a word: it may have icons, and whole pages to say of itself."""
     stamp = (kept.get("_meta") or {}).get(SERVER_INFO)
-    if not isinstance(stamp, dict):
+    if not isinstance(stamp, dict) or len(encoded(stamp)) <= _MOST_STAMP:
         return {}
     short = {key: stamp[key] for key in ("name", "version") if key in stamp}
     return {"_meta": {**kept["_meta"], SERVER_INFO: short}}

@@ -42,6 +42,9 @@ def read(store: Store, uri: str, most_bytes: int, principal: Principal, *, is_as
     page = store.fetch(address, **asked, max_bytes=most_bytes, escape_levels=1, is_ascii=is_ascii, principal=principal)
     mime_type = "application/json" if page.encoding == "json" else store.stat(address, principal=principal).mime_type
     about = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
+    if page.encoding == "base64" and not (page.eof and page.offset == 0):
+        # Part of a picture is none.
+        mime_type = "application/octet-stream"
     content = {"blob": page.content} if page.encoding == "base64" else {"text": _text(page.content)}
     # Not as it was asked for: that may be of any length.
     place = _SCHEME + address + ("?" + urlencode(asked) if asked else "")

@@ -18,6 +18,9 @@ _MANY = 1000
 Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
 
+RESOURCE = "headgate/resource"
+"""The key of `_meta` under which stands what a resource was called that is stored now."""
+
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 """The key of `_meta` that is the server's, not the tool's."""
 
@@ -79,9 +82,16 @@ def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beside(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sole block says beside its content."""
+    """What a sole block says beside its content; of a resource that is embedded, also what is beside its text."""
     blocks = _blocks(result)
-    return {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]} if len(blocks) == 1 else {}
+    if len(blocks) != 1:
+        return {}
+    said = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
+    match blocks[0]:
+        case {"type": "resource", "resource": Mapping() as resource}:
+            about = {key: value for key, value in resource.items() if key not in ("text", "blob")}
+            said["_meta"] = {**(said.get("_meta") or {}), RESOURCE: about}
+    return said
 
 
 def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
@@ -164,7 +174,7 @@ def _says(text: str, value: Any) -> bool:
     said = text.encode("utf-8", "surrogatepass")
     is_indented = said[1:2] == b"\n"
     try:
-        if said == orjson.dumps(value, option=orjson.OPT_INDENT_2 if is_indented else None):
+        if said == _as_orjson_has_it(value, is_indented):
             return True
         # As Python's own module has it: with spaces, and mostly in ASCII.
         if b'": ' not in said[:4096] and b", " not in said[:4096]:
@@ -172,3 +182,11 @@ def _says(text: str, value: Any) -> bool:
         return text == json.dumps(value, indent=2 if is_indented else None, ensure_ascii=said.isascii())
     except (TypeError, ValueError):
         return False
+
+
+def _as_orjson_has_it(value: Any, is_indented: bool) -> bytes | None:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if is_indented else None)
+    except TypeError:
+        # It has no room for numbers of more than 64 bits.
+        return None

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from headgate.errors import HeadgateError, InvalidArgument
+from headgate.arguments import shown
+from headgate.errors import HeadgateError, InvalidArgument, PathNotFound
 from headgate.fetch import weigh
 from headgate.handles import handle_in
 from headgate.store import Store
@@ -137,7 +138,14 @@ class Tools:
 
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, rest = _taken(arguments)
-        return self._store.fetch(handle, **rest, **self._within(caller)).to_json()
+        try:
+            return self._store.fetch(handle, **rest, **self._within(caller)).to_json()
+        except PathNotFound:
+            if rest.get("fields") is not None:
+                raise
+            # Who asks here cannot ask for an outline.
+            shape = self._store.outline(handle, principal=caller.principal)
+            raise PathNotFound(f"nothing at path {shown(rest.get('path'))}; there is {shape}") from None
 
     def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, rest = _taken(arguments)

@@ -166,14 +166,16 @@ def _open_root(root: Path) -> int:
             root.chmod(0o700)
     except OSError as error:
         why = error.strerror or error
-        raise StoreUnavailable(f"{root} cannot be made: {why}; set HEADGATE_HOME to a folder of your own") from error
+        raise StoreUnavailable(
+            f"{root} cannot be made: {why}; name a folder of your own, here or in HEADGATE_HOME"
+        ) from error
     if root.is_symlink():
         raise StoreUnavailable(f"{root} is a symbolic link; name the folder it leads to, or another one")
     fd = os.open(root, _DIRECTORY)
     status = os.fstat(fd)
     if status.st_uid != os.geteuid():
         os.close(fd)
-        raise StoreUnavailable(f"{root} belongs to another user; set HEADGATE_HOME to a folder of your own")
+        raise StoreUnavailable(f"{root} belongs to another user; name a folder of your own, here or in HEADGATE_HOME")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         os.close(fd)
         raise StoreUnavailable(f"{root} can be written to by others; run: chmod 700 {root}")

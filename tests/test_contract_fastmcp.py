@@ -1,0 +1,190 @@
+"""The contract on a server of fastmcp, and tools that are called by other tools, or from another server."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import fastmcp
+import pytest
+from fastmcp.exceptions import ToolError
+from fastmcp_server import make_server
+from headgate.servers.fastmcp import HeadgateMiddleware
+from mcp_types import Icon
+from stores import events
+
+ERAS = ["legacy", "2026-07-28"]
+
+Test = Callable[[fastmcp.Client[Any], HeadgateMiddleware], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def serve(
+    test: Test, server: fastmcp.FastMCP[Any], root: Path, era: str, *, inside: Any = None, **options: Any
+) -> None:
+    """Runs a test against a server, with headgate in it or in another one that is mounted there."""
+    gate = HeadgateMiddleware(root.as_uri(), sweep_interval=0, **options)
+    (inside or server).add_middleware(gate)
+
+    async def run() -> None:
+        async with fastmcp.Client(server, mode=era) as client:
+            await test(client, gate)
+
+    try:
+        asyncio.run(run())
+    finally:
+        gate.close()
+
+
+def told(result: Any) -> Any:
+    return json.loads(result.content[0].text)
+
+
+def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) -> None:
+    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        for tool in ("rows", "report", "text", "json_text"):
+            for size in (3, 3000):
+                argument = "size" if tool == "text" else "count"
+                answer = await client.call_tool_mcp(tool, {argument: size})
+                said = told(answer)
+                assert (said["success"], said["hasMore"]) == (True, size == 3000)
+                if tool != "json_text":
+                    assert answer.structured_content is not None
+                    assert answer.structured_content.get("artifactRef") == said.get("artifactRef")
+                    assert ("data" in answer.structured_content) == (size == 3)
+                await client.call_tool(tool, {argument: size})
+
+    serve(test, make_server(), tmp_path, era, contract=True)
+
+
+def make_nested() -> fastmcp.FastMCP[Any]:
+    server = make_server()
+
+    @server.tool
+    async def total(count: int, ctx: fastmcp.Context) -> int:
+        result = await ctx.fastmcp.call_tool("rows", {"count": count})
+        assert result.structured_content is not None
+        return sum(row["id"] for row in result.structured_content["result"])
+
+    @server.tool
+    def refuse() -> str:
+        raise ToolError("never")
+
+    @server.tool
+    async def guarded(ctx: fastmcp.Context) -> bool:
+        try:
+            await ctx.fastmcp.call_tool("refuse", {})
+        except ToolError:
+            return True
+        return False
+
+    return server
+
+
+@pytest.mark.parametrize("options", [{"output_mode": "auto"}, {"output_mode": "handle"}, {"contract": True}])
+def test_a_tool_that_calls_another_gets_what_that_returns(options: Any, era: str, tmp_path: Path) -> None:
+    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:
+        for tool, arguments, answer in (("total", {"count": 5000}, 12497500), ("guarded", {}, True)):
+            result = await client.call_tool_mcp(tool, arguments)
+            said = told(result) if options != {"output_mode": "auto"} else None
+            if said is None:
+                assert result.structured_content == {"result": answer}
+            elif "output_handle" in said:
+                with gate.store.open(said["output_handle"]) as file:
+                    assert json.loads(file.read()) in (answer, {"result": answer})
+            else:
+                assert said["data"] == {"result": answer}
+
+    serve(test, make_nested(), tmp_path, era, **options)
+
+
+def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: Path) -> None:
+    inner, outer = make_server(), fastmcp.FastMCP[Any]("outer")
+    outer.mount(inner, namespace="kid")
+
+    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        result = await client.call_tool_mcp("kid_rows", {"count": 5000})
+        # An address of ours would not be found from out there.
+        assert [block.type for block in result.content] == ["text"]
+        descriptor = told(result)
+        assert descriptor["fetch_with"] == "kid_output_fetch"
+        page = told(
+            await client.call_tool_mcp(
+                descriptor["fetch_with"], {"output_handle": descriptor["output_handle"], "offset": 4999}
+            )
+        )
+        assert page["content"][0]["id"] == 4999
+
+    serve(test, outer, tmp_path, era, inside=inner, output_mode="auto")
+
+
+@pytest.mark.parametrize("options", [{"output_mode": "handle"}, {"contract": True}])
+def test_a_server_that_says_much_of_itself_leaves_room_for_results(options: Any, era: str, tmp_path: Path) -> None:
+    icons = [Icon(src="data:image/png;base64," + "A" * 6000)]
+    budget = 4096 if "output_mode" in options else 10240
+
+    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        result = await client.call_tool_mcp("rows", {"count": 5000})
+        assert len(result.model_dump_json(by_alias=True, exclude_none=True)) <= budget
+
+    serve(test, make_server(icons=icons), tmp_path, era, **options)
+
+
+def test_sizes_are_recorded_as_they_are_sent(era: str, tmp_path: Path) -> None:
+    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:
+        handle = told(await client.call_tool_mcp("rows", {"count": 5000}))["output_handle"]
+        await client.call_tool_mcp("output_fetch", {"output_handle": handle})
+        fetched, called = events(gate.store, "tool_called")
+        assert (fetched["tool"], called["tool"]) == ("output_fetch", "rows")
+        assert fetched["response_bytes"] > called["response_bytes"] > 500
+
+    serve(test, make_server(), tmp_path, era, output_mode="auto", journal=True)
+
+
+def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
+    gate = HeadgateMiddleware(tmp_path.as_uri(), sweep_interval=0, monitor=True)
+    server = make_server(middleware=[gate])
+
+    async def sent() -> list[int]:
+        async with fastmcp.Client(server, mode="legacy") as client:
+            await client.call_tool("text", {"size": 1000})
+            assert gate.monitor is not None
+            return [total.sent for total in gate.monitor._connections.values()]
+
+    async def run() -> None:
+        (first,) = await sent()
+        assert first > 1000
+        assert max(await sent()) < 2 * first
+
+    asyncio.run(run())
+    gate.close()
+
+
+def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    import headgate
+    from headgate.servers.mcp import Headgate
+    from mcp import Client
+    from mcp.server import MCPServer
+    from mcp.shared.exceptions import MCPError
+
+    gate = Headgate(tmp_path.as_uri())
+    for wrong in (fastmcp.FastMCP("x"), object()):
+        with pytest.raises(headgate.InvalidArgument, match="HeadgateMiddleware"):
+            gate.install(wrong)  # type: ignore[type-var]
+    gate.close()
+    middleware = HeadgateMiddleware(tmp_path.as_uri(), sweep_interval=0)
+    server = MCPServer("x", middleware=[middleware])  # type: ignore[list-item]
+
+    async def run() -> None:
+        async with Client(server, mode="2026-07-28") as client:
+            await client.list_tools()
+
+    with pytest.raises((MCPError, ExceptionGroup)):
+        asyncio.run(run())
+    assert "headgate.servers.mcp.Headgate(...).install(server)" in caplog.text
+    middleware.close()

@@ -1,0 +1,209 @@
+"""What users of the contract get wrong, and tools that are not quite as they should be."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from headgate import InvalidArgument, Store
+from headgate.contract import (
+    ResponseLimits,
+    contracted,
+    paginated_list,
+    retrieve_artifact,
+    store_artifact,
+    wrap_response,
+)
+from headgate.contract.place import Place
+from headgate.servers.mcp import Headgate
+from mcp import Client
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_harness import ERAS, serve, text_of, told
+from mcp_types import CallToolResult, TextContent
+from stores import store_at
+
+ROWS = [{"id": number} for number in range(30)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with store_at(tmp_path / "store") as opened:
+        yield opened
+
+
+def test_what_a_store_redacts_is_shown_nowhere(tmp_path: Path) -> None:
+    def hide(data: bytes) -> bytes:
+        return data.replace(b"hunter2", b"***")
+
+    with store_at(tmp_path / "store", redact=hide) as store:
+        secret = "x" * 40 + "hunter2"
+        response = paginated_list([{"id": "hunter2", "name": secret}], domain="x", label_field="name", store=store)
+        wrapped = wrap_response(["hunter2"], summary=f"found {secret * 3}", store=store)
+        decorated = contracted(summary=lambda rows: f"read {rows[0]}", store=store)(lambda: ["hunter2"])()
+        for shown in (response, wrapped, decorated):
+            assert "hunter2" not in shown
+            # Nor the half of it that is left where a line is cut.
+            assert "hunt" not in shown
+            assert "***" in shown
+
+
+def test_a_list_whose_redaction_fails_shows_nothing(tmp_path: Path) -> None:
+    def fail(_: bytes) -> bytes:
+        raise ValueError
+
+    with store_at(tmp_path / "store", redact=fail) as store:
+        said = paginated_list([{"id": "secret"}], domain="x", store=store).to_dict()
+        assert said["items"] == []
+        assert said["hasMore"] is True
+        assert said["error"]["code"] == "redaction_failed"
+        assert "secret" not in json.dumps(said)
+
+
+def test_a_cursor_is_its_principal_s(store: Store) -> None:
+    cursors = {}
+    for who in ("ann", "bob"):
+        with Place(store, who):
+            cursors[who] = paginated_list(ROWS, domain="x").to_dict()["nextCursor"]
+    with Place(store, "bob"), pytest.raises(InvalidArgument, match="leave cursor out"):
+        paginated_list(ROWS, domain="x", cursor=cursors["ann"])
+    with Place(store, "ann"):
+        page = paginated_list(ROWS, domain="x", cursor=cursors["ann"]).to_dict()
+        assert page["items"][0]["id"] == "10"
+        assert retrieve_artifact(page["artifactRef"]) == ROWS
+
+
+def test_a_list_that_is_gone_from_the_store_is_stored_again(store: Store) -> None:
+    page = paginated_list(ROWS, domain="x", store=store).to_dict()
+    for stored in list(store.list()):
+        store.delete(stored.output_handle)
+    page = paginated_list(ROWS, domain="x", store=store, cursor=page["nextCursor"]).to_dict()
+    assert retrieve_artifact(page["artifactRef"], store=store) == ROWS
+
+
+def test_items_that_are_no_objects_have_names_too() -> None:
+    for items in ([1, 2], ["a", "b"], [{"id": "a", "name": "b"}]):
+        said = paginated_list(items, domain="x", label_field="nothing").to_dict()["items"]
+        assert [item["id"] for item in said] == [str(getattr(item, "get", lambda _, i=item: i)("id")) for item in items]
+        assert all(item["label"] == item["id"] for item in said)
+    # What differs only by its blanks is not the same.
+    spaced = ["a  b", "a b", "a\nb", " a b"]
+    assert [item["id"] for item in paginated_list(spaced, domain="x").to_dict()["items"]] == spaced
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: paginated_list((row for row in ROWS), domain="x"),  # type: ignore[arg-type]
+        lambda: paginated_list("abc", domain="x"),
+        lambda: paginated_list({}, domain="x"),  # type: ignore[arg-type]
+        lambda: wrap_response(1, summary="s", limits={"max_bytes": 100}),  # type: ignore[arg-type]
+        lambda: Headgate(tools=["a"]),  # type: ignore[arg-type]
+        lambda: Headgate(tools={"a": None}),  # type: ignore[dict-item]
+        lambda: Headgate(contract={"a": 4096}),
+        lambda: Headgate(contract={"a": None}),
+        lambda: Headgate(contract=[1]),  # type: ignore[list-item]
+        lambda: Headgate(prefix="bad prefix/"),
+        lambda: contracted(classmethod(lambda cls: cls)),  # type: ignore[call-overload]
+        lambda: contracted(lambda: (yield)),
+    ],
+)
+def test_a_mistake_is_told_as_one(mistake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path))
+    with pytest.raises(InvalidArgument):
+        mistake()
+
+
+def test_an_option_that_is_none_is_told_with_all_that_are() -> None:
+    with pytest.raises(InvalidArgument, match=r"no such option: output_mod; there are output_mode, .*per_call.*ttl"):
+        Headgate(output_mod="auto")
+
+
+def make_server() -> MCPServer:
+    server = MCPServer("mistakes")
+
+    @server.tool(structured_output=False)
+    def row_list(cursor: str | None = None) -> str:
+        return paginated_list(ROWS, domain="row", cursor=cursor)
+
+    @server.tool(structured_output=False)
+    def load(ref: str) -> Any:
+        return retrieve_artifact(ref)
+
+    @server.tool(structured_output=False)
+    def plain_status() -> str:
+        return wrap_response(["x" * 400] * 10, summary="s")
+
+    @server.tool(structured_output=False)
+    def boast() -> str:
+        raise ToolError(str(wrap_response({"a": 1}, summary="all good")))
+
+    @server.tool(structured_output=False)
+    @contracted
+    def failed() -> Any:
+        return CallToolResult(content=[TextContent(type="text", text="no")], is_error=True)
+
+    @server.tool(structured_output=False)
+    @contracted
+    def odd() -> Any:
+        return {"set": {1}, "decimal": Decimal("1.5"), "path": Path("/a")}
+
+    @server.tool(structured_output=False)
+    @contracted(summary=lambda data: data["nothing"])
+    def summed() -> dict[str, int]:
+        return {"a": 1}
+
+    return server
+
+
+@pytest.mark.parametrize("contract", [False, True])
+@pytest.mark.parametrize("era", ERAS)
+def test_what_goes_wrong_in_a_tool_says_what_to_do(era: str, contract: bool, tmp_path: Path) -> None:
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        for tool, arguments, step in (
+            ("row_list", {"cursor": "zzz"}, "leave cursor out"),
+            ("load", {"ref": "ax://a/b~oh_AAAAAAAAAAAA"}, "call the tool again"),
+            ("load", {"ref": "nothing"}, "as store_artifact returned it"),
+        ):
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error
+            assert step in text_of(result)
+            assert not contract or told(result)["success"] is False
+
+    serve(test, tmp_path / "store", era, make_server(), contract=contract)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_tools_that_are_not_quite_as_they_should_be(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        assert told(await client.call_tool("row_list", {}))["artifactRef"]
+        assert len(text_of(await client.call_tool("plain_status", {}))) < 1536
+        boasted = await client.call_tool("boast", {})
+        assert boasted.is_error
+        assert told(boasted)["success"] is False
+        assert (await client.call_tool("failed", {})).is_error
+        assert told(await client.call_tool("odd", {}))["data"] == {"set": [1], "decimal": "1.5", "path": "/a"}
+        assert told(await client.call_tool("summed", {})) == {
+            "summary": "summed: done",
+            "success": True,
+            "hasMore": False,
+            "data": {"a": 1},
+        }
+
+    serve(test, tmp_path / "store", era, make_server(), contract=True)
+
+
+def test_what_python_cannot_hold_is_told(store: Store) -> None:
+    ref = store_artifact("x", "y", b"[" + b"1" * 5000 + b"]", store=store)
+    with pytest.raises(headgate.InvalidFormat, match=r"store\.open"):
+        retrieve_artifact(ref, store=store)
+
+
+def test_limits_of_a_server_hold_for_what_its_tools_wrap(store: Store) -> None:
+    with Place(store, max_bytes=1536):
+        assert len(wrap_response(["x" * 400] * 10, summary="s")) < 1536
+        assert len(paginated_list([{"id": "x" * 400}] * 10, domain="x")) < 1536
+        small = wrap_response(["x" * 400] * 10, summary="s", limits=ResponseLimits(max_bytes=1024))
+        assert len(small) < 1024
