@@ -19,7 +19,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
-from mcp_harness import ERAS, MODERN, serve, text_of, told
+from mcp_harness import serve, text_of, told
 from mcp_server import PIXELS, make_server
 from mcp_types import (
     CallToolRequest,
@@ -30,11 +30,7 @@ from mcp_types import (
     TextContent,
     Tool,
 )
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+from wires import MODERN
 
 
 async def redeem(client: Client, handle: str, **ask: Any) -> list[Any]:
