@@ -10,6 +10,9 @@ from hypothesis import settings
 from stores import Clock
 from wires import ERAS, Servers
 
+# What these find wrong is told as in a test.
+pytest.register_assert_rewrite("invariants", "mcp_harness", "fastmcp_harness")
+
 # Shared machines are slow at times; slowness is a bench's business. CI must fail for a change, not for a seed.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

@@ -15,12 +15,12 @@ from headgate.contract import Response, ResponseLimits, contracted, wrap_respons
 from headgate.handles import handle_in
 from headgate.servers.contracts import Contracts
 from headgate.servers.mcp import Headgate
+from invariants import check
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp_harness import serve, text_of, told
 from stores import events
-from test_contract_invariants import check
 from wires import NASTY, Servers
 
 SCRIPT = "mcp_server.py"
