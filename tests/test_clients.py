@@ -13,6 +13,7 @@ import pages
 import pytest
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp import StdioServerParameters
+from mcp_harness import told
 from running import command, serving
 from scenarios import Bare, Handshake, Stateless
 from wires import Servers
@@ -68,14 +69,6 @@ class OfFastmcp:
 
     async def read(self, uri: str) -> list[Any]:
         return list(await self._client.read_resource(uri))
-
-
-def text_of(answer: Answer) -> str:
-    return str(answer.content[0].text)
-
-
-def told(answer: Answer) -> Any:
-    return json.loads(text_of(answer))
 
 
 async def fetched(peer: Peer, handle: str, **ask: Any) -> list[Any]:
