@@ -1,4 +1,6 @@
 import os
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import headgate
@@ -6,6 +8,10 @@ import pytest
 from command import ROWS
 from hypothesis import settings
 from stores import Clock
+from wires import ERAS, Servers
+
+# What these find wrong is told as in a test.
+pytest.register_assert_rewrite("invariants", "mcp_harness", "fastmcp_harness")
 
 # Shared machines are slow at times; slowness is a bench's business. CI must fail for a change, not for a seed.
 settings.register_profile("local", deadline=None)
@@ -34,3 +40,16 @@ def handle(home: Path) -> str:
     """A handle of some rows. What is stored by the library, the command finds."""
     with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
         return store.put({"rows": ROWS}, source_tool="list_rows").output_handle
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    """Of the protocol."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """Of the script that a module of tests names, in processes of their own."""
+    with closing(Servers(request.module.SCRIPT)) as servers:
+        yield servers

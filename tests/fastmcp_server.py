@@ -5,15 +5,14 @@ Over HTTP it says on stdout which port it is at. `TOKENS` are who may use it, if
 
 import base64
 import json
-import socket
 import sys
 from typing import Any
 
-import uvicorn
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.tools import ToolResult
+from listening import serve_http
 from mcp_types import AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, TextContent
 from pydantic import BaseModel
 
@@ -105,15 +104,6 @@ def make_server(**settings: Any) -> FastMCP:
     return server
 
 
-def serve_http(server: FastMCP) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        sys.stdout.write(f"{listener.getsockname()[1]}\n")
-        sys.stdout.flush()
-        uvicorn.Server(uvicorn.Config(server.http_app(), log_level="warning")).run(sockets=[listener])
-
-
 def main() -> None:
     transport, options, *guarded = sys.argv[1:]
     server = make_server(auth=StaticTokenVerifier(TOKENS) if guarded else None)
@@ -122,7 +112,7 @@ def main() -> None:
 
         server.add_middleware(HeadgateMiddleware(**options))
     if transport == "http":
-        serve_http(server)
+        serve_http(server.http_app())
     else:
         server.run("stdio", show_banner=False)
 

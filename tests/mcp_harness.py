@@ -1,10 +1,7 @@
-"""Servers under test, reached by the SDK's client in this process, or by lines of JSON in another one."""
+"""Servers under test in this process, reached by the SDK's client, and what it is told."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +9,9 @@ import anyio
 from headgate.servers.mcp import Headgate
 from mcp import Client
 from mcp_server import make_server
-from mcp_types import CallToolResult, TextContent
-
-LEGACY, MODERN = "legacy", "2026-07-28"
-ERAS = [LEGACY, MODERN]
+from mcp_types import TextContent
 
 Test = Callable[[Client, Headgate], Coroutine[Any, Any, None]]
-
-NASTY = ['"', "\\", "\x01", "\x1f", "😀", "é", "\ud7ff", "</script>", "\n", "a"]
 
 
 def serve(test: Test, root: Path, era: str, server: Any = None, **options: Any) -> None:
@@ -37,59 +29,24 @@ def serve(test: Test, root: Path, era: str, server: Any = None, **options: Any) 
         gate.close()
 
 
-def told(result: CallToolResult) -> Any:
+def told(result: Any) -> Any:
     """What the first block says, as JSON."""
     return json.loads(text_of(result))
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: Any) -> str:
     assert isinstance(result.content[0], TextContent)
     return result.content[0].text
 
 
-class Wire:
-    """A server as a client without any SDK has it: lines of JSON."""
-
-    def __init__(self, options: dict[str, Any] | None) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("mcp_server.py")), json.dumps(options)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._id = 0
-
-    def ask(self, method: str, params: dict[str, Any] | None = None, *, era: str = LEGACY) -> bytes:
-        """The line that a request is answered with."""
-        self._id += 1
-        params = dict(params or {})
-        if era == MODERN:
-            params["_meta"] = {
-                "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        assert self._process.stdout
-        return self._process.stdout.readline()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def shake_hands(self) -> bytes:
-        answer = self.ask(
-            "initialize",
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}},
-        )
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        return answer
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
-
-
-@contextmanager
-def wired(options: dict[str, Any] | None) -> Iterator[Wire]:
-    wire = Wire(options)
-    try:
-        yield wire
-    finally:
-        wire.close()
+async def redeem(client: Any, handle: str, **ask: Any) -> list[Any]:
+    """All pages of what was stored, through either SDK's client."""
+    pages: list[Any] = []
+    offset: int | None = 0
+    while offset is not None:
+        result = await client.call_tool("output_fetch", {"output_handle": handle, "offset": offset, **ask})
+        assert not result.is_error
+        pages.append(told(result))
+        assert len(json.dumps(text_of(result), ensure_ascii=False).encode()) <= 32768 + 2
+        offset = pages[-1]["next_offset"]
+    return pages

@@ -1,10 +1,15 @@
-"""A server for tests: `python mcp_server.py OPTIONS`, those of headgate as JSON, or `null` to do without it."""
+"""A server of the mcp SDK for tests: `python mcp_server.py stdio|http '{"output_mode": "auto"}'`, or `null` for none.
 
-import argparse
+Over HTTP it says on stdout which port it is at. After the options come `guarded`, for those only who say who they are
+(`Bearer NAME`), and `stateless`.
+"""
+
 import base64
 import json
+import sys
 from typing import Any
 
+from listening import serve_http
 from mcp.server import MCPServer
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
@@ -13,6 +18,10 @@ from mcp_types import AudioContent, BlobResourceContents, CallToolResult, Embedd
 from pydantic import AnyHttpUrl
 
 PIXELS = bytes(range(256)) * 400
+
+# Where tokens come from: nobody is sent there.
+HERE = AnyHttpUrl("http://127.0.0.1")
+AUTH = AuthSettings(issuer_url=HERE, resource_server_url=HERE, validate_token_resource=False)
 
 
 class Believing(TokenVerifier):
@@ -78,27 +87,17 @@ def make_server(**options: Any) -> MCPServer:
     return server
 
 
-def _auth(port: int) -> AuthSettings:
-    url = AnyHttpUrl(f"http://127.0.0.1:{port}")
-    return AuthSettings(issuer_url=url, resource_server_url=url)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--http", type=int, metavar="PORT")
-    parser.add_argument("--auth", action="store_true", help="everyone is who they say they are: Bearer NAME")
-    parser.add_argument("--stateless", action="store_true")
-    parser.add_argument("options", type=json.loads)
-    args = parser.parse_args()
-    server = make_server(auth=_auth(args.http), token_verifier=Believing()) if args.auth else make_server()
-    if args.options is not None:
+    transport, told, *more = sys.argv[1:]
+    server = make_server(auth=AUTH, token_verifier=Believing()) if "guarded" in more else make_server()
+    if (options := json.loads(told)) is not None:
         from headgate.servers.mcp import Headgate
 
-        Headgate(**args.options).install(server)
-    if args.http is None:
-        server.run()
+        Headgate(**options).install(server)
+    if transport == "http":
+        serve_http(server.streamable_http_app(stateless_http="stateless" in more, json_response=True))
     else:
-        server.run("streamable-http", port=args.http, stateless_http=args.stateless, json_response=True)
+        server.run()
 
 
 if __name__ == "__main__":

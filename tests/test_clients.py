@@ -13,10 +13,12 @@ import pages
 import pytest
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp import StdioServerParameters
+from mcp_harness import told
 from running import command, serving
 from scenarios import Bare, Handshake, Stateless
+from wires import Servers
 
-ERAS = ["legacy", "2026-07-28"]
+SCRIPT = "mcp_server.py"
 URL = "https://example.com/"
 LARGE = {"url": URL, "max_pages": 200}
 PATIENCE = 120
@@ -67,14 +69,6 @@ class OfFastmcp:
 
     async def read(self, uri: str) -> list[Any]:
         return list(await self._client.read_resource(uri))
-
-
-def text_of(answer: Answer) -> str:
-    return str(answer.content[0].text)
-
-
-def told(answer: Answer) -> Any:
-    return json.loads(text_of(answer))
 
 
 async def fetched(peer: Peer, handle: str, **ask: Any) -> list[Any]:
@@ -150,7 +144,6 @@ def stdio(tmp_path: Path) -> list[str]:
     return command("server.py", "--store", (tmp_path / "store").as_uri())
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_the_sdk_s_client_over_stdio(era: str, stdio: list[str]) -> None:
     async def work() -> None:
         program, *arguments = stdio
@@ -160,7 +153,6 @@ def test_the_sdk_s_client_over_stdio(era: str, stdio: list[str]) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_the_sdk_s_client_over_http(era: str, http: str) -> None:
     async def work() -> None:
         async with mcp.Client(http, mode=era) as client:
@@ -169,7 +161,6 @@ def test_the_sdk_s_client_over_http(era: str, http: str) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_fastmcp_s_client_over_stdio(era: str, stdio: list[str]) -> None:
     async def work() -> None:
         program, *arguments = stdio
@@ -179,7 +170,6 @@ def test_fastmcp_s_client_over_stdio(era: str, stdio: list[str]) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("era", ERAS)
 def test_fastmcp_s_client_over_http(era: str, http: str) -> None:
     async def work() -> None:
         async with fastmcp.Client(StreamableHttpTransport(http), mode=era) as client:
@@ -189,31 +179,33 @@ def test_fastmcp_s_client_over_http(era: str, http: str) -> None:
 
 
 @pytest.mark.parametrize("speaks", [Bare, Handshake, Stateless])
-def test_a_descriptor_is_small_as_a_whole_message_over_http(speaks: type[Bare], tmp_path: Path) -> None:
+def test_a_descriptor_is_small_as_a_whole_message_over_http(
+    speaks: type[Bare], servers: Servers, tmp_path: Path
+) -> None:
     """One way of speaking escapes all that is not ASCII, and DEL, which then weighs six bytes in place of one."""
     options = {"store": (tmp_path / "store").as_uri(), "output_mode": "handle"}
-    with serving(str(Path(__file__).with_name("mcp_server.py")), "--stateless", json.dumps(options)) as url:
-        peer = speaks(url)
-        for of in ('"', "\\", "\x01", "\x7f", "é", "\u2028", "東", "😀", "a"):
-            body = peer.call("text", size=40_000, of=of)
-            assert len(body) <= 4096, of
-            preview = json.loads(json.loads(body)["result"]["content"][0]["text"])["preview"]
-            # Nearly all of the room is used, whatever a character weighs.
-            assert len(body) > 3700 or len(preview.encode()) > 1500, of
-            handle = json.loads(json.loads(body)["result"]["content"][0]["text"])["output_handle"]
-            for format in ("text", "lines"):  # noqa: A001
-                page = peer.call("output_fetch", output_handle=handle, format=format)
-                assert 24_000 < len(page) <= 32_768 + 64, (of, format)
-            assert len(peer.call("output_search", output_handle=handle, pattern=of, limit=5000)) <= 32_768 + 64, of
+    peer = speaks(f"http://127.0.0.1:{servers.port(options, 'stateless')}/mcp")
+    for of in ('"', "\\", "\x01", "\x7f", "é", "\u2028", "東", "😀", "a"):
+        body = peer.call("text", size=40_000, of=of)
+        assert len(body) <= 4096, of
+        preview = json.loads(json.loads(body)["result"]["content"][0]["text"])["preview"]
+        # Nearly all of the room is used, whatever a character weighs.
+        assert len(body) > 3700 or len(preview.encode()) > 1500, of
+        handle = json.loads(json.loads(body)["result"]["content"][0]["text"])["output_handle"]
+        for format in ("text", "lines"):  # noqa: A001
+            page = peer.call("output_fetch", output_handle=handle, format=format)
+            assert 24_000 < len(page) <= 32_768 + 64, (of, format)
+        assert len(peer.call("output_search", output_handle=handle, pattern=of, limit=5000)) <= 32_768 + 64, of
 
 
 @pytest.mark.parametrize("speaks", [Handshake, Stateless])
-def test_an_answer_by_the_contract_keeps_to_its_budget_over_http(speaks: type[Bare], tmp_path: Path) -> None:
+def test_an_answer_by_the_contract_keeps_to_its_budget_over_http(
+    speaks: type[Bare], servers: Servers, tmp_path: Path
+) -> None:
     options = {"store": (tmp_path / "store").as_uri(), "contract": {"text": "list", "rows": True}}
-    with serving(str(Path(__file__).with_name("mcp_server.py")), "--stateless", json.dumps(options)) as url:
-        peer = speaks(url)
-        for of in ('"', "\\", "\x7f", "é", "東", "😀", "a"):
-            body = peer.call("text", size=40_000, of=of)
-            assert 0 < len(body) <= 2048, (of, len(body))
-            assert json.loads(json.loads(body)["result"]["content"][0]["text"])["hasMore"]
-        assert len(peer.call("rows", count=5000)) <= 10_240
+    peer = speaks(f"http://127.0.0.1:{servers.port(options, 'stateless')}/mcp")
+    for of in ('"', "\\", "\x7f", "é", "東", "😀", "a"):
+        body = peer.call("text", size=40_000, of=of)
+        assert 0 < len(body) <= 2048, (of, len(body))
+        assert json.loads(json.loads(body)["result"]["content"][0]["text"])["hasMore"]
+    assert len(peer.call("rows", count=5000)) <= 10_240

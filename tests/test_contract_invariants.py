@@ -14,7 +14,6 @@ from headgate import Store
 from headgate.contract import (
     BUDGETS,
     Category,
-    Response,
     ResponseLimits,
     paginated_list,
     retrieve_artifact,
@@ -25,58 +24,15 @@ from headgate.fetch import weigh
 from headgate.payload import encoded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invariants import check, message
 from stores import store_at
 from texts import nasty_text
-
-KEYS = {"summary", "success", "count", "items", "data", "artifactRef", "fetchWith", "hasMore", "nextCursor", "error"}
-WRAPPER = {"items", "totalCount", "showing"}
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with store_at(tmp_path_factory.mktemp("contract") / "store", durability="process") as opened:
         yield opened
-
-
-def message(response: str) -> bytes:
-    """A response as a client gets it."""
-    result = {"content": [{"type": "text", "text": str(response)}], "isError": False}
-    return orjson.dumps({"jsonrpc": "2.0", "id": 2**31, "result": result})
-
-
-def check(response: Response, limits: ResponseLimits) -> dict[str, Any]:
-    """Holds a response to the invariants, and returns what it says."""
-    assert len(message(response)) <= limits.max_bytes
-    said: dict[str, Any] = json.loads(response)
-    assert KEYS >= said.keys() >= {"summary", "success", "hasMore"}
-    assert isinstance(said["success"], bool)
-    assert isinstance(said["hasMore"], bool)
-    assert 0 < len(said["summary"]) <= 100
-    assert "\n" not in said["summary"]
-    assert not re.search("[\ud800-\udfff]", said["summary"])
-    check_value(said.get("data"), limits, 1)
-    check_value(said.get("items", []), limits, 1)
-    return said
-
-
-def check_value(value: Any, limits: ResponseLimits, depth: int) -> None:
-    if depth > limits.max_json_depth:
-        assert value == "[truncated]" or isinstance(value, int)  # How many keys were left out.
-        return
-    match value:
-        case str():
-            assert len(value) <= limits.max_string_length + 3
-            assert not re.search("[\ud800-\udfff]", value)
-        case list():
-            assert len(value) <= limits.max_array_items
-            for item in value:
-                check_value(item, limits, depth + 1)
-        case dict() if value.keys() == WRAPPER and isinstance(value["items"], list):
-            check_value(value["items"], limits, depth)
-        case dict():
-            for key, member in value.items():
-                assert len(key) <= max(64, limits.max_string_length) + 3
-                check_value(member, limits, depth + 1)
 
 
 # What weighs more in a message than it does alone, and what cutting breaks.

@@ -15,25 +15,23 @@ from headgate.contract import Response, ResponseLimits, contracted, wrap_respons
 from headgate.handles import handle_in
 from headgate.servers.contracts import Contracts
 from headgate.servers.mcp import Headgate
+from invariants import check
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp_harness import ERAS, LEGACY, NASTY, serve, text_of, told, wired
+from mcp_harness import serve, text_of, told
 from stores import events
-from test_contract_invariants import check
+from wires import NASTY, Servers
 
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+SCRIPT = "mcp_server.py"
 
 
 @pytest.mark.parametrize("of", NASTY)
-def test_a_response_is_within_its_budget_as_a_whole_message(of: str, era: str, tmp_path: Path) -> None:
+def test_a_response_is_within_its_budget_as_a_whole_message(
+    of: str, era: str, servers: Servers, tmp_path: Path
+) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "contract": {"text": "config", "*": True}, "handle_length": 26}
-    with wired(options) as wire:
-        if era == LEGACY:
-            wire.shake_hands()
+    with servers.wired(options, era) as wire:
         for tool, arguments, budget in (
             ("text", {"size": 60_000 // len(of), "of": of}, 1536),
             ("rows", {"count": 2000}, 10240),
@@ -42,7 +40,7 @@ def test_a_response_is_within_its_budget_as_a_whole_message(of: str, era: str, t
             ("with_meta", {"size": 100_000}, 10240),
             ("image", {}, 10240),
         ):
-            line = wire.ask("tools/call", {"name": tool, "arguments": arguments}, era=era).rstrip(b"\n")
+            line = wire.ask("tools/call", {"name": tool, "arguments": arguments}).rstrip(b"\n")
             assert len(line) <= budget
             said = json.loads(json.loads(line)["result"]["content"][0]["text"])
             assert (said["hasMore"], said["fetchWith"]) == (True, "output_fetch")

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +14,10 @@ from headgate.servers.monitor import Monitor, response_stats
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
+from mcp_harness import serve
 from mcp_server import make_server
 from stores import events, store_at
-
-ERAS = ["legacy", "2026-07-28"]
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-Test = Callable[[Client, Headgate], Coroutine[Any, Any, None]]
-
-
-def serve(test: Test, root: Path, era: str, **options: Any) -> None:
-    gate = Headgate(root.as_uri(), sweep_interval=0, **options)
-    server = gate.install(make_server())
-
-    async def go() -> None:
-        async with Client(server, mode=era) as client:
-            await test(client, gate)
-
-    try:
-        anyio.run(go)
-    finally:
-        gate.close()
+from wires import LEGACY
 
 
 def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None:
@@ -107,7 +84,7 @@ def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.L
         # Of a text that is also structured, all of it is sent twice.
         serve(test, tmp_path / "store", era, journal=True)
     (record,) = caplog.records
-    whose = "a connection" if era == "legacy" else "a principal"
+    whose = "a connection" if era == LEGACY else "a principal"
     assert f"the responses to {whose} take" in record.getMessage()
     assert "25600 were to be enough" in record.getMessage()
 
@@ -118,7 +95,7 @@ def test_totals_are_a_connection_s_own(tmp_path: Path, caplog: pytest.LogCapture
 
     async def go() -> None:
         for _ in range(3):
-            async with Client(server, mode="legacy") as client:
+            async with Client(server, mode=LEGACY) as client:
                 await client.call_tool("text", {"size": 6000})
 
     with caplog.at_level(logging.WARNING, logger="headgate"):

@@ -6,50 +6,33 @@ from typing import Any
 
 import jsonschema
 import pytest
-from mcp_harness import ERAS, LEGACY, NASTY, wired
+from wires import CALLS, LEGACY, NASTY, Servers
 
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-CALLS: list[tuple[str, dict[str, Any]]] = [
-    ("rows", {}),
-    ("rows", {"count": 500}),
-    ("text", {}),
-    ("text", {"size": 50_000, "of": '"'}),
-    ("json_text", {"count": 5000}),
-    ("image", {}),
-    ("audio", {}),
-    ("blob", {}),
-    ("several", {"size": 20_000}),
-    ("failing", {"size": 50_000}),
-    ("breaking", {}),
-    ("with_meta", {}),
-    ("unknown", {}),
-    ("rows", {"count": "no number"}),
-]
+SCRIPT = "mcp_server.py"
 
 
 @pytest.mark.parametrize("options", [{}, {"output_mode": "auto", "output_inline_limit_bytes": 10**9}])
-def test_what_goes_inline_is_the_same_to_the_byte(options: dict[str, Any], era: str, tmp_path: Path) -> None:
-    with wired(None) as plain, wired({"store": tmp_path.as_uri() + "/store", **options}) as gated:
-        if era == LEGACY:
-            assert plain.shake_hands() == gated.shake_hands()
+def test_what_goes_inline_is_the_same_to_the_byte(
+    options: dict[str, Any], era: str, servers: Servers, tmp_path: Path
+) -> None:
+    with (
+        servers.wired(None, era) as plain,
+        servers.wired({"store": tmp_path.as_uri() + "/store", **options}, era) as gated,
+    ):
+        assert plain.hello == gated.hello
         for name, arguments in CALLS:
             asked = {"name": name, "arguments": arguments}
-            assert plain.ask("tools/call", asked, era=era) == gated.ask("tools/call", asked, era=era), (name, arguments)
+            assert plain.ask("tools/call", asked) == gated.ask("tools/call", asked), (name, arguments)
         for method in ("resources/list", "prompts/list", "ping" if era == LEGACY else "server/discover"):
-            assert plain.ask(method, era=era) == gated.ask(method, era=era)
+            assert plain.ask(method) == gated.ask(method)
 
 
-def test_the_list_differs_only_by_what_was_added(era: str, tmp_path: Path) -> None:
-    with wired(None) as plain, wired({"store": tmp_path.as_uri() + "/store", "journal": True}) as gated:
-        if era == LEGACY:
-            plain.shake_hands()
-            gated.shake_hands()
-        before, after = (json.loads(wire.ask("tools/list", era=era))["result"] for wire in (plain, gated))
+def test_the_list_differs_only_by_what_was_added(era: str, servers: Servers, tmp_path: Path) -> None:
+    with (
+        servers.wired(None, era) as plain,
+        servers.wired({"store": tmp_path.as_uri() + "/store", "journal": True}, era) as gated,
+    ):
+        before, after = (json.loads(wire.ask("tools/list"))["result"] for wire in (plain, gated))
     ours = after["tools"][len(before["tools"]) :]
     assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
     assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "journal"]
@@ -60,14 +43,12 @@ def test_the_list_differs_only_by_what_was_added(era: str, tmp_path: Path) -> No
         assert "outputSchema" not in tool
 
 
-def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:
+def test_a_descriptor_is_small_as_a_whole_message(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "handle", "handle_length": 26}
     calls = [("text", {"size": 60_000 // len(of), "of": of}) for of in NASTY]
-    with wired(options) as wire:
-        if era == LEGACY:
-            wire.shake_hands()
+    with servers.wired(options, era) as wire:
         for name, arguments in [*calls, ("rows", {"count": 2000})]:
-            line = wire.ask("tools/call", {"name": name, "arguments": arguments}, era=era)
+            line = wire.ask("tools/call", {"name": name, "arguments": arguments})
             assert len(line.rstrip(b"\n")) <= 4096, arguments
             descriptor = json.loads(json.loads(line)["result"]["content"][0]["text"])
             size = len(descriptor["preview"].encode())
@@ -79,37 +60,33 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> N
 LIMIT = 4096
 
 
-def test_no_page_is_larger_than_what_goes_inline(era: str, tmp_path: Path) -> None:
+def test_no_page_is_larger_than_what_goes_inline(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "output_inline_limit_bytes": LIMIT}
-    with wired(options) as wire:
-        if era == LEGACY:
-            wire.shake_hands()
+    with servers.wired(options, era) as wire:
         for of in NASTY:
             asked = {"name": "text", "arguments": {"size": 9000, "of": of}}
-            answer = json.loads(wire.ask("tools/call", asked, era=era))["result"]
+            answer = json.loads(wire.ask("tools/call", asked))["result"]
             handle = json.loads(answer["content"][0]["text"])["output_handle"]
             for format in ("text", "lines", "bytes"):  # noqa: A001
                 fetch = {"output_handle": handle, "format": format}
-                line = wire.ask("tools/call", {"name": "output_fetch", "arguments": fetch}, era=era)
+                line = wire.ask("tools/call", {"name": "output_fetch", "arguments": fetch})
                 assert b'"isError":false' in line, line
                 assert len(line) <= LIMIT + 64, (of, format)
                 # Lines that are empty are so few bytes that their number ends the page.
                 assert len(line) > LIMIT * 0.7 or (of, format) == ("\n", "lines")
             search = {"output_handle": handle, "pattern": of, "limit": 1000}
-            line = wire.ask("tools/call", {"name": "output_search", "arguments": search}, era=era)
+            line = wire.ask("tools/call", {"name": "output_search", "arguments": search})
             assert len(line) <= LIMIT + 64, of
             long = f"headgate://output/{handle}?offset=0&limit=0000000000004000#{'f' * 9000}"
             for uri in (f"headgate://output/{handle}", f"headgate://output/{handle}?limit=0000000000004000", long):
-                assert len(wire.ask("resources/read", {"uri": uri}, era=era)) <= LIMIT + 64, of
+                assert len(wire.ask("resources/read", {"uri": uri})) <= LIMIT + 64, of
 
 
-def test_what_was_not_stored_is_told_in_little(era: str, tmp_path: Path) -> None:
+def test_what_was_not_stored_is_told_in_little(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "quota": 10}
-    with wired(options) as wire:
-        if era == LEGACY:
-            wire.shake_hands()
+    with servers.wired(options, era) as wire:
         for of in NASTY:
             asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}
-            line = wire.ask("tools/call", asked, era=era)
+            line = wire.ask("tools/call", asked)
             assert len(line) <= 4096, of
             assert json.loads(json.loads(line)["result"]["content"][0]["text"])["preview"].startswith(of)

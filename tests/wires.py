@@ -12,6 +12,27 @@ from typing import Any, Protocol
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
 
+# What weighs in a message otherwise than alone.
+NASTY = ['"', "\\", "\x01", "\x1f", "😀", "é", "\ud7ff", "</script>", "\n", "a"]
+
+# Every kind of answer that servers under test have in common.
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("rows", {}),
+    ("rows", {"count": 500}),
+    ("text", {}),
+    ("text", {"size": 50_000, "of": '"'}),
+    ("json_text", {"count": 5000}),
+    ("image", {}),
+    ("audio", {}),
+    ("blob", {}),
+    ("several", {"size": 20_000}),
+    ("failing", {"size": 50_000}),
+    ("breaking", {}),
+    ("with_meta", {}),
+    ("unknown", {}),
+    ("rows", {"count": "no number"}),
+]
+
 _HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
 _MODERN_META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -45,7 +66,10 @@ class _Stdio:
         self._id += 1
         self._send(_request(self._id, method, params, self._era))
         assert self._process.stdout
-        return self._process.stdout.readline()
+        line = self._process.stdout.readline()
+        # Two servers that ended would say the same.
+        assert line, "the server has ended"
+        return line
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin
@@ -71,6 +95,7 @@ class _Http:
     def _post(self, message: dict[str, Any]) -> bytes:
         headers = dict(self._headers)
         if self._era == MODERN:
+            # Intermediaries may go by these, so that the newest version wants them.
             headers |= {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
             if name := message["params"].get("name") or message["params"].get("uri"):
                 headers["mcp-name"] = name
@@ -108,19 +133,19 @@ class Servers:
     def __init__(self, script: str) -> None:
         self._script = script
         self._running = ExitStack()
-        self._ports: dict[str, int] = {}
+        self._ports: dict[tuple[str, ...], int] = {}
         self.close = self._running.close
 
     def port(self, options: dict[str, Any] | None, *more: str) -> int:
-        told = json.dumps(options)
+        told = (json.dumps(options), *more)
         if told not in self._ports:
-            process = self._running.enter_context(started(self._script, "http", told, *more))
+            process = self._running.enter_context(started(self._script, "http", *told))
             assert process.stdout
             self._ports[told] = int(process.stdout.readline())
         return self._ports[told]
 
     @contextmanager
-    def wired(self, options: dict[str, Any] | None, era: str, transport: str) -> Iterator[Wire]:
+    def wired(self, options: dict[str, Any] | None, era: str, transport: str = "stdio") -> Iterator[Wire]:
         if transport == "http":
             yield wired_to(self.port(options), era)
             return

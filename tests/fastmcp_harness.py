@@ -1,0 +1,40 @@
+"""fastmcp servers under test in this process, reached by fastmcp's client."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import fastmcp
+from fastmcp import FastMCP
+from fastmcp_server import make_server
+from headgate.servers.fastmcp import HeadgateMiddleware
+from mcp_harness import told
+
+Client = fastmcp.Client[Any]
+Test = Callable[[Client, HeadgateMiddleware], Coroutine[Any, Any, None]]
+
+
+def serve(test: Test, root: Path, era: str, server: FastMCP | None = None, **options: Any) -> None:
+    """Runs a test against a server in this process."""
+    gate = HeadgateMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
+    server = make_server() if server is None else server
+    server.add_middleware(gate)
+
+    async def run() -> None:
+        async with fastmcp.Client(server, mode=era) as client:
+            await test(client, gate)
+
+    try:
+        asyncio.run(run())
+    finally:
+        gate.close()
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    return await client.call_tool(tool, arguments, raise_on_error=False)
+
+
+def stored_of(gate: HeadgateMiddleware, result: Any) -> bytes:
+    with gate.store.open(told(result)["output_handle"]) as file:
+        return file.read()

@@ -1,0 +1,109 @@
+"""headgate in a fastmcp server: where it stands: without a client, in another server, beside other middleware."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fastmcp
+import headgate
+import pytest
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
+from fastmcp.server.auth import require_scopes
+from fastmcp.server.middleware import AuthMiddleware, Middleware
+from fastmcp.tools import Tool, ToolResult
+from fastmcp_harness import Client, call, serve
+from fastmcp_server import make_server
+from headgate.servers.fastmcp import HeadgateMiddleware
+from mcp_harness import text_of, told
+from wires import LEGACY
+
+
+def test_without_any_client(tmp_path: Path) -> None:
+    server = make_server()
+    gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
+    server.add_middleware(gate)
+
+    async def run() -> None:
+        assert isinstance(await server.get_tool("output_fetch"), Tool)
+        assert [tool.name for tool in await server.list_tools()][-2:] == ["output_fetch", "output_search"]
+        handle = told(await server.call_tool("rows", {"count": 5000}))["output_handle"]
+        page = await server.call_tool("output_fetch", {"output_handle": handle, "offset": 4999})
+        assert told(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
+        (content,) = (await server.read_resource(f"headgate://output/{handle}?limit=1")).contents
+        assert json.loads(content.content) == [{"id": 0, "name": "naïve 0"}]
+        assert (await server.call_tool("output_fetch", {})).is_error
+        with pytest.raises(ToolError, match=r"^eee$"):
+            await server.call_tool("raising", {})
+
+    try:
+        asyncio.run(run())
+    finally:
+        gate.close()
+
+
+def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
+    inner, outer = make_server(), FastMCP("outer")
+    gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="auto", prefix="in_", sweep_interval=0)
+    inner.add_middleware(gate)
+    outer.mount(inner)
+
+    async def run() -> None:
+        async with fastmcp.Client(outer, mode=era) as client:
+            result = await client.call_tool("rows", {"count": 5000})
+            stamp = (result.meta or {}).get("io.modelcontextprotocol/serverInfo")
+            assert stamp is None if era == LEGACY else (stamp or {})["name"] == "outer"
+            descriptor = told(result)
+            fetched = await client.call_tool(descriptor["fetch_with"], {"output_handle": descriptor["output_handle"]})
+            assert told(fetched)["total"] == 5000
+            assert "in_output_fetch" in [tool.name for tool in await client.list_tools()]
+
+    try:
+        asyncio.run(run())
+    finally:
+        gate.close()
+
+
+def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
+    """Whoever may call nothing may not fetch, wherever headgate stands among the middleware."""
+    root = (tmp_path / "store").as_uri()
+    with headgate.open_store(root, sweep_interval=0) as store:
+        handle = store.put(b"l" * 50_000).output_handle
+        guard = AuthMiddleware(auth=require_scopes("read"))
+
+        async def run(middleware: Sequence[Middleware]) -> None:
+            async with fastmcp.Client(make_server(middleware=middleware)) as client:
+                refused = await call(client, "output_fetch", output_handle=handle)
+                assert (refused.is_error, "lll" in text_of(refused)) == (True, False)
+                with pytest.raises(Exception, match="Authorization"):
+                    await client.read_resource(f"headgate://output/{handle}")
+
+        ours = HeadgateMiddleware(store)
+        for middleware in ([guard, ours], [ours, guard]):
+            asyncio.run(run(middleware))
+
+
+def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
+    with headgate.open_store(tmp_path / "store", sweep_interval=0) as store:
+        gate = HeadgateMiddleware(store, output_mode="auto")
+        gate.close()
+        assert gate.store is store
+        store.put(b"still open")
+        with pytest.raises(headgate.InvalidArgument, match="ttl are options of a store"):
+            HeadgateMiddleware(store, ttl=5)
+
+
+def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -> None:
+    class Signs(Middleware):
+        async def on_call_tool(self, context: Any, call_next: Any) -> ToolResult:
+            result: ToolResult = await call_next(context)
+            return ToolResult(result.content, result.structured_content, {"signed": True}, result.is_error)
+
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        result = await call(client, "rows", count=5000)
+        assert (result.meta or {})["signed"] is True
+        assert "output_handle" in told(result)
+
+    serve(test, tmp_path / "store", era, make_server(middleware=[Signs()]), output_mode="auto")

@@ -1,0 +1,101 @@
+"""headgate in a fastmcp server: the tools, resources and journal that are added to it."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from fastmcp import FastMCP
+from fastmcp_harness import Client, call, serve
+from fastmcp_server import PIXELS, make_server
+from headgate.servers.fastmcp import HeadgateMiddleware
+from mcp_harness import redeem, text_of, told
+
+
+def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> None:
+    server = FastMCP("clash")
+
+    @server.tool(output_schema=None)
+    def output_fetch(size: int = 5) -> str:
+        return "theirs" * size
+
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        # Called before it was ever listed.
+        assert text_of(await call(client, "output_fetch", size=1)) == "theirs"
+        names = [tool.name for tool in await client.list_tools()]
+        assert names == ["output_fetch", "headgate_output_fetch", "headgate_output_search"]
+        descriptor = told(await call(client, "output_fetch", size=10_000))
+        assert descriptor["fetch_with"] == "headgate_output_fetch"
+        page = await call(client, "headgate_output_fetch", output_handle=descriptor["output_handle"])
+        assert told(page)["content"].startswith("theirs")
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto")
+
+
+def test_what_ours_are_called_does_not_depend_on_who_asks(era: str, tmp_path: Path) -> None:
+    """A tool that this caller is not shown has its name all the same."""
+    server = FastMCP("clash")
+    server.tool(lambda: "theirs", name="output_search", tags={"admin"})
+    server.tool(lambda: "l" * 50_000, name="large")
+    server.disable(tags={"admin"})
+
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        before = told(await call(client, "large"))["fetch_with"]
+        names = [tool.name for tool in await client.list_tools()]
+        assert names == ["large", "headgate_output_fetch", "headgate_output_search"]
+        assert before == told(await call(client, "large"))["fetch_with"] == "headgate_output_fetch"
+        assert "Unknown tool" in text_of(await call(client, "output_search"))
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto")
+
+
+def test_ours_are_there_whatever_is_visible(era: str, tmp_path: Path) -> None:
+    server = make_server()
+    server.tool(lambda: "p" * 50_000, name="public", tags={"public"})
+    server.enable(tags={"public"}, only=True)
+
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        assert [tool.name for tool in await client.list_tools()] == ["public", "output_fetch", "output_search"]
+        pages = await redeem(client, told(await call(client, "public"))["output_handle"])
+        assert "".join(page["content"] for page in pages) == "p" * 50_000
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto")
+
+
+def test_a_list_in_pages_has_ours_once(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        names = [tool.name for tool in await client.list_tools()]
+        assert len(set(names)) == len(names)
+        assert names[-2:] == ["output_fetch", "output_search"]
+
+    serve(test, tmp_path / "store", era, make_server(list_page_size=4))
+
+
+def test_the_prefix_is_settable_and_the_journal_tells(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        names = [tool.name for tool in await client.list_tools()]
+        assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
+        descriptor = told(await call(client, "rows"))
+        assert descriptor["fetch_with"] == "oc_output_fetch"
+        events = told(await call(client, "oc_journal", action="recent"))
+        assert (events[-1]["handle"], events[-1]["source_tool"]) == (descriptor["output_handle"], "rows")
+
+    serve(test, tmp_path / "store", era, output_mode="handle", prefix="oc_", journal=True)
+
+
+def test_resources(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        uri = (await call(client, "rows", count=5000)).content[1].uri
+        (content,) = await client.read_resource(f"{uri}?offset=4998&limit=1")
+        assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]  # type: ignore[union-attr]
+        assert (content.mime_type, (content.meta or {})["headgate/page"]["next_offset"]) == ("application/json", 4999)
+        (image,) = await client.read_resource((await call(client, "image")).content[1].uri)
+        assert PIXELS.startswith(base64.b64decode(image.blob))  # type: ignore[union-attr]
+        assert image.mime_type == "image/png"
+        (theirs,) = await client.read_resource("test://one")
+        assert theirs.text == "theirs"  # type: ignore[union-attr]
+        for wrong in ("headgate://output/oh_AAAAAAAAAAAA", f"{uri}?offset=-1", f"{uri}?page=1", "headgate://output/"):
+            with pytest.raises(Exception, match=r"nothing is stored under|an address takes"):
+                await client.read_resource(wrong)
+
+    serve(test, tmp_path / "store", era, output_mode="auto")

@@ -1,0 +1,158 @@
+"""headgate in a fastmcp server: the bytes on the wire, both SDKs over both transports, and whose a handle is."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import fastmcp
+import jsonschema
+import mcp
+import pytest
+from fastmcp.client.transports import StdioTransport
+from mcp_harness import redeem, told
+from wires import CALLS, LEGACY, MODERN, NASTY, Servers, Wire, message_of, wired_to
+
+SCRIPT = "fastmcp_server.py"
+TRANSPORTS = ["stdio", "http"]
+
+CALLS_OF_FASTMCP: list[tuple[str, dict[str, Any]]] = [
+    *CALLS,
+    ("report", {"count": 500}),
+    ("raising", {"size": 50_000}),
+    ("raw", {"size": 50_000}),
+    ("chooses", {"output_mode": "handle"}),
+    ("rows", {"output_mode": "handle"}),
+]
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The store of servers in processes of their own."""
+    return tmp_path_factory.mktemp("fastmcp").as_uri() + "/store"
+
+
+def test_what_goes_inline_is_the_same_to_the_byte(era: str, transport: str, servers: Servers, root: str) -> None:
+    default, limited = {"store": root}, {"store": root, "output_mode": "auto", "output_inline_limit_bytes": 10**9}
+    with (
+        servers.wired(None, era, transport) as plain,
+        servers.wired(default, era, transport) as first,
+        servers.wired(limited, era, transport) as second,
+    ):
+        for gated in (first, second):
+            assert plain.hello == gated.hello
+        asks: list[tuple[str, dict[str, Any]]] = [
+            *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in CALLS_OF_FASTMCP),
+            *((method, {}) for method in ("resources/list", "prompts/list")),
+            ("ping" if era == LEGACY else "server/discover", {}),
+            *(("resources/read", {"uri": uri}) for uri in ("test://one", "test://each/other", "test://none")),
+        ]
+        for method, params in asks:
+            before = plain.ask(method, params)
+            assert before == first.ask(method, params) == second.ask(method, params), (method, params)
+            assert b'"result"' in message_of(before) or params.get("uri") == "test://none", before
+
+
+def test_the_list_differs_only_by_what_was_added(era: str, transport: str, servers: Servers, root: str) -> None:
+    options = {"store": root, "journal": True}
+    with servers.wired(None, era, transport) as plain, servers.wired(options, era, transport) as gated:
+        before, after = (json.loads(message_of(wire.ask("tools/list")))["result"] for wire in (plain, gated))
+        templates = [json.loads(message_of(wire.ask("resources/templates/list"))) for wire in (plain, gated)]
+    ours = after["tools"][len(before["tools"]) :]
+    assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
+    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "journal"]
+    assert len(json.dumps(ours, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
+    for tool in ours:
+        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
+        assert tool["annotations"]["readOnlyHint"] is True
+        assert "outputSchema" not in tool
+    theirs, added = (answer["result"]["resourceTemplates"] for answer in templates)
+    assert added[:-1] == theirs
+    assert added[-1]["uriTemplate"] == "headgate://output/{output_handle}{?offset,limit}"
+    assert "mimeType" not in added[-1]
+
+
+def test_a_descriptor_is_small_as_a_whole_message(era: str, transport: str, servers: Servers, root: str) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [("text", {"size": 60_000, "of": of}) for of in NASTY]
+    with servers.wired({"store": root, "output_mode": "handle"}, era, transport) as wire:
+        for name, arguments in (*calls, ("rows", {"count": 2000})):
+            message = message_of(wire.ask("tools/call", {"name": name, "arguments": arguments}))
+            assert len(message) <= 4096
+            descriptor = json.loads(json.loads(message)["result"]["content"][0]["text"])
+            assert len(descriptor["output_handle"]) == (15 if transport == "stdio" else 29)
+            # Nearly all of the room is used, whatever a character weighs.
+            assert len(message) > 3800 or len(descriptor["preview"].encode()) > 2000
+
+
+@asynccontextmanager
+async def connected(
+    sdk: str, era: str, transport: str, servers: Servers, options: dict[str, Any]
+) -> AsyncIterator[Any]:
+    """A client of either SDK, to a server in a process of its own."""
+    command = [str(Path(__file__).with_name(SCRIPT)), transport, json.dumps(options)]
+    make: Any = mcp.Client if sdk == "mcp" else fastmcp.Client
+    where: Any
+    if transport == "http":
+        where = f"http://127.0.0.1:{servers.port(options)}/mcp"
+    elif sdk == "mcp":
+        where = mcp.StdioServerParameters(command=sys.executable, args=command)
+    else:
+        where = StdioTransport(sys.executable, command, keep_alive=False)
+    async with make(where, mode=era) as client:
+        yield client
+
+
+@pytest.mark.parametrize("sdk", ["mcp", "fastmcp"])
+def test_clients_of_both_sdks_over_both_transports(
+    sdk: str, era: str, transport: str, servers: Servers, root: str
+) -> None:
+    async def run() -> None:
+        options = {"store": root, "output_mode": "auto"}
+        async with connected(sdk, era, transport, servers, options) as client:
+            result = await client.call_tool("rows", {"count": 5000})
+            handle = told(result)["output_handle"]
+            assert result.structured_content == {"output_handle": handle, "fetch_with": "output_fetch"}
+            pages = await redeem(client, handle)
+            assert [row["id"] for page in pages for row in page["content"]] == list(range(5000))
+            small = await client.call_tool("rows", {"count": 1})
+            assert small.structured_content == {"result": [{"id": 0, "name": "naïve 0"}]}
+            large = told(await client.call_tool("json_text", {"count": 400_000}))
+            assert large["size_bytes"] > 5_000_000
+            last = await redeem(client, large["output_handle"], offset=399_999)
+            assert last[-1]["content"] == [{"id": 399_999}]
+            found = await client.call_tool("output_search", {"output_handle": handle, "pattern": "naïve 4321"})
+            assert told(found)["matches"][0]["item"] == 4321
+            read = await client.read_resource(f"headgate://output/{handle}?offset=4998&limit=1")
+            (content,) = read.contents if sdk == "mcp" else read
+            assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]
+
+    asyncio.run(run())
+
+
+def test_a_handle_is_its_principal_s(era: str, servers: Servers, root: str) -> None:
+    port = servers.port({"store": root, "output_mode": "auto", "journal": True}, "guarded")
+    ann, bob = wired_to(port, era, "of-ann"), wired_to(port, era, "of-bob")
+
+    def asked(wire: Wire, method: str, **params: Any) -> Any:
+        return json.loads(message_of(wire.ask(method, params)))
+
+    def called(wire: Wire, tool: str, **arguments: Any) -> Any:
+        return json.loads(asked(wire, "tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])
+
+    handle = called(ann, "rows", count=5000)["output_handle"]
+    assert called(ann, "output_fetch", output_handle=handle)["total"] == 5000
+    assert called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+    uri = f"headgate://output/{handle}"
+    assert "result" in asked(ann, "resources/read", uri=uri)
+    assert asked(bob, "resources/read", uri=uri)["error"]["data"]["code"] == "output_handle_not_found"
+    assert "output_handle_created" in [event["event"] for event in called(ann, "journal")]
+    assert {event["event"] for event in called(bob, "journal")} == {"output_handle_refused"}
+    assert b"invalid_token" in wired_to(port, MODERN, "of-eve").ask("tools/list")

@@ -1,0 +1,84 @@
+"""headgate in a server of the mcp SDK: which servers, stores and options it is made of, and for whom."""
+
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from headgate.servers.mcp import Headgate, _principal
+from mcp import Client
+from mcp.server import Server
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp_harness import serve, told
+from mcp_server import make_server
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+
+
+def test_a_low_level_server_without_anything(era: str, tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        return ListToolsResult(tools=[Tool(name="big", input_schema={"type": "object"})])
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+        return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["big", "output_fetch", "output_search"]
+        handle = told(await client.call_tool("big", {}))["output_handle"]
+        assert told(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
+        assert len((await client.list_resource_templates()).resource_templates) == 1
+        assert (await client.read_resource(f"headgate://output/{handle}")).contents[0].text[:3] == "bbb"  # type: ignore[union-attr]
+
+    server: Server[Any] = Server("low", on_list_tools=listed, on_call_tool=called)
+    serve(test, tmp_path / "store", era, server, output_mode="auto")
+
+
+def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
+    with headgate.open_store(tmp_path / "store", sweep_interval=0) as store:
+        gate = Headgate(store, output_mode="auto")
+        gate.close()
+        assert gate.store is store
+        store.put(b"still open")
+        with pytest.raises(headgate.InvalidArgument, match="ttl are options of a store"):
+            Headgate(store, ttl=5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"output_mode": "both"},
+        {"output_inline_limit_bytes": -10},
+        {"handle_length": 20},
+        {"output_inline_limit_bytes": True},
+        {"tools": {"a": "both"}},
+        {"tools": {"a": {"mode": "auto"}}},
+        {"no_such_option": 1},
+    ],
+)
+def test_an_option_that_is_none_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(headgate.InvalidArgument):
+        Headgate((tmp_path / "store").as_uri(), **wrong)
+    assert not (tmp_path / "store").exists()
+
+
+def test_it_is_installed_once(tmp_path: Path) -> None:
+    server, gate = make_server(), Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate.install(server)
+    with pytest.raises(headgate.InvalidArgument, match="has a headgate already"):
+        gate.install(server)
+    gate.close()
+
+
+def test_principals_are_never_written_alike() -> None:
+    tokens = [("https://iss|alice", None, None), ("c", "https://iss", "alice"), ("c", "a", "b|c"), ("c", "a|b", "c")]
+    tokens += [("c", None, "x"), ("x", None, None), ("c", "None", "x"), ("c", "i", "s" * 5000), ("c", "i", "s" * 5001)]
+    names = []
+    for client, issuer, subject in tokens:
+        claims = None if issuer is None else {"iss": issuer}
+        token = AccessToken(token="t", client_id=client, scopes=[], subject=subject, claims=claims)  # noqa: S106
+        auth_context_var.set(AuthenticatedUser(token))
+        names.append(_principal())
+    auth_context_var.set(None)
+    assert len(set(names)) == len(names)
+    assert all(name is not None and len(name) <= 1024 for name in names)

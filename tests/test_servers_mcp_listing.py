@@ -1,0 +1,143 @@
+"""headgate in a server of the mcp SDK: what is learnt from its list of tools, however it lists them."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from headgate.servers.mcp import Headgate
+from mcp import Client
+from mcp.server import MCPServer, Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_harness import serve, text_of, told
+from mcp_server import make_server
+from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
+from wires import MODERN
+
+
+def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> None:
+    server = MCPServer("clash")
+
+    @server.tool(structured_output=False)
+    def output_fetch(size: int = 5) -> str:
+        return "theirs" * size
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        # Called before it was ever listed.
+        assert text_of(await client.call_tool("output_fetch", {"size": 1})) == "theirs"
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names == ["output_fetch", "headgate_output_fetch", "headgate_output_search"]
+        descriptor = told(await client.call_tool("output_fetch", {"size": 10_000}))
+        assert descriptor["fetch_with"] == "headgate_output_fetch"
+        page = await client.call_tool("headgate_output_fetch", {"output_handle": descriptor["output_handle"]})
+        assert told(page)["content"].startswith("theirs")
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto")
+
+
+def test_a_list_in_pages_has_ours_on_its_last(era: str, tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        number = int(params.cursor or 0) if params else 0
+        tool = Tool(name="output_search" if number == 2 else f"tool {number}", input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 2 else None)
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        names, cursor = [], None
+        while True:
+            page = await client.list_tools(cursor=cursor)
+            names.append([tool.name for tool in page.tools])
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        # The name of one that comes last of all is taken, too.
+        ours = ["headgate_output_fetch", "headgate_output_search"]
+        assert names == [["tool 0"], ["tool 1"], ["output_search", *ours]]
+
+    serve(test, tmp_path / "store", era, Server("pages", on_list_tools=listed))
+
+
+@pytest.mark.parametrize("error", [MCPError(code=-32000, message="not now"), RuntimeError("db down")], ids=repr)
+def test_a_server_that_cannot_list_can_still_be_called(error: Exception, era: str, tmp_path: Path) -> None:
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        raise error
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+        return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
+
+    async def test(client: Client, gate: Headgate) -> None:
+        sent = await client.session.send_request(
+            CallToolRequest(params=CallToolRequestParams(name="big", arguments={})), CallToolResult
+        )
+        assert gate.store.stat(told(sent)["output_handle"]).size_bytes == 50_000
+
+    serve(test, tmp_path / "store", era, Server("shy", on_list_tools=listed, on_call_tool=called), output_mode="auto")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_list_without_an_end_holds_up_nobody(is_same: bool, era: str, tmp_path: Path) -> None:
+    asked = 0
+
+    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        nonlocal asked
+        asked += 1
+        return ListToolsResult(
+            tools=[Tool(name="x", input_schema={"type": "object"})], next_cursor="again" if is_same else str(asked)
+        )
+
+    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+        return CallToolResult(content=[TextContent(type="text", text="hi")])
+
+    async def test(client: Client, gate: Headgate) -> None:
+        for name in ("x", "x"):
+            request = CallToolRequest(params=CallToolRequestParams(name=name, arguments={}))
+            assert text_of(await client.session.send_request(request, CallToolResult)) == "hi"
+        assert asked <= 101
+        assert gate.has_learnt
+
+    serve(test, tmp_path / "store", era, Server("endless", on_list_tools=listed, on_call_tool=called))
+
+
+def test_a_tool_that_came_later_has_all_its_arguments(era: str, tmp_path: Path) -> None:
+    server = make_server()
+
+    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+        await client.call_tool("text", {})
+
+        @server.tool(structured_output=False)
+        def late(output_mode: str = "default") -> str:
+            return output_mode
+
+        assert text_of(await client.call_tool("late", {"output_mode": "handle"})) == "handle"
+
+    serve(test, tmp_path / "store", era, server, per_call=True)
+
+
+def test_a_notification_teaches_nothing(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+
+    async def nothing(ctx: Any) -> None:
+        del ctx
+
+    session: Any = None
+    context = ServerRequestContext(session=session, lifespan_context=None, protocol_version=MODERN, method="tools/list")
+    assert anyio.run(gate, context, nothing) is None
+    assert not gate.has_learnt
+    gate.close()
+
+
+def test_only_what_is_switched_on_can_clash(tmp_path: Path) -> None:
+    for journal, fetch_with in ((False, "output_fetch"), (True, "headgate_output_fetch")):
+        gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, journal=journal)
+        gate.learn([{"name": "journal"}])
+        assert gate.tools.fetch_with == fetch_with
+        gate.close()
+
+
+def test_a_name_that_was_a_tool_s_once_is_never_one_of_ours(tmp_path: Path) -> None:
+    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate.learn([{"name": "output_fetch"}])
+    gate.learn([{"name": "other"}])
+    assert gate.tools.fetch_with == "headgate_output_fetch"
+    assert "output_fetch" not in gate.tools
+    gate.close()
