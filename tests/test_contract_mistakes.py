@@ -21,9 +21,10 @@ from headgate.servers.mcp import Headgate
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_harness import ERAS, serve, text_of, told
+from mcp_harness import serve, text_of, told
 from mcp_types import CallToolResult, TextContent
 from stores import store_at
+from wires import ERAS
 
 ROWS = [{"id": number} for number in range(30)]
 

@@ -91,7 +91,7 @@ def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
         gate.close()
         assert gate.store is store
         store.put(b"still open")
-        with pytest.raises(headgate.InvalidArgument, match="ttl are options of a store"):
+        with pytest.raises(headgate.InvalidArgument, match="give ttl to open_store"):
             HeadgateMiddleware(store, ttl=5)
 
 

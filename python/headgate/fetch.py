@@ -192,9 +192,9 @@ def _text(ask: _Ask, budget: int) -> Page:
     most = min(ask.limit or budget, budget)
     # A character more on either side, so that what is cut is seen to be cut.
     base = max(0, start - 4)
-    data = ask.view.read(base, min(start + most + 4, total))
+    data = ask.view.read(base, min(start + max(most, _WIDEST) + 4, total))
     page = read_text(data, start - base, max(most, _WIDEST))
-    end = page.start + len(_first(page.text, most).encode()) if most < _WIDEST else page.end
+    end = page.end if most >= _WIDEST else page.start + len(_first(page.text, most).encode())
     page = read_text(data[:end], start - base, budget, escape_levels=_levels(ask))
     return ask.page(
         "text",

@@ -13,18 +13,18 @@ SUMMARY = 100
 LABEL = 50
 SEVERITIES = ("critical", "high", "medium", "low")
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNWRITABLE = re.compile("[\ud800-\udfff\x00]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def line(text: str, most: int) -> str:
     """A text as one line of at most `most` characters, which can be written: half of a surrogate pair cannot."""
-    return cut(" ".join(_CONTROL.sub(" ", plain(text)).split()), most)
+    return cut(" ".join(plain(_CONTROL.sub(" ", text)).split()), most)
 
 
 def plain(text: str) -> str:
-    """A text that can be written."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    """A text that can be written, and that nobody takes for a binary."""
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str, most: int) -> str:
