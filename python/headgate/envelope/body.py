@@ -1,0 +1,111 @@
+"""The body of a response as it came: bytes that nobody has parsed."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from headgate import _core
+from headgate.errors import InvalidText
+
+__all__ = ["Body", "from_plain", "parsed", "plain"]
+
+_BASE64 = "$base64"
+
+_LONG_NUMBER = r"[0-9]{19}"
+"""Beyond 64 bits `orjson` makes a float of an integer."""
+
+
+class Body:
+    """Bytes and what they are said to be. `json()` parses them, once, and only if it is called."""
+
+    __slots__ = ("_parsed", "content", "content_type")
+
+    def __init__(self, content: bytes, content_type: str = "application/octet-stream") -> None:
+        self.content = content
+        self.content_type = content_type
+        self._parsed: tuple[Any] | None = None
+
+    def json(self) -> Any:
+        """The value of a JSON body. Raises `ValueError` for what is none."""
+        if self._parsed is None:
+            self._parsed = (parsed(self.content),)
+        return self._parsed[0]
+
+    def text(self) -> str:
+        """The body as text. Raises `InvalidText` for what is not UTF-8."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidText(f"this body is not UTF-8 at byte {error.start}; use its content", error.start) from None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it says that it is JSON, and is."""
+        kind = self.content_type.partition(";")[0].strip().lower()
+        if kind != "application/json" and not kind.endswith("+json"):
+            return False
+        survey = _core.Survey(True)
+        survey.feed(self.content)
+        return bool(survey.finish().nature == "json")
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Body):
+            return NotImplemented
+        return (self.content, self.content_type) == (other.content, other.content_type)
+
+    def __hash__(self) -> int:
+        return hash((self.content, self.content_type))
+
+    def __repr__(self) -> str:
+        return f"Body({len(self.content)} bytes, {self.content_type!r})"
+
+
+def parsed(data: bytes) -> Any:
+    """The value of JSON, exactly: what `orjson` has no room for takes longer."""
+    has_long = _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches
+    return json.loads(data) if has_long else orjson.loads(data)
+
+
+def plain(data: Any) -> Any:
+    """Data as JSON has it: bytes in base64, and a JSON body as it stands, without parsing it."""
+    match data:
+        case Body(is_json=True):
+            return orjson.Fragment(data.content)
+        case Body():
+            return plain(data.content)
+        case bytes() | bytearray() | memoryview():
+            return {_BASE64: base64.b64encode(data).decode()}
+        case Mapping():
+            return {_escaped(key, data): plain(value) for key, value in data.items()}
+        case list() | tuple():
+            return [plain(value) for value in data]
+    return data
+
+
+def from_plain(data: Any) -> Any:
+    """What `plain` made JSON of."""
+    match data:
+        case {"$base64": str(text)} if len(data) == 1:
+            return base64.b64decode(text)
+        case dict():
+            return {_unescaped(key, data): from_plain(value) for key, value in data.items()}
+        case list():
+            return [from_plain(value) for value in data]
+    return data
+
+
+def _escaped(key: Any, data: Mapping[Any, Any]) -> Any:
+    """A key that would be taken for ours stands out by one more `$`."""
+    return (
+        f"${key}" if len(data) == 1 and isinstance(key, str) and key.lstrip("$") == "base64" and key[0] == "$" else key
+    )
+
+
+def _unescaped(key: str, data: Mapping[str, Any]) -> str:
+    return key[1:] if len(data) == 1 and key.startswith("$$") and key.lstrip("$") == "base64" else key

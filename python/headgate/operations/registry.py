@@ -1,0 +1,123 @@
+"""All operations by their ids, and how to run one."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from headgate.envelope import ResponseEnvelope
+from headgate.errors import InvalidArgument
+from headgate.operations.errors import CallError
+from headgate.operations.results import finished
+from headgate.operations.spec import CallContext, Handler, Operation, OperationSpec
+
+__all__ = ["OperationRegistry", "check_input", "run"]
+
+_log = logging.getLogger("headgate")
+
+_NOBODY = CallContext()
+
+
+class OperationRegistry:
+    """Operations of every source, by `namespace.name`."""
+
+    def __init__(self, operations: Iterable[Operation] = ()) -> None:
+        self._specs: dict[str, OperationSpec] = {}
+        self._handlers: dict[str, Handler] = {}
+        for operation in operations:
+            self.register(operation.spec, operation.handler)
+
+    def register(self, spec: OperationSpec, handler: Handler | None = None) -> OperationSpec:
+        """Adds an operation, or the handler of one that is known by its spec alone.
+
+        Raises `InvalidArgument` if one of that id has a handler already: `unregister` it first.
+        """
+        if spec.id in self._handlers:
+            raise InvalidArgument(f"{spec.id} is registered already; unregister it first, or use another namespace")
+        self._specs[spec.id] = spec
+        if handler is not None:
+            self._handlers[spec.id] = handler
+        return spec
+
+    def unregister(self, operation_id: str) -> bool:
+        """Forgets an operation; whether there was one."""
+        self._handlers.pop(operation_id, None)
+        return self._specs.pop(operation_id, None) is not None
+
+    def get_spec(self, operation_id: str) -> OperationSpec | None:
+        """What is known of an operation."""
+        return self._specs.get(operation_id)
+
+    def get_handler(self, operation_id: str) -> Handler | None:
+        """What runs when it is called."""
+        return self._handlers.get(operation_id)
+
+    def list(self) -> "list[OperationSpec]":
+        """All of them, in the order in which they came."""
+        return [*self._specs.values()]
+
+    def __iter__(self) -> Iterator[OperationSpec]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __contains__(self, operation_id: object) -> bool:
+        return operation_id in self._specs
+
+    def find(self, operation_id: str) -> Operation:
+        """An operation that can be run. Raises `CallError` with `OPERATION_NOT_FOUND` for any other."""
+        spec, handler = self._specs.get(operation_id), self._handlers.get(operation_id)
+        if spec is not None and handler is not None:
+            return Operation(spec, handler)
+        if spec is not None:
+            raise CallError("OPERATION_NOT_FOUND", f"No handler registered for operation: {operation_id}")
+        near = ", ".join(sorted(self._specs)[:8])
+        raise CallError(
+            "OPERATION_NOT_FOUND", f"there is no operation {operation_id!r:.128}; there are {near or 'none'}"
+        )
+
+    async def execute(
+        self,
+        operation_id: str,
+        input: Any = None,  # noqa: A002
+        context: CallContext | None = None,
+    ) -> ResponseEnvelope[Any]:
+        """Runs an operation for this process itself: nobody's access is checked.
+
+        Raises `CallError`. An envelope that says `is_error` is a result, and returned.
+        """
+        operation = self.find(operation_id)
+        spec = operation.spec
+        if spec.type == "subscription":
+            raise CallError("VALIDATION_ERROR", f"{operation_id} is a subscription; use subscribe()")
+        if spec.input_schema is not None:
+            check_input(spec, input)
+        return finished(await run(operation, input, context or _NOBODY), spec)
+
+
+def check_input(spec: OperationSpec, given: Any) -> None:
+    """Refuses what does not fit the input schema, before any handler sees it."""
+    found = spec.input.problems(given)
+    if found:
+        told = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in found)
+        raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {told}", {"problems": found})
+
+
+async def run(operation: Operation, given: Any, context: CallContext) -> Any:
+    """What a handler returns; whatever it raises is a `CallError`."""
+    try:
+        result = operation.handler(given, context)
+        return await result if inspect.isawaitable(result) else result
+    except CallError:
+        raise
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        raise
+    except TimeoutError as error:
+        raise CallError("TIMEOUT", f"{operation.spec.id} took too long: {error or 'no answer in time'}") from error
+    except Exception as error:
+        # The message is for whoever called; where it came from is for whoever runs this.
+        _log.debug("headgate: %s failed", operation.spec.id, exc_info=True)
+        told = str(error) or type(error).__name__
+        raise CallError("EXECUTION_ERROR", f"{operation.spec.id} failed: {told[:1000]}") from error

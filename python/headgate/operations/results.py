@@ -1,0 +1,77 @@
+"""Detect, wrap, normalize, validate: the one way from what a handler returned to an envelope."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.envelope import Body, MCPResponseMeta, ResponseEnvelope, is_response_envelope, local_envelope
+from headgate.errors import InvalidArgument
+from headgate.operations.cast import cast
+from headgate.operations.errors import CallError
+from headgate.operations.spec import OperationSpec
+from headgate.operations.validation import is_meaningful
+
+__all__ = ["finished"]
+
+_log = logging.getLogger("headgate")
+
+
+def finished(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+    """The envelope of what a handler returned. What does not fit the output schema is made to, and told of."""
+    envelope = _detected(result, spec)
+    if not is_meaningful(spec.output_schema) or not _is_of_the_schema(envelope):
+        return envelope
+    envelope = dataclasses.replace(envelope, data=_normalized(envelope.data, spec))
+    for problem in spec.output.problems(envelope.data):
+        _log.warning(
+            "headgate: %s answered what its schema does not say, at %r: %s",
+            spec.id,
+            problem["path"],
+            problem["message"],
+        )
+    return envelope
+
+
+def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+    if not is_response_envelope(result):
+        return local_envelope(result, spec.id)
+    if isinstance(result, ResponseEnvelope):
+        return result
+    try:
+        return ResponseEnvelope.from_dict(result)
+    except InvalidArgument as error:
+        raise CallError("EXECUTION_ERROR", f"{spec.id} returned an envelope that is none: {error}") from None
+
+
+def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
+    """Whether the schema speaks of this data: not of errors, and not of the blocks of a tool that says nothing else."""
+    meta = envelope.meta
+    return not (isinstance(meta, MCPResponseMeta) and (meta.is_error or envelope.data is meta.content))
+
+
+def _normalized(data: Any, spec: OperationSpec) -> Any:
+    def tell(path: str, replaced: Any) -> None:
+        _log.warning(
+            "headgate: %s answered %.64r at %r, which its schema has no room for; it was replaced",
+            spec.id,
+            replaced,
+            path,
+        )
+
+    return cast(spec.output_schema or {}, _as_json_has_it(data), on_replaced=tell)
+
+
+def _as_json_has_it(data: Any) -> Any:
+    """Data that a schema can speak of: a body is parsed now, because one asks for it, and only once."""
+    if isinstance(data, Body):
+        try:
+            return data.json()
+        except ValueError:
+            return data.content
+    dump = getattr(data, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json", by_alias=True)
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        return dataclasses.asdict(data)
+    return dict(data) if isinstance(data, Mapping) and not isinstance(data, dict) else data

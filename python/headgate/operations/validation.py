@@ -1,0 +1,64 @@
+"""JSON Schemas, compiled once each: what is wrong with a value, and where."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import jsonschema_rs
+
+__all__ = ["Problem", "Schema", "Validator", "is_meaningful", "pointer"]
+
+_log = logging.getLogger("headgate")
+
+Schema: TypeAlias = Mapping[str, Any] | bool
+"""A JSON Schema."""
+
+Problem: TypeAlias = dict[str, str]
+"""What is wrong with a value: `path`, a JSON Pointer, and `message`."""
+
+_MOST_PROBLEMS = 8
+"""Nobody reads more of them."""
+
+_LONGEST = 200
+
+
+def is_meaningful(schema: Schema | None) -> bool:
+    """Whether a schema says anything: without one, or with one that takes everything, there is nothing to check."""
+    return schema is not None and schema is not True and schema != {}
+
+
+class Validator:
+    """A schema that was read once. One that cannot be understood is told of, once, and takes everything."""
+
+    def __init__(self, schema: Schema | None) -> None:
+        self._validator: Any = None
+        if not is_meaningful(schema):
+            return
+        try:
+            # Whoever wrote the schema must not make this process fetch anything.
+            self._validator = jsonschema_rs.validator_for(
+                schema if isinstance(schema, bool) else dict(schema or {}), offline=True
+            )
+        except ValueError as error:
+            _log.warning("headgate: a schema cannot be understood, so nothing is checked by it: %.200s", error)
+
+    def problems(self, value: Any) -> list[Problem]:
+        """What is wrong with a value; nothing of what is right."""
+        if self._validator is None:
+            return []
+        try:
+            # Most are right, and that is found out without a list of what is not.
+            return [] if self._validator.is_valid(value) else list(self._told(value))
+        except ValueError as error:
+            return [{"path": "", "message": f"this is not JSON: {error}"[:_LONGEST]}]
+
+    def _told(self, value: Any) -> Iterator[Problem]:
+        for number, error in enumerate(self._validator.iter_errors(value)):
+            if number == _MOST_PROBLEMS:
+                return
+            yield {"path": pointer(error.instance_path), "message": str(error.message)[:_LONGEST]}
+
+
+def pointer(path: list[str | int]) -> str:
+    """A path as a JSON Pointer."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)

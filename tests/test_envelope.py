@@ -1,0 +1,214 @@
+"""Envelopes: what is in them, how they are told, and that JSON loses nothing of them."""
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jsonschema
+import pytest
+from documents import values
+from headgate import InvalidArgument
+from headgate.envelope import (
+    HTTP_RESPONSE_META_SCHEMA,
+    LOCAL_RESPONSE_META_SCHEMA,
+    MCP_CONTENT_BLOCK_SCHEMA,
+    MCP_RESPONSE_META_SCHEMA,
+    RESPONSE_ENVELOPE_SCHEMA,
+    RESPONSE_META_SCHEMA,
+    RESPONSE_SOURCES,
+    Body,
+    MCPResponseMeta,
+    ResponseEnvelope,
+    content_block,
+    content_blocks,
+    http_envelope,
+    is_response_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import ImageContent, TextContent
+
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "text", "text": "t", "annotations": {"audience": ["user"], "priority": 0.5, "lastModified": "2026"}},
+    {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+    {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+    {"type": "resource", "resource": {"uri": "a://b", "mimeType": "text/plain", "text": "t"}},
+    {"type": "resource", "resource": {"uri": "a://b", "blob": "AAAA"}},
+    {"type": "resource_link", "uri": "a://b", "name": "n", "description": "d", "mimeType": "text/plain"},
+]
+
+HTTP: dict[str, Any] = {"status_code": 200, "headers": {"x": "1, 2"}, "content_type": "application/json"}
+
+
+def all_kinds(data: Any) -> list[ResponseEnvelope[Any]]:
+    return [
+        local_envelope(data, "ns.name"),
+        http_envelope(data, **HTTP),
+        mcp_envelope(data, content=BLOCKS),
+        mcp_envelope(data, is_error=True, content=[], structured_content={"a": 1}, meta={"k": "v"}),
+    ]
+
+
+def test_the_keys_are_those_of_the_wire() -> None:
+    before = time.time_ns() // 1_000_000
+    local, http, mcp, error = [json.loads(envelope.to_json()) for envelope in all_kinds(1)]
+    assert local["data"] == 1
+    assert local["meta"].keys() == {"source", "operationId", "timestamp"}
+    assert before <= local["meta"]["timestamp"] <= time.time_ns() // 1_000_000
+    assert http["meta"] == {
+        "source": "http",
+        "statusCode": 200,
+        "headers": {"x": "1, 2"},
+        "contentType": "application/json",
+    }
+    assert mcp["meta"] == {"source": "mcp", "isError": False, "content": BLOCKS}
+    assert error["meta"] == {
+        "source": "mcp",
+        "isError": True,
+        "content": [],
+        "structuredContent": {"a": 1},
+        "_meta": {"k": "v"},
+    }
+    assert [envelope.is_error for envelope in all_kinds(1)] == [False, False, False, True]
+
+
+def test_nothing_is_a_value_too() -> None:
+    assert unwrap(local_envelope(None, "a.b")) is None
+
+
+@given(
+    values
+    | st.binary(max_size=20)
+    | st.dictionaries(st.sampled_from(["$base64", "$$base64", "base64", "a"]), st.binary() | st.text(max_size=5)),
+)
+def test_json_loses_nothing(data: Any) -> None:
+    for envelope in all_kinds(data):
+        again = ResponseEnvelope.from_json(envelope.to_json())
+        assert again == envelope
+        assert type(again.data) is type(data)
+        assert again.to_json() == envelope.to_json()
+
+
+def test_numbers_of_any_length_survive() -> None:
+    data = {"id": 2**70, "small": 7, "float": 1.5}
+    assert unwrap(ResponseEnvelope.from_json(local_envelope(data, "a.b").to_json())) == data
+    assert Body(b'{"id": 1180591620717411303424}', "application/json").json() == {"id": 2**70}
+
+
+def test_a_body_of_json_is_written_as_it_came() -> None:
+    body = Body(b'{"a": 1.50, "b": [1,2]}', "application/problem+json; charset=utf-8")
+    written = http_envelope(body, **HTTP).to_json()
+    assert written.startswith(b'{"data":{"a": 1.50, "b": [1,2]},"meta":')
+    assert body.json() is body.json()
+    assert (body.text(), len(body)) == ('{"a": 1.50, "b": [1,2]}', 23)
+
+
+@pytest.mark.parametrize("body", [Body(b"{", "application/json"), Body(b"{}"), Body(b"\xff", "text/plain")])
+def test_a_body_that_is_no_json_is_bytes(body: Body) -> None:
+    again = ResponseEnvelope.from_json(http_envelope(body, **HTTP).to_json())
+    assert unwrap(again) == body.content
+
+
+@pytest.mark.parametrize("source", RESPONSE_SOURCES)
+def test_source_is_all_that_is_looked_at(source: str) -> None:
+    assert is_response_envelope({"data": None, "meta": {"source": source}})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        1,
+        "data",
+        [],
+        {},
+        {"data": 1},
+        {"meta": {"source": "local"}},
+        {"data": 1, "meta": None},
+        {"data": 1, "meta": "local"},
+        {"data": 1, "meta": {"source": "ftp"}},
+        {"data": 1, "meta": {"source": ["local"]}},
+        {"data": 1, "meta": {}},
+    ],
+)
+def test_what_is_no_envelope(value: Any) -> None:
+    assert not is_response_envelope(value)
+    with pytest.raises(InvalidArgument):
+        ResponseEnvelope.from_dict(value)
+
+
+def test_every_envelope_is_told_for_one_before_and_after_json() -> None:
+    for envelope in all_kinds({"a": 1}):
+        assert is_response_envelope(envelope)
+        assert is_response_envelope(json.loads(envelope.to_json()))
+
+
+def test_an_envelope_that_lacks_something_says_what() -> None:
+    with pytest.raises(InvalidArgument, match=r"statusCode, headers and contentType; http_envelope\(\) makes one"):
+        ResponseEnvelope.from_dict({"data": 1, "meta": {"source": "http"}})
+
+
+def test_schemas_take_what_the_factories_make_and_nothing_less() -> None:
+    schemas = [LOCAL_RESPONSE_META_SCHEMA, HTTP_RESPONSE_META_SCHEMA, MCP_RESPONSE_META_SCHEMA]
+    for number, envelope in enumerate(all_kinds({"a": 1})):
+        told = json.loads(envelope.to_json())
+        jsonschema.Draft202012Validator(RESPONSE_ENVELOPE_SCHEMA).validate(told)
+        jsonschema.Draft202012Validator(RESPONSE_META_SCHEMA).validate(told["meta"])
+        for other, schema in enumerate(schemas):
+            assert jsonschema.Draft202012Validator(schema).is_valid(told["meta"]) == (other == min(number, 2))
+        for key in told["meta"].keys() - {"structuredContent", "_meta"}:
+            less = {name: value for name, value in told["meta"].items() if name != key}
+            assert not jsonschema.Draft202012Validator(RESPONSE_META_SCHEMA).is_valid(less)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_blocks_stay_as_they_are(block: dict[str, Any]) -> None:
+    assert content_block(block) == block
+    assert jsonschema.Draft202012Validator(MCP_CONTENT_BLOCK_SCHEMA).is_valid(block)
+    assert content_block({**block, "_meta": {"new": 1}}) == {**block, "_meta": {"new": 1}}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "hologram", "shape": [1, 2]},
+        {"type": "text"},
+        {"type": "text", "text": 7},
+        {"type": "image", "data": "AAAA"},
+        {"type": "resource", "resource": {}},
+        {"type": "resource_link", "uri": "a://b"},
+        {},
+        [1],
+        None,
+    ],
+)
+def test_a_block_that_is_not_known_is_text_with_its_json(block: Any) -> None:
+    told = content_block(block)
+    assert told["type"] == "text"
+    assert json.loads(told["text"]) == block
+
+
+def test_blocks_of_an_sdk_are_mapped() -> None:
+    sdk = [TextContent(type="text", text="t"), ImageContent(type="image", data="AAAA", mime_type="image/png")]
+    assert content_blocks(sdk) == [
+        {"type": "text", "text": "t"},
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+    ]
+    assert content_blocks(None) == []
+    meta = mcp_envelope(None, content=sdk).meta
+    assert isinstance(meta, MCPResponseMeta)
+    assert meta.content[0] == {"type": "text", "text": "t"}
+
+
+def test_the_mcp_package_is_not_needed() -> None:
+    script = (
+        "import sys, headgate.envelope; "
+        "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'httpx2') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,216 @@
+"""The registry, and the way from what a handler returns to an envelope."""
+
+import asyncio
+import dataclasses
+import logging
+from typing import Any
+
+import pytest
+from headgate import InvalidArgument
+from headgate.envelope import Body, LocalResponseMeta, http_envelope, local_envelope, mcp_envelope, unwrap
+from headgate.operations import (
+    CODES,
+    AccessControl,
+    CallContext,
+    CallError,
+    Identity,
+    Operation,
+    OperationRegistry,
+    OperationSpec,
+)
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def spec(name: str = "op", **more: Any) -> OperationSpec:
+    return OperationSpec(namespace="ns", name=name, **more)
+
+
+def execute(handler: Any, given: Any = None, **more: Any) -> Any:
+    registry = OperationRegistry([Operation(spec(**more), handler)])
+    return asyncio.run(registry.execute("ns.op", given))
+
+
+async def echo(given: Any, context: CallContext) -> Any:
+    del context
+    return given
+
+
+def test_what_is_returned_is_wrapped() -> None:
+    for handler in (echo, lambda given, _: given):
+        envelope = execute(handler, {"a": 1})
+        assert unwrap(envelope) == {"a": 1}
+        assert isinstance(envelope.meta, LocalResponseMeta)
+        assert envelope.meta.operation_id == "ns.op"
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        local_envelope(1, "someone.else"),
+        http_envelope(b"x", status_code=201, headers={}, content_type="x/y"),
+        mcp_envelope([], is_error=True),
+    ],
+)
+def test_an_envelope_passes_as_it_is(envelope: Any) -> None:
+    assert execute(lambda *_: envelope) is envelope
+    told = execute(lambda *_: envelope.to_dict())
+    assert told == envelope
+
+
+def test_an_envelope_that_is_none_is_told() -> None:
+    with pytest.raises(CallError, match=r"an envelope that is none.*operationId") as caught:
+        execute(lambda *_: {"data": 1, "meta": {"source": "local"}})
+    assert caught.value.code == "EXECUTION_ERROR"
+
+
+def test_the_input_is_checked_before_the_handler_sees_it() -> None:
+    seen: list[Any] = []
+    with pytest.raises(CallError) as caught:
+        execute(lambda given, _: seen.append(given), {"n": "x"}, input_schema=NUMBER)
+    assert (seen, caught.value.code) == ([], "VALIDATION_ERROR")
+    assert caught.value.details["problems"][0]["path"] == "/n"
+    assert "/n" in str(caught.value)
+    execute(lambda given, _: seen.append(given), {"n": 1}, input_schema=NUMBER)
+    assert seen == [{"n": 1}]
+
+
+def test_what_does_not_fit_the_output_is_told_and_returned(caplog: pytest.LogCaptureFixture) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}}, "required": ["n"]}
+    with caplog.at_level(logging.WARNING, "headgate"):
+        assert unwrap(execute(lambda *_: {"n": 1}, output_schema=schema)) == {"n": 1}
+    assert "'/n'" in caplog.text
+    assert "ns.op" in caplog.text
+
+
+def test_errors_of_tools_and_their_blocks_are_not_made_to_fit(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[Any] = [mcp_envelope("no", is_error=True), mcp_envelope([])]
+    for envelope in answers:
+        envelope = dataclasses.replace(envelope, data=envelope.meta.content)
+        with caplog.at_level(logging.WARNING, "headgate"):
+            assert execute(lambda *_, answer=envelope: answer, output_schema=NUMBER) is envelope
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("schema", [None, True, {}])
+def test_a_schema_that_says_nothing_costs_nothing(schema: Any) -> None:
+    body = Body(b"not json", "application/json")
+    assert unwrap(execute(lambda *_: body, output_schema=schema)) is body
+
+
+def test_a_body_is_parsed_where_a_schema_asks_for_it() -> None:
+    body = Body(b'{"n": 1}', "application/json")
+    assert unwrap(execute(lambda *_: body, output_schema=NUMBER)) == {"n": 1}
+
+
+@dataclasses.dataclass
+class Row:
+    n: int
+
+
+def test_objects_are_taken_for_what_they_say() -> None:
+    assert unwrap(execute(lambda *_: Row(7), output_schema=NUMBER)) == {"n": 7}
+    assert unwrap(execute(lambda *_: Row(7))) == Row(7)
+
+
+def test_a_schema_that_cannot_be_understood_checks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    for wrong in ({"type": "nope"}, {"$ref": "https://example.invalid/schema.json"}):
+        with caplog.at_level(logging.WARNING, "headgate"):
+            assert unwrap(execute(echo, 1, input_schema=wrong)) == 1
+        assert "cannot be understood" in caplog.text
+
+
+def test_what_a_handler_raises_is_a_call_error() -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    def late(*_: Any) -> None:
+        raise TimeoutError
+
+    def denied(*_: Any) -> None:
+        raise CallError("ACCESS_DENIED", "not you", {"scope": "x"})
+
+    for handler, code in ((fail, "EXECUTION_ERROR"), (late, "TIMEOUT"), (denied, "ACCESS_DENIED")):
+        with pytest.raises(CallError) as caught:
+            execute(handler)
+        assert caught.value.code == code
+    assert caught.value.to_dict() == {
+        "error": {"code": "ACCESS_DENIED", "message": "not you", "details": {"scope": "x"}}
+    }
+    with pytest.raises(CallError, match="the disk is on fire"):
+        execute(fail)
+
+
+def test_a_call_that_is_cancelled_stays_so() -> None:
+    async def run() -> None:
+        registry = OperationRegistry([Operation(spec(), lambda *_: asyncio.sleep(60))])
+        task = asyncio.create_task(registry.execute("ns.op"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
+def test_what_is_not_there_is_told_with_what_is() -> None:
+    registry = OperationRegistry([Operation(spec("one"), echo)])
+    registry.register(spec("bare"))
+    with pytest.raises(CallError, match=r"no operation 'ns\.two'; there are ns\.bare, ns\.one") as caught:
+        asyncio.run(registry.execute("ns.two"))
+    assert caught.value.code == "OPERATION_NOT_FOUND"
+    with pytest.raises(CallError, match=r"No handler registered for operation: ns\.bare") as caught:
+        asyncio.run(registry.execute("ns.bare"))
+    assert caught.value.code == "OPERATION_NOT_FOUND"
+
+
+def test_specs_and_handlers_are_found_listed_and_forgotten() -> None:
+    registry = OperationRegistry()
+    one = registry.register(spec("one"), echo)
+    bare = registry.register(spec("bare"))
+    assert registry.list() == [one, bare]
+    assert (registry.get_spec("ns.one"), registry.get_handler("ns.one")) == (one, echo)
+    assert (registry.get_spec("ns.bare"), registry.get_handler("ns.bare")) == (bare, None)
+    assert (registry.get_spec("x.y"), registry.get_handler("x.y")) == (None, None)
+    with pytest.raises(InvalidArgument, match="registered already"):
+        registry.register(spec("one"), echo)
+    registry.register(bare, echo)
+    assert registry.get_handler("ns.bare") is echo
+    assert (registry.unregister("ns.one"), registry.unregister("ns.one")) == (True, False)
+    assert ("ns.one" in registry, "ns.bare" in registry, len(registry)) == (False, True, 1)
+
+
+def test_a_subscription_is_not_executed() -> None:
+    with pytest.raises(CallError, match="subscribe"):
+        execute(echo, type="subscription")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": ""}, {"name": "x", "type": "action"}, {"name": "x", "namespace": ""}, {"name": "x", "namespace": "a b"}],
+)
+def test_a_spec_that_cannot_be_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        OperationSpec(**{"namespace": "ns", **wrong})
+
+
+@pytest.mark.parametrize(
+    ("control", "scopes", "is_allowed"),
+    [
+        (AccessControl(), None, True),
+        (AccessControl(["a"]), None, False),
+        (AccessControl(["a", "b"]), ["a"], False),
+        (AccessControl(["a", "b"]), ["b", "a"], True),
+        (AccessControl((), ["a", "b"]), ["b"], True),
+        (AccessControl((), ["a", "b"]), ["c"], False),
+        (AccessControl(["a"], ["b"]), ["b"], False),
+    ],
+)
+def test_access_is_by_scopes(control: AccessControl, scopes: Any, is_allowed: bool) -> None:
+    assert control.allows(None if scopes is None else Identity("ada", scopes)) == is_allowed
+
+
+def test_a_code_that_is_none_is_refused() -> None:
+    assert len(CODES) == 6
+    with pytest.raises(InvalidArgument, match="EXECUTION_ERROR"):
+        CallError("OOPS", "x")  # type: ignore[arg-type]
