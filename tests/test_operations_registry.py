@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 from headgate import InvalidArgument
-from headgate.envelope import Body, LocalResponseMeta, http_envelope, local_envelope, mcp_envelope, unwrap
+from headgate.envelope import (
+    Body,
+    LocalResponseMeta,
+    ResponseEnvelope,
+    http_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
 from headgate.operations import (
     CODES,
     AccessControl,
@@ -90,6 +98,17 @@ def test_errors_of_tools_and_their_blocks_are_not_made_to_fit(caplog: pytest.Log
         with caplog.at_level(logging.WARNING, "headgate"):
             assert execute(lambda *_, answer=envelope: answer, output_schema=NUMBER) is envelope
     assert caplog.text == ""
+
+
+def test_blocks_that_were_json_are_not_made_to_fit(caplog: pytest.LogCaptureFixture) -> None:
+    blocks = mcp_envelope(None, content=[{"type": "text", "text": "t"}])
+    blocks = dataclasses.replace(blocks, data=blocks.meta.content)  # type: ignore[union-attr]
+    again = ResponseEnvelope.from_json(blocks.to_json())
+    with caplog.at_level(logging.WARNING, "headgate"):
+        assert execute(lambda *_: again, output_schema=NUMBER) is again
+        assert caplog.text == ""
+        execute(lambda *_: mcp_envelope([], structured_content=[]), output_schema=NUMBER)
+    assert "ns.op" in caplog.text
 
 
 @pytest.mark.parametrize("schema", [None, True, {}])
