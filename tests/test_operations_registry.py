@@ -153,6 +153,8 @@ def test_what_a_handler_raises_is_a_call_error() -> None:
         with pytest.raises(CallError) as caught:
             execute(handler)
         assert caught.value.code == code
+    with pytest.raises(CallError, match="took too long: no answer in time"):
+        execute(late)
     assert caught.value.to_dict() == {
         "error": {"code": "ACCESS_DENIED", "message": "not you", "details": {"scope": "x"}}
     }
@@ -181,6 +183,14 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(CallError, match=r"No handler registered for operation: ns\.bare") as caught:
         asyncio.run(registry.execute("ns.bare"))
     assert caught.value.code == "OPERATION_NOT_FOUND"
+
+
+def test_of_many_the_nearest_are_named() -> None:
+    registry = OperationRegistry([Operation(spec(f"thing{number}"), echo) for number in range(50)])
+    registry.register(spec("zebra_find"), echo)
+    with pytest.raises(CallError, match=r"there are .*ns\.zebra_find") as caught:
+        registry.find("ns.zebra_fnid")
+    assert str(caught.value).count("ns.") == 9
 
 
 def test_specs_and_handlers_are_found_listed_and_forgotten() -> None:

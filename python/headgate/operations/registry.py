@@ -1,6 +1,8 @@
 """All operations by their ids, and how to run one."""
 
-import asyncio
+import contextlib
+import dataclasses
+import difflib
 import inspect
 import logging
 from collections.abc import Iterable, Iterator
@@ -8,15 +10,15 @@ from typing import Any
 
 from headgate.envelope import ResponseEnvelope
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import within
+from headgate.operations.env import NOWHERE, build_env
 from headgate.operations.errors import CallError
 from headgate.operations.results import finished
 from headgate.operations.spec import CallContext, Handler, Operation, OperationSpec
 
-__all__ = ["OperationRegistry", "check_input", "run"]
+__all__ = ["OperationRegistry", "check_input", "check_is_called", "raising_call_errors", "run"]
 
 _log = logging.getLogger("headgate")
-
-_NOBODY = CallContext()
 
 
 class OperationRegistry:
@@ -25,6 +27,7 @@ class OperationRegistry:
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self._specs: dict[str, OperationSpec] = {}
         self._handlers: dict[str, Handler] = {}
+        self._nobody = CallContext(env=build_env(self))
         for operation in operations:
             self.register(operation.spec, operation.handler)
 
@@ -73,7 +76,7 @@ class OperationRegistry:
             return Operation(spec, handler)
         if spec is not None:
             raise CallError("OPERATION_NOT_FOUND", f"No handler registered for operation: {operation_id}")
-        near = ", ".join(sorted(self._specs)[:8])
+        near = ", ".join(sorted(difflib.get_close_matches(str(operation_id)[:256], self._specs, n=8, cutoff=0)))
         raise CallError(
             "OPERATION_NOT_FOUND", f"there is no operation {operation_id!r:.128}; there are {near or 'none'}"
         )
@@ -90,34 +93,66 @@ class OperationRegistry:
         """
         operation = self.find(operation_id)
         spec = operation.spec
-        if spec.type == "subscription":
-            raise CallError("VALIDATION_ERROR", f"{operation_id} is a subscription; use subscribe()")
-        if spec.input_schema is not None:
-            check_input(spec, input)
-        return finished(await run(operation, input, context or _NOBODY), spec)
+        check_is_called(spec)
+        check_input(spec, input)
+        return finished(await run(operation, input, self.bound(context)), spec)
+
+    def bound(self, context: CallContext | None) -> CallContext:
+        """A context whose `env` is the operations of this registry, unless it has others."""
+        if context is None:
+            return self._nobody
+        return (
+            context
+            if context.env is not NOWHERE
+            else dataclasses.replace(context, env=build_env(self, context=context))
+        )
+
+    async def call_for(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
+        """Executes an operation as a part of answering another call. It has no id of its own: nobody asked for it."""
+        asked_for = parent.request_id or parent.parent_request_id
+        context = dataclasses.replace(parent, request_id=None, parent_request_id=asked_for, env=NOWHERE)
+        return await self.execute(operation_id, given, context)
+
+
+def check_is_called(spec: OperationSpec) -> None:
+    """Refuses a subscription: it has more than one answer."""
+    if spec.type == "subscription":
+        raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
 
 
 def check_input(spec: OperationSpec, given: Any) -> None:
     """Refuses what does not fit the input schema, before any handler sees it."""
-    found = spec.input.problems(given)
+    found = spec.input.problems(given) if spec.input_schema is not None else None
     if found:
         told = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in found)
         raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {told}", {"problems": found})
 
 
 async def run(operation: Operation, given: Any, context: CallContext) -> Any:
-    """What a handler returns; whatever it raises is a `CallError`."""
-    try:
+    """What a handler returns, by the deadline if there is one; whatever it raises is a `CallError`."""
+    if context.deadline is None:
+        return await _run(operation, given, context)
+    async with within(context.deadline, operation.spec.id):
+        return await _run(operation, given, context)
+
+
+async def _run(operation: Operation, given: Any, context: CallContext) -> Any:
+    with raising_call_errors(operation.spec):
         result = operation.handler(given, context)
         return await result if inspect.isawaitable(result) else result
+
+
+@contextlib.contextmanager
+def raising_call_errors(spec: OperationSpec) -> Iterator[None]:
+    """Whatever is raised in it is a `CallError`."""
+    try:
+        yield
     except CallError:
         raise
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-        raise
     except TimeoutError as error:
-        raise CallError("TIMEOUT", f"{operation.spec.id} took too long: {error or 'no answer in time'}") from error
+        raise CallError("TIMEOUT", f"{spec.id} took too long: {str(error) or 'no answer in time'}") from error
     except Exception as error:
         # The message is for whoever called; where it came from is for whoever runs this.
-        _log.debug("headgate: %s failed", operation.spec.id, exc_info=True)
+        _log.debug("headgate: %s failed", spec.id, exc_info=True)
         told = str(error) or type(error).__name__
-        raise CallError("EXECUTION_ERROR", f"{operation.spec.id} failed: {told[:1000]}") from error
+        raise CallError("EXECUTION_ERROR", f"{spec.id} failed: {told[:1000]}") from error
