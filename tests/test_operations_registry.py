@@ -101,8 +101,8 @@ def test_errors_of_tools_and_their_blocks_are_not_made_to_fit(caplog: pytest.Log
 
 
 def test_blocks_that_were_json_are_not_made_to_fit(caplog: pytest.LogCaptureFixture) -> None:
-    blocks = mcp_envelope(None, content=[{"type": "text", "text": "t"}])
-    blocks = dataclasses.replace(blocks, data=blocks.meta.content)  # type: ignore[union-attr]
+    blocks: Any = mcp_envelope(None, content=[{"type": "text", "text": "t"}])
+    blocks = dataclasses.replace(blocks, data=blocks.meta.content)
     again = ResponseEnvelope.from_json(blocks.to_json())
     with caplog.at_level(logging.WARNING, "headgate"):
         assert execute(lambda *_: again, output_schema=NUMBER) is again

@@ -37,6 +37,8 @@ class CallHandler:
         self._registry = registry
         self._call_map = call_map
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of those that run, and of those that were aborted and have not ended yet."""
         self._unsubscribe: Unsubscribe | None = None
         self._is_closing = False
 
@@ -51,13 +53,12 @@ class CallHandler:
     async def close(self, *, within: float | None = None) -> None:
         """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then."""
         self._is_closing = True
-        if self._running:
+        if self._tasks:
             # They may still ask for others, which is why this goes on listening.
-            await asyncio.wait([*self._running.values()], timeout=within)
-        rest = [*self._running.values()]
-        for task in rest:
+            await asyncio.wait([*self._tasks], timeout=within)
+        for task in self._running.values():
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._unsubscribe is not None:
             await self._unsubscribe()
             self._unsubscribe = None
@@ -74,31 +75,40 @@ class CallHandler:
             case {"requestId": str(request_id), "operationId": str()}:
                 # A transport may deliver more than once.
                 if request_id not in self._running:
-                    task = asyncio.create_task(self._answer(request_id, event))
-                    self._running[request_id] = task
-                    task.add_done_callback(lambda _: self._running.pop(request_id, None))
+                    self._start(request_id, event)
             case _:
                 _log.warning("headgate: a request without requestId or operationId was ignored: %.200r", event)
+
+    def _start(self, request_id: str, event: Mapping[str, Any]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if self._running.get(request_id) is task:
+                del self._running[request_id]
+
+        task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
+        self._tasks.add(task)
+        self._running[request_id] = task
+        task.add_done_callback(ended)
 
     def _aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)} if request_id in self._running:
                 self._running.pop(request_id).cancel()
 
-    async def _answer(self, request_id: str, event: Mapping[str, Any]) -> None:
+    async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         try:
-            outcome = await self._outcome(event)
+            outcome = await self._outcome(event, is_closing)
         except asyncio.CancelledError:
             # Of a call that was aborted, whoever waited for it knows already.
-            if request_id not in self._running:
+            if self._running.get(request_id) is not asyncio.current_task():
                 return
             outcome = CallError("ABORTED", f"{event['operationId']} was cancelled where it ran; call it again")
         await self._publish(request_id, outcome, event["operationId"])
 
-    async def _outcome(self, event: Mapping[str, Any]) -> ResponseEnvelope[Any] | CallError:
+    async def _outcome(self, event: Mapping[str, Any], is_closing: bool) -> ResponseEnvelope[Any] | CallError:
         try:
             context = context_of(event)
-            if self._is_closing and context.parent_request_id not in self._running:
+            if is_closing and context.parent_request_id not in self._running:
                 return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
             return await self._called(event["operationId"], event.get("input"), context)
         except CallError as error:
