@@ -23,6 +23,7 @@ def earliest(*deadlines: float | None) -> float | None:
 
 def to_wire(deadline: float) -> int:
     """A deadline as other processes understand it; rounded down, so that it is never later than it was."""
+    # The clocks are read in the order in which the time between two readings makes it earlier; so below.
     return math.floor((time.time() + deadline - time.monotonic()) * 1000)
 
 
