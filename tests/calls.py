@@ -22,10 +22,21 @@ class Record(InProcessPubSub):
     def __init__(self) -> None:
         super().__init__()
         self.events: list[tuple[str, Any]] = []
+        self.failures: list[Exception] = []
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
         self.events.append((topic, event))
         await super().publish(topic, event)
+
+    async def subscribe(self, topic: CallEventName, receive: Receiver) -> Unsubscribe:
+        def noted(event: Any) -> None:
+            try:
+                receive(event)
+            except Exception as error:
+                self.failures.append(error)
+                raise
+
+        return await super().subscribe(topic, noted)
 
     def of(self, topic: str) -> list[Any]:
         return [event for name, event in self.events if name == topic]

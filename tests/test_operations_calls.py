@@ -337,9 +337,12 @@ def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list
         bus = Record()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y", timeout=0.003 if has_deadline else None))
-        await requested(bus)
+        # A machine that is busy may have let the deadline pass before anything was asked.
+        while not task.done() and not bus.events:
+            await asyncio.sleep(0)
+        asked = [event["requestId"] for event in bus.of("call.requested")]
         for action in [*actions, "result"]:
-            await ACTIONS[action](calls, bus.of("call.requested")[0]["requestId"], task)
+            await ACTIONS[action](calls, asked[0] if asked else "nothing", task)
         try:
             outcome: str = unwrap(await task)
         except CallError as error:
@@ -347,8 +350,9 @@ def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list
         except asyncio.CancelledError:
             outcome = "cancelled"
         assert problems == []
+        assert bus.failures == []
         withdrawn = [event for event in bus.of("call.aborted") if "reason" in event]
-        assert len(withdrawn) == (outcome in ("cancelled", "TIMEOUT"))
+        assert len(withdrawn) == (outcome in ("cancelled", "TIMEOUT") and len(asked))
         return outcome
 
     outcome = bounded(scenario())

@@ -17,7 +17,7 @@ from headgate.operations import (
     event_to_json,
     listen,
 )
-from headgate.operations.deadlines import from_wire, to_wire
+from headgate.operations.deadlines import from_wire, to_wire, within
 from headgate.operations.pubsub import subscribe_all
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +94,15 @@ def test_deadlines_are_milliseconds_on_the_wire() -> None:
     assert deadline - 1 < from_wire(to_wire(deadline)) < deadline + 0.001
 
 
+def test_what_takes_too_long_for_another_reason_is_not_blamed_on_the_deadline() -> None:
+    async def scenario() -> None:
+        async with within(time.monotonic() + 60, "x.y"):
+            raise TimeoutError("the cable is cut")
+
+    with pytest.raises(TimeoutError, match="the cable is cut"):
+        bounded(scenario())
+
+
 def test_a_subscriber_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         bus, seen = InProcessPubSub(), list[Any]()
@@ -130,7 +139,7 @@ def test_a_listener_that_is_slow_holds_nobody_up_and_keeps_no_more_than_its_limi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        bus, seen = InProcessPubSub(), list[Any]()
+        bus, seen = Broken("nothing", ValueError()), list[Any]()
         async with listen(bus, "call.aborted", limit=3) as events:
             await bus.subscribe("call.aborted", seen.append)
             for number in range(10):
@@ -141,6 +150,7 @@ def test_a_listener_that_is_slow_holds_nobody_up_and_keeps_no_more_than_its_limi
             assert (await anext(events))["requestId"] == "later"
         await bus.publish("call.aborted", {"requestId": "last"})
         assert len(seen) == 12
+        assert bus.open == 1
 
     bounded(scenario())
     assert caplog.text.count("3 events behind") == 1
