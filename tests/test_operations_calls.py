@@ -128,9 +128,9 @@ def test_a_call_that_is_aborted_says_why() -> None:
 @pytest.mark.parametrize(
     "limit",
     [
-        lambda calls: calls.call("x.y", timeout=0.02),
-        lambda calls: calls.call("x.y", deadline=time.monotonic() + 0.02, timeout=60),
-        lambda calls: calls.call("x.y", deadline=time.monotonic() + 60, timeout=0.02),
+        lambda calls: calls.call("x.y", timeout=0.2),
+        lambda calls: calls.call("x.y", deadline=time.monotonic() + 0.2, timeout=60),
+        lambda calls: calls.call("x.y", deadline=time.monotonic() + 60, timeout=0.2),
     ],
 )
 def test_a_call_whose_deadline_passes_is_late_and_the_other_side_is_told(limit: Callable[..., Any]) -> None:
@@ -145,7 +145,7 @@ def test_a_call_whose_deadline_passes_is_late_and_the_other_side_is_told(limit: 
 def test_a_map_has_a_timeout_for_calls_that_name_none() -> None:
     async def scenario() -> None:
         bus = Record()
-        assert await code_of(PendingRequestMap(bus, timeout=0.02).call("x.y")) == "TIMEOUT"
+        assert await code_of(PendingRequestMap(bus, timeout=0.2).call("x.y")) == "TIMEOUT"
         assert len(bus.of("call.aborted")) == 1
 
     bounded(scenario())

@@ -140,6 +140,11 @@ def test_what_is_returned_is_wrapped_and_held_against_its_schema(caplog: pytest.
     assert "'/n'" in caplog.text
 
 
+class Unreadable:
+    def model_dump(self, **_: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+
 def test_what_is_raised_is_published_as_an_error() -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("the disk is on fire")
@@ -155,6 +160,7 @@ def test_what_is_raised_is_published_as_an_error() -> None:
         for run in (fail, deny, cancel):
             side.add(run.__name__, run)
         side.add("broken", lambda *_: {"data": 1, "meta": {"source": "local"}})
+        side.add("unreadable", lambda *_: Unreadable(), output_schema=NUMBER)
         async with side.handler:
             with pytest.raises(CallError, match=r"ns\.fail failed: the disk is on fire"):
                 await side.calls.call("ns.fail")
@@ -163,10 +169,12 @@ def test_what_is_raised_is_published_as_an_error() -> None:
             assert (caught.value.code, caught.value.details) == ("ACCESS_DENIED", {"scope": "x"})
             assert await code_of(side.calls.call("ns.cancel")) == "ABORTED"
             assert await code_of(side.calls.call("ns.broken")) == "EXECUTION_ERROR"
+            assert await code_of(side.calls.call("ns.unreadable")) == "EXECUTION_ERROR"
         assert [event["code"] for event in side.bus.of("call.error")] == [
             "EXECUTION_ERROR",
             "ACCESS_DENIED",
             "ABORTED",
+            "EXECUTION_ERROR",
             "EXECUTION_ERROR",
         ]
         assert side.bus.of("call.responded") == []
@@ -210,7 +218,7 @@ def test_a_deadline_that_passes_meanwhile_cancels_the_handler() -> None:
         side, seen = Side(), list[str]()
         side.add("op", waiting(seen))
         async with side.handler:
-            topic, event = await side.answer(deadline=to_wire(time.monotonic() + 0.05))
+            topic, event = await side.answer(deadline=to_wire(time.monotonic() + 0.2))
         assert (topic, event["code"], seen) == ("call.error", "TIMEOUT", ["started", "cancelled"])
 
     bounded(scenario())

@@ -162,6 +162,17 @@ def test_what_a_handler_raises_is_a_call_error() -> None:
         execute(fail)
 
 
+class Unreadable:
+    def model_dump(self, **_: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+
+def test_what_cannot_be_made_to_fit_is_a_call_error() -> None:
+    with pytest.raises(CallError, match=r"ns\.op failed: the disk is on fire") as caught:
+        execute(lambda *_: Unreadable(), output_schema=NUMBER)
+    assert caught.value.code == "EXECUTION_ERROR"
+
+
 def test_a_call_that_is_cancelled_stays_so() -> None:
     async def run() -> None:
         registry = OperationRegistry([Operation(spec(), lambda *_: asyncio.sleep(60))])

@@ -177,6 +177,21 @@ def test_what_is_raised_is_a_call_error(handler: Any) -> None:
     assert seen == ([] if handler is fails_at_once else [1])
 
 
+class Unreadable:
+    def model_dump(self, **_: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+
+def test_what_cannot_be_made_to_fit_is_a_call_error_and_the_generator_is_closed() -> None:
+    async def scenario() -> None:
+        counter = Counter([Unreadable()])
+        with pytest.raises(CallError, match=r"ns\.op failed: the disk is on fire"):
+            await anext(subscribe(registry_of(lambda *_: counter, output_schema=NUMBER), "ns.op"))
+        assert counter.is_closed
+
+    bounded(scenario())
+
+
 def test_an_error_that_is_a_call_error_stays_one() -> None:
     async def deny(*_: Any) -> AsyncIterator[Any]:
         yield 1

@@ -102,7 +102,7 @@ def test_who_calls_and_by_when_is_known_there_and_in_what_is_called_from_there()
 def test_what_nobody_waits_for_is_stopped_there() -> None:
     async def scenario() -> None:
         async with far() as calls:
-            assert await code_of(calls.call("far.wait", timeout=0.2)) == "TIMEOUT"
+            assert await code_of(calls.call("far.wait", timeout=1)) == "TIMEOUT"
             task = asyncio.create_task(calls.call("far.wait"))
             await asyncio.sleep(0)
             # The request is there before this one is answered.

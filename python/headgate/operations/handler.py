@@ -18,8 +18,7 @@ from headgate.operations.errors import CallError
 from headgate.operations.events import context_of
 from headgate.operations.pending import PendingRequestMap
 from headgate.operations.pubsub import Unsubscribe, subscribe_all
-from headgate.operations.registry import OperationRegistry, check_input, check_is_called, raising_call_errors, run
-from headgate.operations.results import finished
+from headgate.operations.registry import OperationRegistry, answer
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 
 __all__ = ["CallHandler"]
@@ -118,14 +117,9 @@ class CallHandler:
 
     async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
         operation = self._registry.find(operation_id)
-        spec = operation.spec
-        _check_access(spec, context.identity)
-        check_is_called(spec)
-        check_input(spec, given)
+        _check_access(operation.spec, context.identity)
         env = build_env(self._call_map, context=context)
-        result = await run(operation, given, dataclasses.replace(context, env=env))
-        with raising_call_errors(spec):
-            return finished(result, spec)
+        return await answer(operation, given, dataclasses.replace(context, env=env))
 
     async def _publish(self, request_id: str, outcome: ResponseEnvelope[Any] | CallError, operation_id: str) -> None:
         try:

@@ -15,7 +15,7 @@ from headgate.operations.errors import CallError
 from headgate.operations.results import finished
 from headgate.operations.spec import CallContext, Handler, Operation, OperationSpec
 
-__all__ = ["OperationRegistry", "check_input", "check_is_called", "raising_call_errors", "run"]
+__all__ = ["OperationRegistry", "answer", "check_input", "raising_call_errors", "run"]
 
 _log = logging.getLogger("headgate")
 
@@ -90,11 +90,7 @@ class OperationRegistry:
 
         Raises `CallError`. An envelope that says `is_error` is a result, and returned.
         """
-        operation = self.find(operation_id)
-        spec = operation.spec
-        check_is_called(spec)
-        check_input(spec, input)
-        return finished(await run(operation, input, self.bound(context)), spec)
+        return await answer(self.find(operation_id), input, self.bound(context))
 
     def bound(self, context: CallContext | None) -> CallContext:
         """A context whose `env` is the operations of this registry, unless it has others."""
@@ -113,10 +109,14 @@ class OperationRegistry:
         return await self.execute(operation_id, given, context)
 
 
-def check_is_called(spec: OperationSpec) -> None:
-    """Refuses a subscription: it has more than one answer."""
+async def answer(operation: Operation, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+    """The envelope of a call that may be made. Whatever goes wrong is a `CallError`."""
+    spec = operation.spec
     if spec.type == "subscription":
         raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
+    with raising_call_errors(spec):
+        check_input(spec, given)
+        return finished(await run(operation, given, context), spec)
 
 
 def check_input(spec: OperationSpec, given: Any) -> None:
@@ -128,7 +128,7 @@ def check_input(spec: OperationSpec, given: Any) -> None:
 
 
 async def run(operation: Operation, given: Any, context: CallContext) -> Any:
-    """What a handler returns, by the deadline if there is one; whatever it raises is a `CallError`."""
+    """What a handler returns, by the deadline if there is one."""
     if context.deadline is None:
         return await _run(operation, given, context)
     async with within(context.deadline, operation.spec.id):
@@ -136,9 +136,8 @@ async def run(operation: Operation, given: Any, context: CallContext) -> Any:
 
 
 async def _run(operation: Operation, given: Any, context: CallContext) -> Any:
-    with raising_call_errors(operation.spec):
-        result = operation.handler(given, context)
-        return await result if inspect.isawaitable(result) else result
+    result = operation.handler(given, context)
+    return await result if inspect.isawaitable(result) else result
 
 
 class raising_call_errors:  # noqa: N801

@@ -30,12 +30,13 @@ async def subscribe(
     spec = operation.spec
     if spec.type != "subscription":
         raise CallError("VALIDATION_ERROR", f"{operation_id} is a {spec.type}; use execute()")
-    check_input(spec, input)
     context = registry.bound(context)
-    values = _iterator(await run(operation, input, context), spec)
+    with raising_call_errors(spec):
+        check_input(spec, input)
+        values = _iterator(await run(operation, input, context), spec)
     try:
-        while (value := await _next(values, spec, context)) is not _END:
-            yield finished(value, spec)
+        while (envelope := await _next(values, spec, context)) is not None:
+            yield envelope
     finally:
         with raising_call_errors(spec):
             await _close(values)
@@ -55,15 +56,19 @@ def _iterator(yielded: Any, spec: OperationSpec) -> AsyncIterator[Any] | Iterato
     )
 
 
-async def _next(values: AsyncIterator[Any] | Iterator[Any], spec: OperationSpec, context: CallContext) -> Any:
+async def _next(
+    values: AsyncIterator[Any] | Iterator[Any], spec: OperationSpec, context: CallContext
+) -> ResponseEnvelope[Any] | None:
     """What is yielded next, by the deadline. That is for the handler: whoever consumes it may take longer."""
     with raising_call_errors(spec):
         async with within(context.deadline, spec.id):
             if isinstance(values, AsyncIterator):
-                return await anext(values, _END)
-            # A generator that never waits would let nobody else do anything.
-            await asyncio.sleep(0)
-            return next(values, _END)
+                value = await anext(values, _END)
+            else:
+                # A generator that never waits would let nobody else do anything.
+                await asyncio.sleep(0)
+                value = next(values, _END)
+        return None if value is _END else finished(value, spec)
 
 
 async def _close(values: AsyncIterator[Any] | Iterator[Any]) -> None:
