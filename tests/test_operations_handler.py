@@ -361,8 +361,8 @@ def test_closing_aborts_what_takes_longer(seconds: float) -> None:
         task = asyncio.create_task(side.calls.call("ns.op"))
         await requested(side.bus)
         await side.handler.close(within=seconds)
-        assert await code_of(task) == "ABORTED"
         assert seen == ["started", "cancelled"]
+        assert await code_of(task) == "ABORTED"
 
     bounded(scenario())
 
