@@ -367,6 +367,30 @@ def test_closing_aborts_what_takes_longer(seconds: float) -> None:
     bounded(scenario())
 
 
+def test_closing_waits_for_what_was_aborted_to_clean_up() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+
+        async def tidy(*_: Any) -> None:
+            seen.append("started")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.02)
+                seen.append("tidied")
+
+        side.add("op", tidy)
+        await side.handler.start()
+        await side.bus.publish("call.requested", {"requestId": "a", "operationId": "ns.op", "input": None})
+        while not seen:
+            await asyncio.sleep(0)
+        await side.calls.abort("a")
+        await side.handler.close(within=0)
+        assert seen == ["started", "tidied"]
+
+    bounded(scenario())
+
+
 def test_a_block_that_fails_does_not_wait() -> None:
     async def scenario() -> None:
         side, seen = Side(), list[str]()
