@@ -177,6 +177,16 @@ def test_what_is_raised_is_a_call_error(handler: Any) -> None:
     assert seen == ([] if handler is fails_at_once else [1])
 
 
+def test_what_is_raised_while_it_is_closed_is_one_too() -> None:
+    async def scenario() -> None:
+        envelopes = subscribe(registry_of(fails_at_the_end), "ns.op")
+        await anext(envelopes)
+        with pytest.raises(CallError, match="the disk is on fire"):
+            await envelopes.aclose()
+
+    bounded(scenario())
+
+
 class Unreadable:
     def model_dump(self, **_: Any) -> Any:
         raise RuntimeError("the disk is on fire")
