@@ -180,6 +180,19 @@ def test_a_nested_deadline_may_be_earlier_and_is_never_later() -> None:
     bounded(through_both([deadline_of], scenario, deadline=time.monotonic() + 50))
 
 
+def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
+    async def scenario() -> None:
+        seen: dict[str, CallContext] = {}
+        registry = OperationRegistry(chain(seen))
+        now = time.monotonic()
+        # As a handler does that makes an env of the context which it was given.
+        env = build_env(registry, context=registry.bound(CallContext(deadline=now + 60)))
+        await env.ns.one(deadline=now + 30)
+        assert [seen[name].deadline for name in ("one", "two", "three")] == [now + 30] * 3
+
+    bounded(scenario())
+
+
 def test_a_nested_call_that_is_late_is_cancelled() -> None:
     async def scenario(env: OperationEnv) -> None:
         assert await code_of(env.ns.wait(timeout=0.2)) == "TIMEOUT"
