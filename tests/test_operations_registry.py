@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 from headgate import InvalidArgument
-from headgate.envelope import Body, LocalResponseMeta, http_envelope, local_envelope, mcp_envelope, unwrap
+from headgate.envelope import (
+    Body,
+    LocalResponseMeta,
+    ResponseEnvelope,
+    http_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
 from headgate.operations import (
     CODES,
     AccessControl,
@@ -92,6 +100,17 @@ def test_errors_of_tools_and_their_blocks_are_not_made_to_fit(caplog: pytest.Log
     assert caplog.text == ""
 
 
+def test_blocks_that_were_json_are_not_made_to_fit(caplog: pytest.LogCaptureFixture) -> None:
+    blocks: Any = mcp_envelope(None, content=[{"type": "text", "text": "t"}])
+    blocks = dataclasses.replace(blocks, data=blocks.meta.content)
+    again = ResponseEnvelope.from_json(blocks.to_json())
+    with caplog.at_level(logging.WARNING, "headgate"):
+        assert execute(lambda *_: again, output_schema=NUMBER) is again
+        assert caplog.text == ""
+        execute(lambda *_: mcp_envelope([], structured_content=[]), output_schema=NUMBER)
+    assert "ns.op" in caplog.text
+
+
 @pytest.mark.parametrize("schema", [None, True, {}])
 def test_a_schema_that_says_nothing_costs_nothing(schema: Any) -> None:
     body = Body(b"not json", "application/json")
@@ -134,11 +153,24 @@ def test_what_a_handler_raises_is_a_call_error() -> None:
         with pytest.raises(CallError) as caught:
             execute(handler)
         assert caught.value.code == code
+    with pytest.raises(CallError, match="took too long: no answer in time"):
+        execute(late)
     assert caught.value.to_dict() == {
         "error": {"code": "ACCESS_DENIED", "message": "not you", "details": {"scope": "x"}}
     }
     with pytest.raises(CallError, match="the disk is on fire"):
         execute(fail)
+
+
+class Unreadable:
+    def model_dump(self, **_: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+
+def test_what_cannot_be_made_to_fit_is_a_call_error() -> None:
+    with pytest.raises(CallError, match=r"ns\.op failed: the disk is on fire") as caught:
+        execute(lambda *_: Unreadable(), output_schema=NUMBER)
+    assert caught.value.code == "EXECUTION_ERROR"
 
 
 def test_a_call_that_is_cancelled_stays_so() -> None:
@@ -162,6 +194,14 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(CallError, match=r"No handler registered for operation: ns\.bare") as caught:
         asyncio.run(registry.execute("ns.bare"))
     assert caught.value.code == "OPERATION_NOT_FOUND"
+
+
+def test_of_many_the_nearest_are_named() -> None:
+    registry = OperationRegistry([Operation(spec(f"thing{number}"), echo) for number in range(50)])
+    registry.register(spec("zebra_find"), echo)
+    with pytest.raises(CallError, match=r"there are .*ns\.zebra_find") as caught:
+        registry.find("ns.zebra_fnid")
+    assert str(caught.value).count("ns.") == 9
 
 
 def test_specs_and_handlers_are_found_listed_and_forgotten() -> None:

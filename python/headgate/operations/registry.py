@@ -1,6 +1,7 @@
 """All operations by their ids, and how to run one."""
 
-import asyncio
+import dataclasses
+import difflib
 import inspect
 import logging
 from collections.abc import Iterable, Iterator
@@ -8,15 +9,15 @@ from typing import Any
 
 from headgate.envelope import ResponseEnvelope
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import within
+from headgate.operations.env import NOWHERE, build_env
 from headgate.operations.errors import CallError
 from headgate.operations.results import finished
 from headgate.operations.spec import CallContext, Handler, Operation, OperationSpec
 
-__all__ = ["OperationRegistry", "check_input", "run"]
+__all__ = ["OperationRegistry", "answer", "check_input", "raising_call_errors", "run"]
 
 _log = logging.getLogger("headgate")
-
-_NOBODY = CallContext()
 
 
 class OperationRegistry:
@@ -25,6 +26,7 @@ class OperationRegistry:
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self._specs: dict[str, OperationSpec] = {}
         self._handlers: dict[str, Handler] = {}
+        self._nobody = CallContext(env=build_env(self))
         for operation in operations:
             self.register(operation.spec, operation.handler)
 
@@ -73,7 +75,7 @@ class OperationRegistry:
             return Operation(spec, handler)
         if spec is not None:
             raise CallError("OPERATION_NOT_FOUND", f"No handler registered for operation: {operation_id}")
-        near = ", ".join(sorted(self._specs)[:8])
+        near = ", ".join(sorted(difflib.get_close_matches(str(operation_id)[:256], self._specs, n=8, cutoff=0)))
         raise CallError(
             "OPERATION_NOT_FOUND", f"there is no operation {operation_id!r:.128}; there are {near or 'none'}"
         )
@@ -88,36 +90,77 @@ class OperationRegistry:
 
         Raises `CallError`. An envelope that says `is_error` is a result, and returned.
         """
-        operation = self.find(operation_id)
-        spec = operation.spec
-        if spec.type == "subscription":
-            raise CallError("VALIDATION_ERROR", f"{operation_id} is a subscription; use subscribe()")
-        if spec.input_schema is not None:
-            check_input(spec, input)
-        return finished(await run(operation, input, context or _NOBODY), spec)
+        return await answer(self.find(operation_id), input, self.bound(context))
+
+    def bound(self, context: CallContext | None) -> CallContext:
+        """A context whose `env` is the operations of this registry, unless it has others."""
+        if context is None:
+            return self._nobody
+        return (
+            context
+            if context.env is not NOWHERE
+            else dataclasses.replace(context, env=build_env(self, context=context))
+        )
+
+    async def call_for(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
+        """Executes an operation as a part of answering another call. It has no id of its own: nobody asked for it."""
+        asked_for = parent.request_id or parent.parent_request_id
+        context = dataclasses.replace(parent, request_id=None, parent_request_id=asked_for, env=NOWHERE)
+        return await self.execute(operation_id, given, context)
+
+
+async def answer(operation: Operation, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+    """The envelope of a call that may be made. Whatever goes wrong is a `CallError`."""
+    spec = operation.spec
+    if spec.type == "subscription":
+        raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
+    with raising_call_errors(spec):
+        check_input(spec, given)
+        return finished(await run(operation, given, context), spec)
 
 
 def check_input(spec: OperationSpec, given: Any) -> None:
     """Refuses what does not fit the input schema, before any handler sees it."""
-    found = spec.input.problems(given)
+    found = spec.input.problems(given) if spec.input_schema is not None else None
     if found:
         told = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in found)
         raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {told}", {"problems": found})
 
 
 async def run(operation: Operation, given: Any, context: CallContext) -> Any:
-    """What a handler returns; whatever it raises is a `CallError`."""
-    try:
-        result = operation.handler(given, context)
-        return await result if inspect.isawaitable(result) else result
-    except CallError:
-        raise
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-        raise
-    except TimeoutError as error:
-        raise CallError("TIMEOUT", f"{operation.spec.id} took too long: {error or 'no answer in time'}") from error
-    except Exception as error:
-        # The message is for whoever called; where it came from is for whoever runs this.
-        _log.debug("headgate: %s failed", operation.spec.id, exc_info=True)
-        told = str(error) or type(error).__name__
-        raise CallError("EXECUTION_ERROR", f"{operation.spec.id} failed: {told[:1000]}") from error
+    """What a handler returns, by the deadline if there is one."""
+    if context.deadline is None:
+        return await _run(operation, given, context)
+    async with within(context.deadline, operation.spec.id):
+        return await _run(operation, given, context)
+
+
+async def _run(operation: Operation, given: Any, context: CallContext) -> Any:
+    result = operation.handler(given, context)
+    return await result if inspect.isawaitable(result) else result
+
+
+class raising_call_errors:  # noqa: N801
+    """Whatever is raised in it is a `CallError`."""
+
+    # No generator: every call goes through one of these, and it would be a third of what a call costs.
+    __slots__ = ("_spec",)
+
+    def __init__(self, spec: OperationSpec) -> None:
+        self._spec = spec
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, CallError):
+            raise _call_error(error, self._spec.id) from error
+
+
+def _call_error(error: Exception, operation_id: str) -> CallError:
+    told = str(error)[:1000]
+    if isinstance(error, TimeoutError):
+        return CallError("TIMEOUT", f"{operation_id} took too long: {told or 'no answer in time'}")
+    # The message is for whoever called; where it came from is for whoever runs this.
+    _log.debug("headgate: %s failed", operation_id, exc_info=error)
+    return CallError("EXECUTION_ERROR", f"{operation_id} failed: {told or type(error).__name__}")

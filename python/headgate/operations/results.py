@@ -47,7 +47,11 @@ def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
 def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
     """Whether the schema speaks of this data: not of errors, and not of the blocks of a tool that says nothing else."""
     meta = envelope.meta
-    return not (isinstance(meta, MCPResponseMeta) and (meta.is_error or envelope.data is meta.content))
+    if not isinstance(meta, MCPResponseMeta):
+        return True
+    # Equal, and not only the same: an envelope that was JSON has its blocks twice.
+    is_blocks = meta.structured_content is None and envelope.data == meta.content
+    return not (meta.is_error or is_blocks)
 
 
 def _normalized(data: Any, spec: OperationSpec) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument
+from headgate.operations.env import NOWHERE, OperationEnv
 from headgate.operations.validation import Schema, Validator
 
 __all__ = [
@@ -96,8 +97,8 @@ class CallContext:
     identity: Identity | None = None
     deadline: float | None = None
     """By `time.monotonic()`."""
-    env: Any = None
-    """The other operations, to call in turn."""
+    env: OperationEnv = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    """The other operations, to call as a part of this call."""
 
 
 Handler: TypeAlias = Callable[[Any, CallContext], Any | Awaitable[Any] | AsyncIterator[Any]]

@@ -1,0 +1,144 @@
+"""The side that answers: takes requests off the bus, runs them, and publishes what comes of each.
+
+calls = PendingRequestMap()
+async with CallHandler(registry, calls):
+    envelope = await calls.call("crm.get", {"id": 7}, identity=Identity("ada", ["crm:read"]), timeout=5.0)
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any, Self
+
+from headgate.envelope import ResponseEnvelope
+from headgate.errors import InvalidArgument
+from headgate.operations.env import build_env
+from headgate.operations.errors import CallError
+from headgate.operations.events import context_of
+from headgate.operations.pending import PendingRequestMap
+from headgate.operations.pubsub import Unsubscribe, subscribe_all
+from headgate.operations.registry import OperationRegistry, answer
+from headgate.operations.spec import CallContext, Identity, OperationSpec
+
+__all__ = ["CallHandler"]
+
+_log = logging.getLogger("headgate")
+
+
+class CallHandler:
+    """Answers the calls of a registry's operations, each in a task of its own. Handlers return; they never publish.
+
+    What they call in turn, by `context.env`, is asked for in the same way: their caller's access counts for it too.
+    """
+
+    def __init__(self, registry: OperationRegistry, call_map: PendingRequestMap) -> None:
+        self._registry = registry
+        self._call_map = call_map
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of those that run, and of those that were aborted and have not ended yet."""
+        self._unsubscribe: Unsubscribe | None = None
+        self._is_closing = False
+
+    async def start(self) -> None:
+        """Answers from now on."""
+        if self._unsubscribe is None:
+            self._is_closing = False
+            self._unsubscribe = await subscribe_all(
+                self._call_map.pubsub, {"call.requested": self._requested, "call.aborted": self._aborted}
+            )
+
+    async def close(self, *, within: float | None = None) -> None:
+        """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then."""
+        self._is_closing = True
+        if self._tasks:
+            # They may still ask for others, which is why this goes on listening.
+            await asyncio.wait([*self._tasks], timeout=within)
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._unsubscribe is not None:
+            await self._unsubscribe()
+            self._unsubscribe = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, error: object, *_: object) -> None:
+        await self.close(within=None if error is None else 0)
+
+    def _requested(self, event: Any) -> None:
+        match event:
+            case {"requestId": str(request_id), "operationId": str()}:
+                # A transport may deliver more than once.
+                if request_id not in self._running:
+                    self._start(request_id, event)
+            case _:
+                _log.warning("headgate: a request without requestId or operationId was ignored: %.200r", event)
+
+    def _start(self, request_id: str, event: Mapping[str, Any]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if self._running.get(request_id) is task:
+                del self._running[request_id]
+
+        task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
+        self._tasks.add(task)
+        self._running[request_id] = task
+        task.add_done_callback(ended)
+
+    def _aborted(self, event: Any) -> None:
+        match event:
+            case {"requestId": str(request_id)} if request_id in self._running:
+                self._running.pop(request_id).cancel()
+
+    async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
+        try:
+            outcome = await self._outcome(event, is_closing)
+        except asyncio.CancelledError:
+            # Of a call that was aborted, whoever waited for it knows already.
+            if self._running.get(request_id) is not asyncio.current_task():
+                return
+            outcome = CallError("ABORTED", f"{event['operationId']} was cancelled where it ran; call it again")
+        await self._publish(request_id, outcome, event["operationId"])
+
+    async def _outcome(self, event: Mapping[str, Any], is_closing: bool) -> ResponseEnvelope[Any] | CallError:
+        try:
+            context = context_of(event)
+            if is_closing and context.parent_request_id not in self._running:
+                return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
+            return await self._called(event["operationId"], event.get("input"), context)
+        except CallError as error:
+            return error
+        except InvalidArgument as error:
+            return CallError("VALIDATION_ERROR", f"this is no request: {error}")
+
+    async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+        operation = self._registry.find(operation_id)
+        _check_access(operation.spec, context.identity)
+        env = build_env(self._call_map, context=context)
+        return await answer(operation, given, dataclasses.replace(context, env=env))
+
+    async def _publish(self, request_id: str, outcome: ResponseEnvelope[Any] | CallError, operation_id: str) -> None:
+        try:
+            if isinstance(outcome, ResponseEnvelope):
+                return await self._call_map.respond(request_id, outcome)
+        except Exception as error:
+            # A transport may have no way to write what a handler returned.
+            outcome = CallError("EXECUTION_ERROR", f"the answer of {operation_id} could not be sent: {error!s:.1000}")
+        try:
+            await self._call_map.error(request_id, outcome.code, str(outcome), outcome.details)
+        except Exception:
+            _log.warning("headgate: the answer of %s could not be sent", operation_id, exc_info=True)
+
+
+def _check_access(spec: OperationSpec, identity: Identity | None) -> None:
+    control = spec.access_control
+    if control.allows(identity):
+        return
+    who = "nobody in particular" if identity is None else f"{identity.id!r:.128}"
+    needed = [f"all of {', '.join(sorted(control.required_scopes))}"] if control.required_scopes else []
+    needed += [f"one of {', '.join(sorted(control.required_scopes_any))}"] if control.required_scopes_any else []
+    raise CallError("ACCESS_DENIED", f"{spec.id} may not be called by {who}: it needs {' and '.join(needed)}")

@@ -1,0 +1,405 @@
+"""The side that answers: what it looks at before it runs anything, what it publishes, and how it ends."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Any
+
+import pytest
+from calls import Record, bounded, code_of, requested
+from headgate.envelope import LocalResponseMeta, http_envelope, local_envelope, mcp_envelope, unwrap
+from headgate.operations import (
+    AccessControl,
+    CallContext,
+    CallError,
+    CallHandler,
+    Identity,
+    OperationRegistry,
+    OperationSpec,
+    PendingRequestMap,
+)
+from headgate.operations.deadlines import to_wire
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+class Side:
+    """A registry, its handler and a caller, on one bus."""
+
+    def __init__(self) -> None:
+        self.bus = Record()
+        self.calls = PendingRequestMap(self.bus)
+        self.registry = OperationRegistry()
+        self.handler = CallHandler(self.registry, self.calls)
+
+    def add(self, name: str, run: Any, **more: Any) -> None:
+        self.registry.register(OperationSpec(namespace="ns", name=name, **more), run)
+
+    async def answer(self, **request: Any) -> tuple[str, Any]:
+        """What a request that was published as it is, and not with `call`, is answered with."""
+        event: Any = {"requestId": "raw", "operationId": "ns.op", "input": None, **request}
+        await self.bus.publish("call.requested", event)
+        while True:
+            for topic, answer in self.bus.events:
+                if topic in ("call.responded", "call.error") and answer["requestId"] == event["requestId"]:
+                    return topic, answer
+            await asyncio.sleep(0)
+
+
+def never(*_: Any) -> None:
+    raise AssertionError("this must not run")
+
+
+def test_what_is_not_there_is_told() -> None:
+    async def scenario() -> None:
+        side = Side()
+        side.add("bare", None)
+        async with side.handler:
+            for operation, told in (
+                ("ns.bear", r"there is no operation 'ns\.bear'; there are ns\.bare"),
+                ("ns.bare", r"^No handler registered for operation: ns\.bare$"),
+            ):
+                with pytest.raises(CallError, match=told) as caught:
+                    await side.calls.call(operation)
+                assert caught.value.code == "OPERATION_NOT_FOUND"
+        assert len(side.bus.of("call.error")) == 2
+
+    bounded(scenario())
+
+
+def test_access_is_checked_before_anything_else_is() -> None:
+    async def scenario() -> None:
+        side = Side()
+        control = AccessControl(["b", "a"], ["x", "y"])
+        side.add("op", lambda *_: "gold", access_control=control, input_schema=NUMBER)
+        async with side.handler:
+            for identity, who in ((None, "nobody in particular"), (Identity("ada", ["a", "x"]), "'ada'")):
+                with pytest.raises(CallError, match=f"by {who}: it needs all of a, b and one of x, y") as caught:
+                    await side.calls.call("ns.op", {"n": "wrong"}, identity=identity)
+                assert caught.value.code == "ACCESS_DENIED"
+            may = Identity("ada", ["a", "b", "y"])
+            assert await code_of(side.calls.call("ns.op", {"n": "wrong"}, identity=may)) == "VALIDATION_ERROR"
+            assert unwrap(await side.calls.call("ns.op", {"n": 1}, identity=may)) == "gold"
+            # What this process calls itself is not checked.
+            assert unwrap(await side.registry.execute("ns.op", {"n": 1})) == "gold"
+
+    bounded(scenario())
+
+
+def test_nothing_runs_that_may_not() -> None:
+    async def scenario() -> None:
+        side = Side()
+        side.add("secret", never, access_control=AccessControl(["a"]))
+        side.add("typed", never, input_schema=NUMBER)
+        side.add("stream", never, type="subscription")
+        side.add("op", never)
+        async with side.handler:
+            assert await code_of(side.calls.call("ns.secret")) == "ACCESS_DENIED"
+            with pytest.raises(CallError) as caught:
+                await side.calls.call("ns.typed", {"n": "x"})
+            assert (caught.value.code, caught.value.details["problems"][0]["path"]) == ("VALIDATION_ERROR", "/n")
+            with pytest.raises(CallError, match=r"use subscribe\(\)"):
+                await side.calls.call("ns.stream")
+            _, late = await side.answer(deadline=to_wire(time.monotonic() - 1))
+            assert late["code"] == "TIMEOUT"
+
+    bounded(scenario())
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        local_envelope(1, "someone.else"),
+        http_envelope({"a": 1}, status_code=201, headers={}, content_type="application/json"),
+        mcp_envelope("it is on fire", is_error=True),
+    ],
+)
+def test_an_envelope_is_the_answer_also_if_it_says_that_a_tool_failed(envelope: Any) -> None:
+    async def scenario() -> None:
+        side = Side()
+        side.add("op", lambda *_: envelope)
+        async with side.handler:
+            assert await side.calls.call("ns.op") == envelope
+        assert [topic for topic, _ in side.bus.events] == ["call.requested", "call.responded"]
+
+    bounded(scenario())
+
+
+def test_what_is_returned_is_wrapped_and_held_against_its_schema(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        side = Side()
+        side.add("op", lambda *_: {"n": "x"}, output_schema={"properties": {"n": {"minLength": 5}}})
+        async with side.handler:
+            envelope = await side.calls.call("ns.op")
+            assert isinstance(envelope.meta, LocalResponseMeta)
+            assert (envelope.data, envelope.meta.operation_id) == ({"n": "x"}, "ns.op")
+
+    with caplog.at_level(logging.WARNING, "headgate"):
+        bounded(scenario())
+    assert "'/n'" in caplog.text
+
+
+class Unreadable:
+    def model_dump(self, **_: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+
+def test_what_is_raised_is_published_as_an_error() -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    def deny(*_: Any) -> None:
+        raise CallError("ACCESS_DENIED", "not you", {"scope": "x"})
+
+    async def cancel(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def scenario() -> None:
+        side = Side()
+        for run in (fail, deny, cancel):
+            side.add(run.__name__, run)
+        side.add("broken", lambda *_: {"data": 1, "meta": {"source": "local"}})
+        side.add("unreadable", lambda *_: Unreadable(), output_schema=NUMBER)
+        async with side.handler:
+            with pytest.raises(CallError, match=r"ns\.fail failed: the disk is on fire"):
+                await side.calls.call("ns.fail")
+            with pytest.raises(CallError, match="not you") as caught:
+                await side.calls.call("ns.deny")
+            assert (caught.value.code, caught.value.details) == ("ACCESS_DENIED", {"scope": "x"})
+            assert await code_of(side.calls.call("ns.cancel")) == "ABORTED"
+            assert await code_of(side.calls.call("ns.broken")) == "EXECUTION_ERROR"
+            assert await code_of(side.calls.call("ns.unreadable")) == "EXECUTION_ERROR"
+        assert [event["code"] for event in side.bus.of("call.error")] == [
+            "EXECUTION_ERROR",
+            "ACCESS_DENIED",
+            "ABORTED",
+            "EXECUTION_ERROR",
+            "EXECUTION_ERROR",
+        ]
+        assert side.bus.of("call.responded") == []
+
+    bounded(scenario())
+
+
+def test_a_handler_knows_the_call_that_it_answers() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[CallContext]()
+        side.add("op", lambda _, context: seen.append(context))
+        async with side.handler:
+            deadline = time.monotonic() + 60
+            await side.calls.call(
+                "ns.op", identity=Identity("ada", ["x"]), deadline=deadline, parent_request_id="the-parent"
+            )
+        context = seen[0]
+        assert context.request_id == await requested(side.bus)
+        assert context.parent_request_id == "the-parent"
+        assert context.identity == Identity("ada", frozenset(["x"]))
+        assert context.deadline is not None
+        assert deadline - 1 < context.deadline < deadline + 0.001
+
+    bounded(scenario())
+
+
+def waiting(seen: list[str]) -> Any:
+    async def wait(*_: Any) -> None:
+        seen.append("started")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    return wait
+
+
+def test_a_deadline_that_passes_meanwhile_cancels_the_handler() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+        side.add("op", waiting(seen))
+        async with side.handler:
+            topic, event = await side.answer(deadline=to_wire(time.monotonic() + 0.2))
+        assert (topic, event["code"], seen) == ("call.error", "TIMEOUT", ["started", "cancelled"])
+
+    bounded(scenario())
+
+
+def test_an_abort_cancels_the_handler_and_is_not_answered() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+        side.add("op", waiting(seen))
+        async with side.handler:
+            task = asyncio.create_task(side.calls.call("ns.op"))
+            request_id = await requested(side.bus)
+            while not seen:
+                await asyncio.sleep(0)
+            await side.calls.abort(request_id, "the user left")
+            with pytest.raises(CallError, match="the user left"):
+                await task
+        assert seen == ["started", "cancelled"]
+        assert [topic for topic, _ in side.bus.events] == ["call.requested", "call.aborted"]
+
+    bounded(scenario())
+
+
+def test_whoever_cancels_a_call_cancels_all_that_is_done_for_it() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+        side.add("inner", waiting(seen))
+        side.add("outer", lambda given, context: context.env.ns.inner(given))
+        async with side.handler:
+            task = asyncio.create_task(side.calls.call("ns.outer"))
+            while not seen:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            while len(seen) < 2:
+                await asyncio.sleep(0)
+        assert len(side.bus.of("call.aborted")) == 2
+
+    bounded(scenario())
+
+
+def test_calls_run_side_by_side() -> None:
+    async def scenario() -> None:
+        side, meeting = Side(), asyncio.Barrier(20)
+        side.add("op", lambda *_: meeting.wait())
+        async with side.handler:
+            answers = await asyncio.gather(*(side.calls.call("ns.op") for _ in range(20)))
+        assert sorted(unwrap(answer) for answer in answers) == [*range(20)]
+
+    bounded(scenario())
+
+
+def test_a_request_that_comes_twice_runs_once() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+        side.add("op", waiting(seen))
+        async with side.handler:
+            for _ in range(3):
+                await side.bus.publish("call.requested", {"requestId": "a", "operationId": "ns.op", "input": None})
+            while not seen:
+                await asyncio.sleep(0)
+            await side.calls.abort("a")
+        assert seen == ["started", "cancelled"]
+
+    bounded(scenario())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"identity": "ada"},
+        {"identity": {"id": "ada"}},
+        {"identity": {"id": "ada", "scopes": [7]}},
+        {"identity": {"id": "ada", "scopes": "admin"}},
+        {"deadline": "soon"},
+        {"deadline": True},
+        {"deadline": float("nan")},
+        {"parentRequestId": ["a"]},
+    ],
+)
+def test_a_request_that_is_none_is_refused(wrong: Any) -> None:
+    async def scenario() -> None:
+        side = Side()
+        side.add("op", never)
+        async with side.handler:
+            topic, event = await side.answer(**wrong)
+            assert (topic, event["code"]) == ("call.error", "VALIDATION_ERROR")
+            assert next(iter(wrong)) in event["message"]
+
+    bounded(scenario())
+
+
+def test_a_request_that_cannot_be_answered_is_told_to_whoever_runs_this(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        side = Side()
+        async with side.handler:
+            rubbish: list[Any] = [{}, 7, {"requestId": "a"}, {"requestId": ["a"], "operationId": "ns.op"}]
+            for event in rubbish:
+                await side.bus.publish("call.requested", event)
+                await side.bus.publish("call.aborted", event)
+
+    bounded(scenario())
+    assert caplog.text.count("was ignored") == 4
+
+
+def test_closing_waits_for_what_runs_and_for_what_that_calls_but_takes_no_more() -> None:
+    async def scenario() -> None:
+        side, may_go = Side(), asyncio.Event()
+
+        async def outer(given: Any, context: CallContext) -> Any:
+            await may_go.wait()
+            return await context.env.ns.inner(given)
+
+        side.add("outer", outer)
+        side.add("inner", lambda given, _: given)
+        await side.handler.start()
+        await side.handler.start()
+        task = asyncio.create_task(side.calls.call("ns.outer", 7))
+        await requested(side.bus)
+        closing = asyncio.create_task(side.handler.close())
+        await asyncio.sleep(0)
+        assert await code_of(side.calls.call("ns.inner")) == "ABORTED"
+        may_go.set()
+        await closing
+        assert unwrap(await task) == 7
+        assert await code_of(side.calls.call("ns.inner", timeout=0.02)) == "TIMEOUT"
+        async with side.handler:
+            assert unwrap(await side.calls.call("ns.inner", 8)) == 8
+
+    bounded(scenario())
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_closing_aborts_what_takes_longer(seconds: float) -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+        side.add("op", waiting(seen))
+        await side.handler.start()
+        task = asyncio.create_task(side.calls.call("ns.op"))
+        await requested(side.bus)
+        await side.handler.close(within=seconds)
+        assert seen == ["started", "cancelled"]
+        assert await code_of(task) == "ABORTED"
+
+    bounded(scenario())
+
+
+def test_closing_waits_for_what_was_aborted_to_clean_up() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+
+        async def tidy(*_: Any) -> None:
+            seen.append("started")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.02)
+                seen.append("tidied")
+
+        side.add("op", tidy)
+        await side.handler.start()
+        await side.bus.publish("call.requested", {"requestId": "a", "operationId": "ns.op", "input": None})
+        while not seen:
+            await asyncio.sleep(0)
+        await side.calls.abort("a")
+        await side.handler.close(within=0)
+        assert seen == ["started", "tidied"]
+
+    bounded(scenario())
+
+
+def test_a_block_that_fails_does_not_wait() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+        side.add("op", waiting(seen))
+        with contextlib.suppress(ZeroDivisionError):
+            async with side.handler:
+                task = asyncio.create_task(side.calls.call("ns.op"))
+                await requested(side.bus)
+                raise ZeroDivisionError
+        assert await code_of(task) == "ABORTED"
+
+    bounded(scenario())
