@@ -190,6 +190,12 @@ def test_a_principal_lists_its_own() -> None:
     assert [run("journal", "summary", *who).json["handles"] for who in (["--principal", "bob"], [])] == [1, 2]
 
 
+def test_references_lead_to_their_handles(handle: str) -> None:
+    for reference in (f"ax://bugs/scan-7~{handle}", f"headgate://output/{handle}?offset=1"):
+        assert run("stat", reference).json["output_handle"] == handle
+    assert run("rm", f"ax://bugs/scan-7~{handle}").json == {"removed": [handle]}
+
+
 def test_rm_tells_of_each(handle: str) -> None:
     other = run("put", "-", stdin=b"x").json["output_handle"]
     ran = run("rm", UNKNOWN, handle, "../x", other)

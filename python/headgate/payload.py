@@ -121,7 +121,8 @@ def _plain(value: object) -> object:
     # What the SDKs write: sets, decimals, paths. It takes long to import, and few need it.
     from pydantic_core import to_jsonable_python
 
-    if isinstance(value, Iterator):
+    # Bytes inside of an object would be guessed to be text, and an iterator is gone once it was looked at.
+    if isinstance(value, Iterator | bytes | bytearray | memoryview):
         raise TypeError
     return to_jsonable_python(value)
 

@@ -83,7 +83,7 @@ def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     outline.add_argument("--max-bytes", metavar="N", type=int, default=512, help="how long it may be; 512 if not given")
 
     rm = add(commands.rm, _principal)
-    rm.add_argument("handles", metavar="HANDLE", nargs="+", help="what to remove")
+    rm.add_argument("handles", metavar="HANDLE", nargs="+", type=_handle_in, help="what to remove")
 
     add(commands.sweep)
 
@@ -102,7 +102,15 @@ def _store(parser: _Parser) -> None:
 
 
 def _handle(parser: _Parser) -> None:
-    parser.add_argument("handle", metavar="HANDLE", help="what `headgate put` or a tool answered: oh_…")
+    told = "what `headgate put` or a tool answered: oh_…, or a reference such as ax://…~oh_…"
+    parser.add_argument("handle", metavar="HANDLE", type=_handle_in, help=told)
+
+
+def _handle_in(text: str) -> str:
+    # Imported where it is needed: help is shown without.
+    from headgate.handles import handle_in
+
+    return str(handle_in(text))
 
 
 def _principal(parser: _Parser) -> None:

@@ -25,6 +25,7 @@ from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
 from headgate.servers.gate import Gate
+from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.tools import Caller, error_result, text_result
 from headgate.store.catalog import LONGEST_NAME
@@ -99,16 +100,10 @@ class Headgate(Gate):
                 await self._learn(ctx, call_next)
         principal = _principal()
         is_ascii = _is_ascii(ctx)
-        about: dict[str, Any] = {
-            "principal": principal,
-            "connection": _connection(ctx),
-            "request_id": ctx.request_id,
-            "is_ascii": is_ascii,
-        }
         if name in self.tools:
             caller = Caller(principal, is_one_of_many=self.is_open(ctx.request), is_ascii=is_ascii)
             answer = self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
-            self.watch(name, answer, **about)
+            self._watch(ctx, name, answer)
             return answer
         given = arguments if isinstance(arguments, Mapping) else {}
         try:
@@ -124,7 +119,7 @@ class Headgate(Gate):
         if place.failure is not None and _is_hidden(result, name):
             result = {**cast("dict[str, Any]", result), **text_result(str(place.failure), is_error=True)}
         if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):
-            self.watch(name, result, mode, **about)
+            self._watch(ctx, name, result, mode)
             return result
         call = Call(
             tool=name,
@@ -137,8 +132,24 @@ class Headgate(Gate):
             made=place.made,
         )
         answer = await _threaded(self.pipeline.stored, result, call)
-        self.watch(name, answer, mode, is_inline=False, **about)
+        self._watch(ctx, name, answer, mode, is_inline=False)
         return answer
+
+    def _watch(
+        self, ctx: _Context, tool: str, answer: object, mode: Mode | None = None, *, is_inline: bool = True
+    ) -> None:
+        # Most servers are not watched, and their calls should not pay for it.
+        if self.monitor is not None:
+            self.watch(
+                tool,
+                answer,
+                mode,
+                is_inline=is_inline,
+                principal=_principal(),
+                connection=_connection(ctx),
+                request_id=ctx.request_id,
+                is_ascii=_is_ascii(ctx),
+            )
 
     async def _learn(self, ctx: _Context, call_next: CallNext) -> None:
         """Asks the server for its tools, once: before that a call of one of ours could be of one of its own."""
