@@ -7,6 +7,7 @@ async with from_mcp(["my-server"], namespace="crm") as server:
 
 import asyncio
 import functools
+import json
 import logging
 import random
 import re
@@ -226,10 +227,9 @@ class MCPOperations:
             _log.warning("headgate: the tools of %s cannot be listed just now: %s", self.namespace, error)
 
     async def _call(self, spec: OperationSpec, given: Any, context: CallContext) -> Any:
-        if given is not None and not isinstance(given, Mapping):
-            raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
+        arguments = _checked(spec, {} if given is None else given)
         try:
-            result = await self._sent(spec, dict(given or {}), context)
+            result = await self._sent(spec, arguments, context)
         except Exception as error:
             raise error_of(error, spec.id) from error
         if says_unknown(result, spec.name):
@@ -284,9 +284,21 @@ class MCPOperations:
 
     def _retire(self, connection: Connection) -> None:
         """Leaves a connection in the background: what is dead may take its time."""
+        connection.is_lost = True
         task = asyncio.create_task(connection.close())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
+
+
+def _checked(spec: OperationSpec, given: Any) -> dict[str, Any]:
+    """What a tool is called with. In the SDK, what cannot be written would take the connection down with it."""
+    if not isinstance(given, Mapping):
+        raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
+    try:
+        json.dumps(given := dict(given), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CallError("VALIDATION_ERROR", f"{spec.id} takes what can be written as JSON: {error}") from None
+    return given
 
 
 def _left(context: CallContext) -> float | None:

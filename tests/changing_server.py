@@ -1,0 +1,48 @@
+"""A server of the mcp SDK whose tools come and go: `python changing_server.py stdio|http [PORT]`.
+
+Over HTTP it says on stdout which port it is at, and answers in streams.
+"""
+
+import sys
+
+from listening import serve_http
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+
+def make_server() -> MCPServer:
+    server = MCPServer("changing")
+
+    async def changed(ctx: Context) -> None:
+        # Each era has a way of its own, and says nothing in that of the other.
+        await ctx.session.send_tool_list_changed()
+        await ctx.notify_tools_changed()
+
+    @server.tool()
+    async def add(name: str, ctx: Context) -> str:
+        server.add_tool(lambda: name, name=name)
+        await changed(ctx)
+        return name
+
+    @server.tool()
+    async def remove(name: str, ctx: Context) -> str:
+        server.remove_tool(name)
+        await changed(ctx)
+        return name
+
+    @server.tool(structured_output=False)
+    def text(size: int) -> str:
+        return "é" * size
+
+    return server
+
+
+def main() -> None:
+    if sys.argv[1] == "http":
+        serve_http(make_server().streamable_http_app(), *map(int, sys.argv[2:]))
+    else:
+        make_server().run()
+
+
+if __name__ == "__main__":
+    main()
