@@ -59,11 +59,11 @@ def made_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             return {"result": {**complete, **versions}}
         case "tools/list", _:
             start = int(params.get("cursor", 0))
-            page: dict[str, Any] = {"tools": TOOLS[start : start + 2], "nextCursor": str(start + 2)}
+            page: dict[str, Any] = {"tools": TOOLS[start : start + 2]}
             # The last page comes around, as some servers have it.
             page["nextCursor"] = str(start + 2) if start + 2 < len(TOOLS) else "0"
-            stamp = {"_meta": {"io.modelcontextprotocol/serverInfo": INFO}}
-            return {"result": {**complete, **stamp, **page}}
+            page["_meta"] = {"io.modelcontextprotocol/serverInfo": INFO}
+            return {"result": {**complete, **page}}
         case "tools/call", {"name": str(name)}:
             CALLED.append(name)
             return called(name, params.get("arguments") or {})

@@ -14,6 +14,7 @@ from headgate.envelope import MCPResponseMeta, unwrap
 from headgate.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec
 from headgate.operations.from_mcp import MCPOperations, from_mcp
 from headgate.operations.mcp_connection import clients_of
+from headgate.operations.registry import run
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
@@ -177,7 +178,7 @@ def test_megabytes_come_in_one_event(era: str) -> None:
 
 
 def test_a_client_that_is_connected_stays_its_owners(era: str) -> None:
-    async def run() -> None:
+    async def check() -> None:
         registry = OperationRegistry()
         heard: list[Any] = []
 
@@ -199,7 +200,7 @@ def test_a_client_that_is_connected_stays_its_owners(era: str) -> None:
             await registry.execute("up.text", {"size": 1})
         await late.close()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(check(), 60))
 
 
 def test_targets_of_every_kind_are_servers() -> None:
@@ -255,9 +256,9 @@ def test_arguments_that_cannot_be_sent_are_refused(wrong: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         rows = server.operations[0]
         with pytest.raises(CallError, match=r"tests\.rows takes") as caught:
-            await rows.handler(wrong, CallContext())
+            await run(rows, wrong, CallContext())
         assert caught.value.code == "VALIDATION_ERROR"
-        assert unwrap(await registry.execute("tests.rows", {})) == unwrap(await rows.handler(None, CallContext()))
+        assert unwrap(await registry.execute("tests.rows", {})) == unwrap(await run(rows, None, CallContext()))
 
     with_tools_of(make_server(), test, mode=LEGACY)
 

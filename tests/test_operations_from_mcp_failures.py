@@ -12,7 +12,9 @@ from headgate import InvalidArgument
 from headgate.envelope import unwrap
 from headgate.operations import CallContext, CallError, OperationRegistry
 from headgate.operations.from_mcp import MCPOperations, from_mcp
+from headgate.operations.registry import run
 from mcp_server import make_server
+from mcp_types import Tool
 from upstreams import TRANSPORTS, target_of, until, with_tools_of
 from wires import LEGACY, started
 
@@ -56,20 +58,14 @@ def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:
 
 def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        handler = server._operation("up", server_tool("gone")).handler
+        gone = server._operation("up", Tool(name="gone", input_schema={"type": "object"}))
         with pytest.raises(CallError, match=r"up\.gone is not there any more") as caught:
-            await handler({}, CallContext())
+            await run(gone, {}, CallContext())
         assert caught.value.code == "OPERATION_NOT_FOUND"
         # A tool that fails with other words is a result.
         assert (await registry.execute("up.failing", {})).is_error
 
     with_tools_of(make_server(), test, mode=era, namespace="up")
-
-
-def server_tool(name: str) -> Any:
-    from mcp_types import Tool
-
-    return Tool(name=name, input_schema={"type": "object"})
 
 
 def test_a_deadline_is_kept_and_told_to_the_server(raw: Any, era: str) -> None:
@@ -146,7 +142,7 @@ def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
 
 
 def test_a_server_over_http_may_start_again(era: str) -> None:
-    async def run() -> None:
+    async def check() -> None:
         registry = OperationRegistry()
         with started("changing_server.py", "http") as process:
             assert process.stdout
@@ -172,11 +168,11 @@ def test_a_server_over_http_may_start_again(era: str) -> None:
             await server.close()
             process.kill()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(check(), 60))
 
 
 def test_a_session_that_was_forgotten_is_begun_anew() -> None:
-    async def run() -> None:
+    async def check() -> None:
         registry = OperationRegistry()
         with started("changing_server.py", "http") as process:
             assert process.stdout
@@ -192,26 +188,26 @@ def test_a_session_that_was_forgotten_is_begun_anew() -> None:
                 await server.close()
                 again.kill()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(check(), 60))
 
 
 @pytest.mark.parametrize("target", [["/does/not/exist"], ["true"], "http://127.0.0.1:9/mcp"])
 def test_a_server_that_cannot_be_reached_is_told(target: Any) -> None:
-    async def run() -> None:
+    async def check() -> None:
         with pytest.raises(CallError) as caught:
             await from_mcp(target).connect()
         assert caught.value.code == "EXECUTION_ERROR"
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(check(), 60))
 
 
 def test_a_server_that_says_nothing_is_given_up() -> None:
-    async def run() -> None:
+    async def check() -> None:
         with pytest.raises(CallError) as caught:
             await from_mcp(["sleep", "60"], connect_timeout=0.2).connect()
         assert caught.value.code == "TIMEOUT"
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(check(), 60))
 
 
 def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
@@ -232,16 +228,16 @@ def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
 
 
 def test_what_was_closed_stays_closed() -> None:
-    async def run() -> None:
+    async def check() -> None:
         server = await from_mcp(make_server(), namespace="up").connect()
-        handler = server.operations[0].handler
+        operation = server.operations[0]
         await server.close()
         await server.close()
-        for again in (handler({}, CallContext()), server.connect(), server.refresh()):
+        for again in (run(operation, {}, CallContext()), server.connect(), server.refresh()):
             with pytest.raises(CallError, match="was closed"):
                 await again
 
-    asyncio.run(run())
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize("wrong", [{"connect_attempts": 0}, {"connect_timeout": 0}])

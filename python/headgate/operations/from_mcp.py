@@ -295,10 +295,11 @@ def _checked(spec: OperationSpec, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
     try:
-        json.dumps(given := dict(given), ensure_ascii=False, allow_nan=False).encode()
+        arguments = dict(given)
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise CallError("VALIDATION_ERROR", f"{spec.id} takes what can be written as JSON: {error}") from None
-    return given
+    return arguments
 
 
 def _left(context: CallContext) -> float | None:
