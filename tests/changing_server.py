@@ -8,6 +8,7 @@ import sys
 from listening import serve_http
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 
 def make_server() -> MCPServer:
@@ -33,6 +34,14 @@ def make_server() -> MCPServer:
     @server.tool(structured_output=False)
     def text(size: int) -> str:
         return "é" * size
+
+    @server.tool(structured_output=False)
+    async def ask(ctx: Context) -> str | InputRequiredResult:
+        if ctx.input_responses is None:
+            params = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})
+            return InputRequiredResult(input_requests={"who": ElicitRequest(params=params)}, request_state="asked")
+        answer = ctx.input_responses["who"]
+        return f"{ctx.request_state}: {answer.content if isinstance(answer, ElicitResult) else None}"
 
     return server
 

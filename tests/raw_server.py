@@ -79,7 +79,8 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
         case "waits":
             return None
         case "told":
-            said = {"cancelled": len(CANCELLED), "waits": CALLED.count("waits"), "pid": os.getpid()}
+            counts = {tool: CALLED.count(tool) for tool in ("refuses", "waits")}
+            said = {**counts, "cancelled": len(CANCELLED), "pid": os.getpid()}
             return {"result": {"content": [], "structuredContent": said}}
         case "dies":
             os._exit(1)

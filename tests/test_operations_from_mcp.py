@@ -19,6 +19,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
 from mcp_server import make_server
+from mcp_types import ElicitResult
 from raw_server import NUMBER
 from upstreams import TRANSPORTS, target_of, until, with_tools_of
 from wires import LEGACY, MODERN
@@ -201,6 +202,27 @@ def test_a_client_that_is_connected_stays_its_owners(era: str) -> None:
         await late.close()
 
     asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_a_tool_may_ask_back_whoever_can_be_asked() -> None:
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        del context
+        assert params.message == "Who?"
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def can_be_asked(registry: OperationRegistry, _: MCPOperations) -> None:
+        envelope = await registry.execute("changing.ask", {})
+        assert unwrap(envelope)[0]["text"] == "asked: {'name': 'Ada'}"
+
+    async def cannot(registry: OperationRegistry, _: MCPOperations) -> None:
+        with pytest.raises(CallError) as caught:
+            await registry.execute("changing.ask", {})
+        assert caught.value.code == "EXECUTION_ERROR"
+
+    with target_of("changing_server.py", "stdio") as target:
+        parameters = StdioServerParameters(command=target[0], args=target[1:])
+        with_tools_of(Client(parameters, mode=MODERN, elicitation_callback=answer), can_be_asked)
+        with_tools_of(parameters, cannot, mode=MODERN)
 
 
 def test_targets_of_every_kind_are_servers() -> None:

@@ -51,7 +51,11 @@ def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:
         assert (await refused(code=-32000, message="busy")).details == {"code": -32000}
         assert (await refused(code=-32602, message="Unknown tool: refuses")).code == "OPERATION_NOT_FOUND"
         assert (await refused(code=-32602, message="no such colour")).code == "EXECUTION_ERROR"
-        assert (await told(registry))["pid"] == pid
+        # Headers by a list of another day are told by a code of their own: it is listed again, and called again once.
+        before = (await told(registry))["refuses"]
+        assert (await refused(code=-32020, message="header mismatch")).details == {"code": -32020}
+        after = await told(registry)
+        assert (after["refuses"] - before, after["pid"]) == (2, pid)
 
     with_tools_of(raw, test, mode=era, namespace="up")
 

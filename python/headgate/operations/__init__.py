@@ -4,6 +4,13 @@ from headgate.operations.cast import cast
 from headgate.operations.errors import CODES, CallCode, CallError
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.results import finished
+from headgate.operations.serving import (
+    HTTPResponse,
+    error_to_call_tool_result,
+    error_to_http_response,
+    to_call_tool_result,
+    to_http_response,
+)
 from headgate.operations.spec import (
     AccessControl,
     CallContext,
@@ -20,6 +27,7 @@ __all__ = [
     "CallCode",
     "CallContext",
     "CallError",
+    "HTTPResponse",
     "Handler",
     "Identity",
     "Operation",
@@ -27,5 +35,9 @@ __all__ = [
     "OperationSpec",
     "OperationType",
     "cast",
+    "error_to_call_tool_result",
+    "error_to_http_response",
     "finished",
+    "to_call_tool_result",
+    "to_http_response",
 ]

@@ -5,8 +5,8 @@ result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"})
 
 import base64
 import dataclasses
+import re
 from collections.abc import Mapping
-from email.message import Message
 from typing import Any
 
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
@@ -53,6 +53,8 @@ _STATUSES: Mapping[CallCode, int] = {
 }
 
 _BAD_GATEWAY = 502
+
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -216,6 +218,5 @@ def _essence(content_type: str) -> str:
 
 
 def _charset(content_type: str) -> str:
-    message = Message()
-    message["content-type"] = content_type
-    return message.get_content_charset("utf-8")
+    found = _CHARSET.search(content_type)
+    return found[1] if found else "utf-8"
