@@ -9,15 +9,18 @@ from listening import serve_http
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 
 def make_server() -> MCPServer:
     server = MCPServer("changing")
 
     async def changed(ctx: Context) -> None:
-        # Each era has a way of its own, and says nothing in that of the other.
-        await ctx.session.send_tool_list_changed()
-        await ctx.notify_tools_changed()
+        # Each era has a way of its own.
+        if ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            await ctx.notify_tools_changed()
+        else:
+            await ctx.session.send_tool_list_changed()
 
     @server.tool()
     async def add(name: str, ctx: Context) -> str:

@@ -84,9 +84,11 @@ def test_results_become_envelopes(raw: Any, era: str) -> None:
         assert meta_of(blocks).structured_content is None
 
         for tool in ("says", "says_a_number"):
-            failed = await says(tool, content=[TEXT], isError=True)
+            # JSON or not: what a tool says of its failing is no answer.
+            why = {"type": "text", "text": '{"n": 1}'}
+            failed = await says(tool, content=[why], isError=True)
             assert failed.is_error
-            assert unwrap(failed) == [TEXT]
+            assert unwrap(failed) == [why]
             failed = await says(tool, content=[], structuredContent={"why": "x"}, isError=True)
             assert failed.is_error
             assert unwrap(failed) == {"why": "x"}

@@ -17,6 +17,7 @@ from headgate.operations import (
     Identity,
     Operation,
     OperationRegistry,
+    OperationSpec,
 )
 from headgate.operations.from_mcp import from_mcp
 from headgate.operations.mcp_serving import serve_operations, tool_names
