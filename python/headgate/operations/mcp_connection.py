@@ -94,6 +94,7 @@ class Connection:
         self._leave = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
 
     @classmethod
     async def opened(cls, client: Client, timeout: float) -> "Connection":
@@ -131,7 +132,9 @@ class Connection:
         self._leave.set()
         if self._follower is not None:
             self._follower.cancel()
-        if tasks := [task for task in (self._keeper, self._follower) if task is not None]:
+            # It is what ends the listener.
+            await asyncio.wait([self._follower])
+        if tasks := [task for task in (self._keeper, self._listener) if task is not None]:
             await asyncio.wait(tasks)
 
     @property
@@ -207,8 +210,8 @@ class Connection:
 
     async def _follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
         changed = asyncio.Event()
-        listening = asyncio.create_task(self._listen(changed))
-        stop = self._overhear(changed)
+        is_modern = self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        stop = self._listening(changed) if is_modern else self._overhear(changed)
         try:
             while True:
                 await changed.wait()
@@ -216,10 +219,8 @@ class Connection:
                 await refresh()
         finally:
             stop()
-            listening.cancel()
-            await asyncio.wait([listening])
 
-    def _overhear(self, changed: asyncio.Event) -> Callable[[], None]:
+    def _overhear(self, changed: asyncio.Event) -> Callable[[], object]:
         """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
         # A client that someone else connected has a handler already, which stays.
         session = self.client.session
@@ -238,10 +239,12 @@ class Connection:
 
         return stop
 
+    def _listening(self, changed: asyncio.Event) -> Callable[[], object]:
+        self._listener = asyncio.create_task(self._listen(changed))
+        return self._listener.cancel
+
     async def _listen(self, changed: asyncio.Event) -> None:
         """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
-        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return
         delay = _FIRST_DELAY
         while self.is_open:
             try:
