@@ -7,9 +7,11 @@ from typing import Any
 import uvicorn
 
 
-def serve_http(app: Any) -> None:
+def serve_http(app: Any, port: int = 0) -> None:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        # A server that starts again finds its port as the one before it left it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         listener.listen()
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()

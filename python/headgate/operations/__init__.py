@@ -1,4 +1,23 @@
-"""One way to call a local function, a tool of an MCP server or an HTTP API, and one shape that comes back."""
+"""One way to call a local function, a tool of an MCP server or an HTTP API, and one shape that comes back.
+
+Decided along the way, and why:
+
+- **No client for each source.** `unwrap()`, `envelope.is_error` and `meta` are enough: whoever wants an error result
+  raised has one `if` to write, and a client that raised would hide what others want to read.
+- **Subscriptions carry a time and no numbers.** Each yield has its own timestamp, and the iterator keeps the order. A
+  source that has cursors yields them as data, where they survive a restart; a counter of ours would not.
+- **`respond()` stays public**, because another transport has to call it. It takes envelopes alone, so nothing gets
+  around the pipeline by it; handlers never need it.
+- **Serving is the way back.** `to_call_tool_result` and `to_http_response` take any envelope, `serve_operations` makes
+  tools of a registry. What came from a tool leaves as the same blocks, and what is too large goes through the same
+  handles as in any other server.
+- **JSON in a text block is parsed only where a schema asks for it**: the operation declares what it answers, nothing
+  is structured, and the sole block is text that is JSON. Anywhere else a guess would cost time, and change numbers.
+- **Output schemas stay JSON Schema.** Nothing is converted, so nothing gets lost in it. One that cannot be understood
+  is told of once, and takes everything.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from headgate.operations.cast import cast
 from headgate.operations.env import OperationEnv, OperationFunction, build_env
@@ -19,6 +38,13 @@ from headgate.operations.pending import PendingRequestMap
 from headgate.operations.pubsub import InProcessPubSub, PubSub, listen
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.results import finished
+from headgate.operations.serving import (
+    HTTPResponse,
+    error_to_call_tool_result,
+    error_to_http_response,
+    to_call_tool_result,
+    to_http_response,
+)
 from headgate.operations.spec import (
     AccessControl,
     CallContext,
@@ -29,6 +55,10 @@ from headgate.operations.spec import (
     OperationType,
 )
 from headgate.operations.subscribe import subscribe
+
+if TYPE_CHECKING:
+    from headgate.operations.mcp import from_mcp, serve_operations
+    from headgate.operations.openapi import from_openapi
 
 __all__ = [
     "CALL_EVENT_SCHEMAS",
@@ -44,6 +74,7 @@ __all__ = [
     "CallHandler",
     "CallRequestedEvent",
     "CallRespondedEvent",
+    "HTTPResponse",
     "Handler",
     "Identity",
     "InProcessPubSub",
@@ -57,9 +88,27 @@ __all__ = [
     "PubSub",
     "build_env",
     "cast",
+    "error_to_call_tool_result",
+    "error_to_http_response",
     "event_from_json",
     "event_to_json",
     "finished",
+    "from_mcp",
+    "from_openapi",
     "listen",
+    "serve_operations",
     "subscribe",
+    "to_call_tool_result",
+    "to_http_response",
 ]
+
+_LAZY = {"from_mcp": "mcp", "serve_operations": "mcp", "from_openapi": "openapi"}
+
+
+def __getattr__(name: str) -> Any:
+    # An SDK and an HTTP client take a second to import: nobody waits for them who calls neither.
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

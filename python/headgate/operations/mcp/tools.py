@@ -1,0 +1,317 @@
+"""The tools of an MCP server as operations, over stdio, HTTP or in memory, in every version of the protocol.
+
+async with from_mcp(["my-server"], namespace="crm") as server:
+    server.register_into(registry)
+    envelope = await registry.execute("crm.find", {"name": "Ada"})
+"""
+
+import asyncio
+import functools
+import json
+import logging
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from mcp import Client
+from mcp_types import Tool
+
+from headgate.errors import InvalidArgument
+from headgate.operations.errors import CallError
+from headgate.operations.mcp.connection import Connection, Target, clients_of, is_connected
+from headgate.operations.mcp.results import (
+    envelope_of,
+    error_of,
+    is_connection_lost,
+    is_session_refused,
+    says_unknown,
+)
+from headgate.operations.registry import OperationRegistry
+from headgate.operations.spec import CallContext, Operation, OperationSpec
+
+__all__ = ["MCPOperations", "from_mcp"]
+
+_log = logging.getLogger("headgate")
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
+"""Seconds between two attempts to connect."""
+
+_NAMELESS = "mcp"
+
+
+def from_mcp(
+    target: Target,
+    *,
+    namespace: str | None = None,
+    mode: str = "auto",
+    parse_json: bool = True,
+    connect_timeout: float = 30.0,
+    connect_attempts: int = 5,
+) -> "MCPOperations":
+    """The tools of a server, as operations. Use it with `async with`, or `connect` and `close` it.
+
+    `target` is a URL, a command as a list, `StdioServerParameters`, a server object, a transport, a function that
+    makes one, or an `mcp.Client`. A client that is not connected yet serves as the pattern of every connection; one
+    that is stays its owner's, and neither it nor a transport can be connected again once it is lost.
+
+    `namespace` is the server's name if it is not given. `mode` is as `mcp.Client` has it. With `parse_json`, a tool
+    that lists an output schema and answers with one text that is JSON, and nothing structured, has answered that JSON.
+    A connection that is lost is made again by the next call, in up to `connect_attempts` of `connect_timeout` seconds.
+    """
+    return MCPOperations(
+        target,
+        namespace=namespace,
+        mode=mode,
+        parse_json=parse_json,
+        connect_timeout=connect_timeout,
+        connect_attempts=connect_attempts,
+    )
+
+
+class MCPOperations:
+    """A server's tools. What it lists is followed, in all registries that they were registered into."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        namespace: str | None,
+        mode: str,
+        parse_json: bool,
+        connect_timeout: float,
+        connect_attempts: int,
+    ) -> None:
+        if connect_attempts < 1 or connect_timeout <= 0:
+            raise InvalidArgument("connect_attempts and connect_timeout must be more than 0")
+        self._borrowed = target if isinstance(target, Client) and is_connected(target) else None
+        self._make_client: Callable[[], Client] = clients_of(target, mode)
+        self._parse_json = parse_json
+        self._connect_timeout = connect_timeout
+        self._connect_attempts = connect_attempts
+        self.namespace = namespace
+        """What the operations are under. Until a server is connected it is `None`, unless it was given."""
+        self._operations: dict[str, Operation] = {}
+        self._registered: list[tuple[OperationRegistry, dict[str, Operation]]] = []
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._refreshing = asyncio.Lock()
+        self._is_closed = False
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What the server lists, as operations."""
+        return [*self._operations.values()]
+
+    async def connect(self) -> Self:
+        """Connects and asks for the tools. Raises `CallError` if the server cannot be reached."""
+        if self._is_closed:
+            raise CallError("EXECUTION_ERROR", "this server was closed; use another from_mcp()")
+        try:
+            await self._open()
+        except Exception as error:
+            await self.close()
+            raise error_of(error, self.namespace or "the server") from error
+        return self
+
+    async def close(self) -> None:
+        """Leaves the server, and takes its operations out of the registries."""
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._connection is not None:
+            self._retire(self._connection)
+        while self._leaving:
+            await asyncio.wait(self._leaving)
+        self._operations = {}
+        self._sync()
+        self._registered.clear()
+
+    async def __aenter__(self) -> Self:
+        return await self.connect()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def register_into(self, registry: OperationRegistry) -> None:
+        """Registers the operations, and keeps them as the server lists them.
+
+        Raises `InvalidArgument`, and registers none of them, if one of their ids is taken.
+        """
+        if taken := [each.spec.id for each in self.operations if registry.get_handler(each.spec.id) is not None]:
+            raise InvalidArgument(f"{taken[0]} is registered already; give from_mcp() another namespace")
+        self._registered.append((registry, {}))
+        self._sync()
+
+    async def refresh(self) -> None:
+        """Asks the server for its tools now. It happens by itself when the server says that they changed."""
+        await self._refresh(await self._open_connection())
+
+    async def _open(self) -> Connection:
+        if self._borrowed is None:
+            connection = await Connection.opened(self._make_client(), self._connect_timeout)
+        elif self._connection is None:
+            connection = Connection(self._borrowed)
+        else:
+            raise CallError(
+                "EXECUTION_ERROR", "the connection is lost, and its client is someone else's; connect another client"
+            )
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await self._refresh(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+        connection.follow(functools.partial(self._refresh_if_possible, connection))
+        return connection
+
+    async def _refresh(self, connection: Connection) -> None:
+        # Of two lists that are asked for at once, the one asked for last must be the one that stays.
+        async with self._refreshing:
+            tools, name = await connection.tools()
+            if self.namespace is None:
+                self.namespace = _fit(name)
+            listed: dict[str, Operation] = {}
+            for tool in tools:
+                try:
+                    listed[tool.name] = self._operation(self.namespace, tool)
+                except InvalidArgument as error:
+                    _log.warning("headgate: the tool %.64r of %s is left out: %s", tool.name, self.namespace, error)
+            self._operations = listed
+            self._sync()
+
+    def _operation(self, namespace: str, tool: Tool) -> Operation:
+        is_read_only = tool.annotations is not None and tool.annotations.read_only_hint is True
+        spec = OperationSpec(
+            namespace=namespace,
+            name=tool.name,
+            type="query" if is_read_only else "mutation",
+            description=tool.description or "",
+            input_schema=tool.input_schema,
+            output_schema=tool.output_schema,
+        )
+        known = self._operations.get(tool.name)
+        return (
+            known if known is not None and known.spec == spec else Operation(spec, functools.partial(self._call, spec))
+        )
+
+    def _sync(self) -> None:
+        """Makes every registry hold what the server lists, and leaves what others have put there."""
+        listed = {operation.spec.id: operation for operation in self._operations.values()}
+        for registry, ours in self._registered:
+            for operation_id, operation in [*ours.items()]:
+                if listed.get(operation_id) != operation:
+                    registry.unregister(operation_id)
+                    del ours[operation_id]
+            for operation_id, operation in listed.items():
+                if operation_id in ours:
+                    continue
+                try:
+                    registry.register(operation.spec, operation.handler)
+                except InvalidArgument as error:
+                    _log.warning("headgate: %s", error)
+                else:
+                    ours[operation_id] = operation
+
+    async def _refresh_if_possible(self, connection: Connection) -> None:
+        try:
+            await self._refresh(connection)
+        except Exception as error:
+            _log.warning("headgate: the tools of %s cannot be listed just now: %s", self.namespace, error)
+
+    async def _call(self, spec: OperationSpec, given: Any, context: CallContext) -> Any:
+        arguments = _checked(spec, {} if given is None else given)
+        try:
+            result = await self._sent(spec, arguments, context)
+        except Exception as error:
+            raise error_of(error, spec.id) from error
+        if says_unknown(result, spec.name):
+            raise CallError("OPERATION_NOT_FOUND", f"{spec.id} is not there any more: its server does not know it")
+        return envelope_of(result, spec, parse_json=self._parse_json)
+
+    async def _sent(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        async with asyncio.timeout(_left(context)):
+            connection = await self._open_connection()
+        try:
+            return await connection.call(spec.name, arguments, _left(context))
+        except Exception as error:
+            if not is_connection_lost(error):
+                raise
+            self._retire(connection)
+            if not is_session_refused(error):
+                raise
+        # Nobody has run it, so that it can be sent again; once, because a server may forget every session.
+        async with asyncio.timeout(_left(context)):
+            connection = await self._open_connection()
+        return await connection.call(spec.name, arguments, _left(context))
+
+    async def _open_connection(self) -> Connection:
+        """The connection, made again if it was lost; all who wait for one wait for the same."""
+        if self._is_closed:
+            raise CallError("EXECUTION_ERROR", f"the server of {self.namespace} was closed")
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        if self._connecting is None or self._connecting.done():
+            if self._connection is not None:
+                self._retire(self._connection)
+            self._connecting = asyncio.create_task(self._reconnect())
+            # All who wait may have given up by the time it fails.
+            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._connecting)
+
+    async def _reconnect(self) -> Connection:
+        delay = _FIRST_DELAY
+        for attempt in range(self._connect_attempts):
+            if attempt:
+                # Not all clients of a server that comes back should come back at once.
+                await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
+                delay = min(2 * delay, _LONGEST_DELAY)
+            try:
+                return await self._open()
+            except CallError:
+                raise
+            except Exception as error:
+                _log.debug("headgate: %s cannot be connected", self.namespace, exc_info=True)
+                failure = error
+        raise failure
+
+    def _retire(self, connection: Connection) -> None:
+        """Leaves a connection in the background: what is dead may take its time."""
+        connection.is_lost = True
+        task = asyncio.create_task(connection.close())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+
+def _checked(spec: OperationSpec, given: Any) -> dict[str, Any]:
+    """What a tool is called with. In the SDK, what cannot be written would take the connection down with it."""
+    if not isinstance(given, Mapping):
+        raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
+    try:
+        arguments = dict(given)
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CallError("VALIDATION_ERROR", f"{spec.id} takes what can be written as JSON: {error}") from None
+    return arguments
+
+
+def _left(context: CallContext) -> float | None:
+    """How many seconds a call has left. Raises `TimeoutError` if it has none."""
+    if context.deadline is None:
+        return None
+    left = context.deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("its deadline has passed")
+    return left
+
+
+def _fit(name: str | None) -> str:
+    """A server's name as a namespace."""
+    return re.sub(r"[^A-Za-z0-9_./-]+", "_", name or "").lstrip("./")[:128] or _NAMELESS

@@ -1,0 +1,222 @@
+"""Envelopes on their way out: as results of tools, and as responses over HTTP.
+
+result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"}))
+"""
+
+import base64
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from headgate.envelope.body import parsed, plain
+from headgate.operations.errors import CallCode, CallError
+from headgate.operations.spec import OperationSpec
+from headgate.operations.validation import Schema, is_meaningful
+from headgate.payload import encoded, expects_json, is_text
+
+__all__ = [
+    "HTTPResponse",
+    "error_to_call_tool_result",
+    "error_to_http_response",
+    "is_wrapped",
+    "to_call_tool_result",
+    "to_http_response",
+]
+
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+_OCTETS, _JSON, _TEXT = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
+
+_LEFT_OUT = frozenset(
+    (
+        # Of one hop.
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
+        *("trailer", "transfer-encoding", "upgrade"),
+        # Of bytes that were decoded since, and perhaps made to fit a schema.
+        *("content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag"),
+        # Several were joined, which makes none of them.
+        "set-cookie",
+        # Said anew.
+        "content-type",
+    )
+)
+
+_STATUSES: Mapping[CallCode, int] = {
+    "OPERATION_NOT_FOUND": 404,
+    "VALIDATION_ERROR": 400,
+    "ACCESS_DENIED": 403,
+    "EXECUTION_ERROR": 500,
+    "TIMEOUT": 504,
+    "ABORTED": 499,
+}
+
+_BAD_GATEWAY = 502
+
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HTTPResponse:
+    """A response, for whatever framework sends it. The names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def to_call_tool_result(
+    envelope: ResponseEnvelope[Any], *, spec: OperationSpec | None = None, is_legacy: bool = False
+) -> dict[str, Any]:
+    """An envelope as the result of a `tools/call`, as it is on the wire.
+
+    What came from a tool goes out as it came, but for what it says of its own server. Anything else is one block: a
+    text as it is, bytes as what they are, everything else as its JSON. Where the operation has an output schema, the
+    data is structured content too. Until 2025-11-25, for which there is `is_legacy`, that is always an object: what
+    is none, or is not said to be one by the schema, is under `result`.
+    """
+    meta = envelope.meta
+    if isinstance(meta, MCPResponseMeta):
+        result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
+        if own := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
+            result["_meta"] = own
+        structured = _structured_by_tool(envelope, meta, spec)
+    else:
+        result = {"content": [_block(envelope)], "isError": False}
+        structured = _structured(envelope.data) if spec is not None and is_meaningful(spec.output_schema) else None
+    if structured is None:
+        return result
+    if is_legacy and (not isinstance(structured, Mapping) or (spec is not None and is_wrapped(spec.output_schema))):
+        structured = {"result": structured}
+    return {**result, "structuredContent": structured}
+
+
+def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
+    """What went wrong, as a result that a model can act on."""
+    return {"content": [{"type": "text", "text": encoded(error.to_dict()).decode()}], "isError": True}
+
+
+def is_wrapped(schema: Schema | None) -> bool:
+    """Whether what a schema describes is under `result` until 2025-11-25: it does not say that it is an object."""
+    return is_meaningful(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
+
+
+def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
+    """An envelope as a response.
+
+    What came over HTTP keeps its status, its type and the headers that are for its reader. What a function returned is
+    JSON, also if it is a text, so that nobody has to guess; bytes are bytes. A tool's sole block is its content. A tool
+    that failed is a 502: there is nothing but the status to tell a reader that this is not an answer.
+    """
+    meta, data = envelope.meta, envelope.data
+    match meta:
+        case HTTPResponseMeta():
+            return _of_http(data, meta)
+        case MCPResponseMeta():
+            body, kind = _of_blocks(meta) if data is meta.content else (encoded(plain(data)), _JSON)
+            return _response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
+    match data:
+        case Body():
+            return _response(200, data.content_type, data.content)
+        case bytes() | bytearray() | memoryview():
+            return _response(200, _OCTETS, bytes(data))
+    return _response(200, _JSON, encoded(plain(data)))
+
+
+def error_to_http_response(error: CallError) -> HTTPResponse:
+    """What went wrong, as a response. If it went wrong at another server, that is a 502."""
+    is_of_another = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
+    return _response(_BAD_GATEWAY if is_of_another else _STATUSES[error.code], _JSON, encoded(error.to_dict()))
+
+
+def _response(status: int, kind: str, body: bytes) -> HTTPResponse:
+    return HTTPResponse(status, {"content-type": kind}, body)
+
+
+def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
+    named = {
+        name.strip().lower()
+        for key in meta.headers
+        if key.lower() == "connection"
+        for name in meta.headers[key].split(",")
+    }
+    headers = {key.lower(): value for key, value in meta.headers.items() if key.lower() not in _LEFT_OUT | named}
+    if meta.status_code in (204, 304):
+        return HTTPResponse(meta.status_code, headers, b"")
+    kind = meta.content_type or _OCTETS
+    match data:
+        case Body():
+            body = data.content
+        case bytes() | bytearray() | memoryview():
+            body = bytes(data)
+        case str() if not expects_json(kind):
+            body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
+        case _:
+            body, kind = encoded(plain(data)), kind if expects_json(kind) else _JSON
+    return HTTPResponse(meta.status_code, {**headers, "content-type": kind}, body)
+
+
+def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
+    """The content of a sole block, else all of them as JSON."""
+    match meta.content:
+        case [{"type": "text", "text": str(text)}] if is_text(text):
+            return text.encode(), _TEXT
+        case [{"type": "image" | "audio", "data": str(data), "mimeType": str(kind)}]:
+            return base64.b64decode(data), kind
+        case [{"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}]:
+            return base64.b64decode(data), kind
+    return encoded(meta.content), _JSON
+
+
+def _structured_by_tool(envelope: ResponseEnvelope[Any], meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
+    """What a tool said itself; but where a schema is served, what was made to fit it."""
+    is_of_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
+    return envelope.data if is_of_schema and envelope.data is not meta.content else meta.structured_content
+
+
+def _structured(data: Any) -> Any:
+    """Data as JSON has it; nothing of bytes, which no schema speaks of."""
+    match data:
+        case Body():
+            return data.json() if data.is_json else None
+        case bytes() | bytearray() | memoryview():
+            return None
+    return parsed(encoded(plain(data)))
+
+
+def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
+    """The data as one block. Nothing is parsed: the body of a response is the text that came."""
+    match envelope.data:
+        case Body() as body:
+            return _block_of_bytes(body.content, body.content_type)
+        case bytes() | bytearray() | memoryview() as data:
+            kind = envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _OCTETS
+            return _block_of_bytes(bytes(data), kind)
+        case str() as text if is_text(text):
+            return {"type": "text", "text": text}
+    return {"type": "text", "text": encoded(plain(envelope.data)).decode()}
+
+
+def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
+    kind = _essence(content_type)
+    family = kind.partition("/")[0]
+    if family in ("image", "audio"):
+        return {"type": family, "data": base64.b64encode(content).decode(), "mimeType": kind}
+    if family == "text" or kind.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
+        try:
+            return {"type": "text", "text": content.decode(_charset(content_type))}
+        except (LookupError, UnicodeDecodeError):
+            pass
+    # A resource has a name. This one says that there is nothing to read under it.
+    resource = {"uri": "headgate:inline", "mimeType": kind, "blob": base64.b64encode(content).decode()}
+    return {"type": "resource", "resource": resource}
+
+
+def _essence(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower() or _OCTETS
+
+
+def _charset(content_type: str) -> str:
+    found = _CHARSET.search(content_type)
+    return found[1] if found else "utf-8"

@@ -1,0 +1,137 @@
+"""A server without any SDK, which says whatever it is told to: `python raw_server.py stdio|http`.
+
+Over HTTP it says on stdout which port it is at. It serves both eras, its tools in pages of two.
+"""
+
+import json
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+INFO = {"name": "raw server (tests)", "version": "1"}
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+ANY = {"type": "object"}
+
+# Every tool but `says_a_number` does as it is told without a promise of what it answers.
+TOOLS: list[dict[str, Any]] = [
+    {
+        "name": "says",
+        "inputSchema": ANY,
+        "description": "What it is told to say.",
+        "annotations": {"readOnlyHint": True},
+    },
+    {"name": "says_a_number", "inputSchema": ANY, "outputSchema": NUMBER},
+    {"name": "refuses", "inputSchema": ANY},
+    {"name": "waits", "inputSchema": ANY},
+    {"name": "told", "inputSchema": ANY},
+    {"name": "dies", "inputSchema": ANY},
+    {"name": "x" * 300, "inputSchema": ANY},
+]
+
+CANCELLED: list[Any] = []
+CALLED: list[str] = []
+
+
+def answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    """What is answered to a message, if anything is."""
+    number, method, params = message.get("id"), message["method"], message.get("params") or {}
+    if method == "notifications/cancelled":
+        CANCELLED.append(params["requestId"])
+    if number is None:
+        return None
+    made = made_of(method, params)
+    return made if made is None else {"jsonrpc": "2.0", "id": number, **made}
+
+
+def made_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    match method, params:
+        case "initialize", _:
+            capabilities = {"tools": {"listChanged": True}}
+            return {"result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": INFO}}
+        case "server/discover", _:
+            stamp = {"io.modelcontextprotocol/serverInfo": INFO}
+            versions = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": stamp}
+            return {"result": {**complete, **versions}}
+        case "tools/list", _:
+            start = int(params.get("cursor", 0))
+            page: dict[str, Any] = {"tools": TOOLS[start : start + 2]}
+            # The last page comes around, as some servers have it.
+            page["nextCursor"] = str(start + 2) if start + 2 < len(TOOLS) else "0"
+            page["_meta"] = {"io.modelcontextprotocol/serverInfo": INFO}
+            return {"result": {**complete, **page}}
+        case "tools/call", {"name": str(name)}:
+            CALLED.append(name)
+            return called(name, params.get("arguments") or {})
+    return {"error": {"code": -32601, "message": f"no {method}"}}
+
+
+def called(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    match name:
+        case "says" | "says_a_number":
+            return {"result": arguments["result"]}
+        case "refuses":
+            return {"error": arguments["error"]}
+        case "waits":
+            return None
+        case "told":
+            counts = {tool: CALLED.count(tool) for tool in ("refuses", "waits")}
+            said = {**counts, "cancelled": len(CANCELLED), "pid": os.getpid()}
+            return {"result": {"content": [], "structuredContent": said}}
+        case "dies":
+            os._exit(1)
+    return {"error": {"code": -32602, "message": f"Unknown tool: {name}"}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        made = answer(message)
+        if made is None and "id" in message:
+            # It waits for as long as whoever asks does; since 2026-07-28 that they go is all they say.
+            self.connection.recv(1)
+            CANCELLED.append(None)
+            self.close_connection = True
+            return
+        body = b"" if made is None else json.dumps(made).encode()
+        self.send_response(200 if made is not None else 202)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_response(405)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+def main() -> None:
+    if sys.argv[1] == "http":
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        sys.stdout.write(f"{server.server_port}\n")
+        sys.stdout.flush()
+        # It ends with its input, whatever waits.
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sys.stdin.read()
+        os._exit(0)
+    for line in sys.stdin:
+        if (made := answer(json.loads(line))) is not None:
+            sys.stdout.write(json.dumps(made) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

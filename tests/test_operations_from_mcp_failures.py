@@ -1,0 +1,250 @@
+"""Tools of MCP servers that cannot be called: what is told, what is passed on, and what connects again."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headgate import InvalidArgument
+from headgate.envelope import unwrap
+from headgate.operations import CallContext, CallError, OperationRegistry
+from headgate.operations.mcp.tools import MCPOperations, from_mcp
+from headgate.operations.registry import run
+from mcp_server import make_server
+from mcp_types import Tool
+from upstreams import TRANSPORTS, target_of, until, with_tools_of
+from wires import LEGACY, started
+
+
+@pytest.fixture(params=TRANSPORTS)
+def raw(request: pytest.FixtureRequest) -> Any:
+    with target_of("raw_server.py", request.param) as target:
+        yield target
+
+
+async def failing(registry: OperationRegistry, operation: str, given: Any = None, **context: Any) -> CallError:
+    with pytest.raises(CallError) as caught:
+        await registry.execute(operation, given or {}, CallContext(**context))
+    return caught.value
+
+
+async def told(registry: OperationRegistry) -> Any:
+    """What the server knows of what it was asked."""
+    return unwrap(await registry.execute("up.told", {}))
+
+
+def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        async def refused(**error: Any) -> CallError:
+            return await failing(registry, "up.refuses", {"error": error})
+
+        pid = (await told(registry))["pid"]
+        error = await refused(code=-32603, message="out of paper", data={"tray": 2})
+        assert (error.code, error.details) == ("EXECUTION_ERROR", {"code": -32603, "data": {"tray": 2}})
+        assert "up.refuses failed: out of paper" in str(error)
+        error = await refused(code=-32603, message="m" * 5000, data="d" * 5000)
+        assert (len(str(error)) < 1100, error.details) == (True, {"code": -32603})
+        # A code that the SDK has for lost connections is not taken for one, and nothing is started anew.
+        assert (await refused(code=-32000, message="busy")).details == {"code": -32000}
+        assert (await refused(code=-32602, message="Unknown tool: refuses")).code == "OPERATION_NOT_FOUND"
+        assert (await refused(code=-32602, message="no such colour")).code == "EXECUTION_ERROR"
+        # Headers by a list of another day are told by a code of their own: it is listed again, and called again once.
+        before = (await told(registry))["refuses"]
+        assert (await refused(code=-32020, message="header mismatch")).details == {"code": -32020}
+        after = await told(registry)
+        assert (after["refuses"] - before, after["pid"]) == (2, pid)
+
+    with_tools_of(raw, test, mode=era, namespace="up")
+
+
+def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        gone = server._operation("up", Tool(name="gone", input_schema={"type": "object"}))
+        with pytest.raises(CallError, match=r"up\.gone is not there any more") as caught:
+            await run(gone, {}, CallContext())
+        assert caught.value.code == "OPERATION_NOT_FOUND"
+        # A tool that fails with other words is a result.
+        assert (await registry.execute("up.failing", {})).is_error
+
+    with_tools_of(make_server(), test, mode=era, namespace="up")
+
+
+def test_a_deadline_is_kept_and_told_to_the_server(raw: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        error = await failing(registry, "up.waits", deadline=time.monotonic() + 0.3)
+        assert error.code == "TIMEOUT"
+        await has_cancelled(registry)
+        # What is too late already is not even sent.
+        assert (await failing(registry, "up.waits", deadline=time.monotonic() - 1)).code == "TIMEOUT"
+        assert (await told(registry))["waits"] == 1
+
+    with_tools_of(raw, test, mode=era, namespace="up")
+
+
+def test_cancelling_is_passed_on(raw: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        call = asyncio.create_task(registry.execute("up.waits", {}))
+        while not (await told(registry))["waits"]:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await has_cancelled(registry)
+
+    with_tools_of(raw, test, mode=era, namespace="up")
+
+
+async def has_cancelled(registry: OperationRegistry) -> None:
+    while not (await told(registry))["cancelled"]:
+        await asyncio.sleep(0.01)
+
+
+def test_a_process_that_dies_in_mid_call_is_started_again_by_the_next(era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        before = (await told(registry))["pid"]
+        error = await failing(registry, "up.dies")
+        assert (error.code, error.details["code"]) == ("EXECUTION_ERROR", -32000)
+        assert "the next call connects again" in str(error)
+        # Those who come at once have one process between them.
+        several = await asyncio.gather(*(told(registry) for _ in range(8)))
+        assert len({each["pid"] for each in several}) == 1
+        assert several[0]["pid"] != before
+
+    with target_of("raw_server.py", "stdio") as target:
+        with_tools_of(target, test, mode=era, namespace="up")
+
+
+def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        calls = [asyncio.create_task(registry.execute("up.waits", {})) for _ in range(3)]
+        while (state := await told(registry))["waits"] < 3:
+            await asyncio.sleep(0.01)
+        os.kill(state["pid"], signal.SIGKILL)
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, CallError)
+            assert error.code == "EXECUTION_ERROR"
+        assert (await told(registry))["pid"] != state["pid"]
+
+    with target_of("raw_server.py", "stdio") as target:
+        with_tools_of(target, test, mode=era, namespace="up")
+
+
+def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        before = (await told(registry))["pid"]
+        os.kill(before, signal.SIGKILL)
+        assert server._connection is not None
+        lost = server._connection
+        await until(lambda: not lost.is_open)
+        assert (await told(registry))["pid"] != before
+
+    with target_of("raw_server.py", "stdio") as target:
+        with_tools_of(target, test, mode=era, namespace="up")
+
+
+def test_a_server_over_http_may_start_again(era: str) -> None:
+    async def check() -> None:
+        registry = OperationRegistry()
+        with started("changing_server.py", "http") as process:
+            assert process.stdout
+            port = int(process.stdout.readline())
+            url = f"http://127.0.0.1:{port}/mcp"
+            server = await from_mcp(url, mode=era, connect_attempts=2).connect()
+            server.register_into(registry)
+            await registry.execute("changing.add", {"name": "new"})
+            await until(lambda: "changing.new" in registry)
+            process.kill()
+        error = await failing(registry, "changing.text", {"size": 1})
+        assert error.code == "EXECUTION_ERROR"
+        # It is still down, and nobody waits for it for ever.
+        assert (await failing(registry, "changing.text", {"size": 1})).code == "EXECUTION_ERROR"
+        with started("changing_server.py", "http", str(port)) as process:
+            assert process.stdout
+            process.stdout.readline()
+            assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
+            # What is listed is asked for anew.
+            assert "changing.new" not in registry
+            await registry.execute("changing.add", {"name": "newer"})
+            await until(lambda: "changing.newer" in registry)
+            await server.close()
+            process.kill()
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_a_session_that_was_forgotten_is_begun_anew() -> None:
+    async def check() -> None:
+        registry = OperationRegistry()
+        with started("changing_server.py", "http") as process:
+            assert process.stdout
+            port = int(process.stdout.readline())
+            server = await from_mcp(f"http://127.0.0.1:{port}/mcp", mode=LEGACY).connect()
+            server.register_into(registry)
+            process.kill()
+            process.wait()
+            with started("changing_server.py", "http", str(port)) as again:
+                assert again.stdout
+                again.stdout.readline()
+                assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
+                await server.close()
+                again.kill()
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+@pytest.mark.parametrize("target", [["/does/not/exist"], ["true"], "http://127.0.0.1:9/mcp"])
+def test_a_server_that_cannot_be_reached_is_told(target: Any) -> None:
+    async def check() -> None:
+        with pytest.raises(CallError) as caught:
+            await from_mcp(target).connect()
+        assert caught.value.code == "EXECUTION_ERROR"
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_a_server_that_says_nothing_is_given_up() -> None:
+    async def check() -> None:
+        with pytest.raises(CallError) as caught:
+            await from_mcp(["sleep", "60"], connect_timeout=0.2).connect()
+        assert caught.value.code == "TIMEOUT"
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
+    script, starts = tmp_path / "server.sh", tmp_path / "starts"
+    script.write_text(f'echo >> {starts}\nexec "$@"\n')
+
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        script.write_text(f"echo >> {starts}\nexit 1\n")
+        await failing(registry, "up.dies")
+        errors = await asyncio.gather(*(failing(registry, "up.told") for _ in range(4)))
+        assert {error.code for error in errors} == {"EXECUTION_ERROR"}
+        assert len(starts.read_text()) == 1 + 3
+        # A deadline is an end as well.
+        assert (await failing(registry, "up.told", deadline=time.monotonic() + 0.01)).code == "TIMEOUT"
+
+    with target_of("raw_server.py", "stdio") as target:
+        with_tools_of(["sh", str(script), *target], test, mode=LEGACY, namespace="up", connect_attempts=3)
+
+
+def test_what_was_closed_stays_closed() -> None:
+    async def check() -> None:
+        server = await from_mcp(make_server(), namespace="up").connect()
+        operation = server.operations[0]
+        await server.close()
+        await server.close()
+        for again in (run(operation, {}, CallContext()), server.connect(), server.refresh()):
+            with pytest.raises(CallError, match="was closed"):
+                await again
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("wrong", [{"connect_attempts": 0}, {"connect_timeout": 0}])
+def test_limits_that_cannot_be_kept_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match="must be more than 0"):
+        from_mcp(make_server(), **wrong)

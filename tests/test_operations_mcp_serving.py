@@ -1,0 +1,217 @@
+"""Registries as servers: any operation is a tool."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from headgate import InvalidArgument
+from headgate.envelope import Body, http_envelope, mcp_envelope, unwrap
+from headgate.operations import (
+    AccessControl,
+    CallContext,
+    CallError,
+    Identity,
+    Operation,
+    OperationRegistry,
+    OperationSpec,
+)
+from headgate.operations.mcp.serving import serve_operations, tool_names
+from headgate.operations.mcp.tools import from_mcp
+from headgate.servers.mcp import Headgate
+from mcp import Client
+from mcp.server import MCPServer, Server
+from mcp.shared.exceptions import MCPError
+from mcp_harness import text_of, told
+from mcp_types import Tool
+from wires import LEGACY, MODERN
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+LIST = {"type": "array", "items": {"$ref": "#/$defs/row"}, "$defs": {"row": NUMBER}}
+TEXT = {"type": "text", "text": "t"}
+STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "other", "version": "1"}}
+
+Test = Callable[[Client], Coroutine[Any, Any, None]]
+
+
+def serve(registry: OperationRegistry, test: Test, era: str, **options: Any) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), Client(serve_operations(registry, **options), mode=era) as client:
+            await test(client)
+
+    asyncio.run(run())
+
+
+def spec(name: str, namespace: str = "ns", **more: Any) -> OperationSpec:
+    return OperationSpec(namespace=namespace, name=name, **more)
+
+
+def over_http(body: Body) -> Any:
+    return http_envelope(body, status_code=200, headers={}, content_type=body.content_type)
+
+
+def registry_of(**handlers: Any) -> OperationRegistry:
+    return OperationRegistry(Operation(spec(name), handler) for name, handler in handlers.items())
+
+
+def test_operations_are_tools(era: str) -> None:
+    registry = OperationRegistry()
+    registry.register(spec("get", type="query", description="Gets.", input_schema=NUMBER, output_schema=NUMBER), echo)
+    registry.register(spec("put", type="mutation", output_schema=LIST), lambda *_: [{"n": 1}])
+    registry.register(spec("watch", type="subscription"), echo)
+
+    async def test(client: Client) -> None:
+        get, put = (await client.list_tools()).tools
+        assert (get.name, get.description, get.input_schema, get.output_schema) == ("get", "Gets.", NUMBER, NUMBER)
+        assert [is_query(get), is_query(put)] == [True, False]
+        assert put.input_schema == {"type": "object"}
+        # The client checks what comes by what is listed, references and all.
+        got = await client.call_tool("get", {"n": 7})
+        assert (got.structured_content, told(got)) == ({"n": 7}, {"n": 7})
+        done = await client.call_tool("put", {})
+        assert done.structured_content == ([{"n": 1}] if era == MODERN else {"result": [{"n": 1}]})
+        wrong = await client.call_tool("get", {"n": "x"})
+        assert wrong.is_error
+        assert told(wrong)["error"]["code"] == "VALIDATION_ERROR"
+        with pytest.raises(MCPError, match="Unknown tool: watch"):
+            await client.call_tool("watch", {})
+
+    serve(registry, test, era)
+
+
+def is_query(tool: Tool) -> bool | None:
+    return tool.annotations.read_only_hint if tool.annotations else None
+
+
+async def echo(given: Any, context: CallContext) -> Any:
+    del context
+    return given
+
+
+def test_names_are_as_short_as_they_can_be() -> None:
+    specs = [
+        spec("find", "crm"),
+        spec("find", "shop"),
+        spec("shop_find", "x"),
+        spec("only one/of.it", "crm"),
+        spec("watch", "crm", type="subscription"),
+        spec("watch", "shop"),
+    ]
+    names = {name: each.id for name, each in tool_names(specs).items()}
+    assert names == {
+        "crm_find": "crm.find",
+        "shop_find_2": "shop.find",
+        "shop_find": "x.shop_find",
+        "only_one_of.it": "crm.only one/of.it",
+        "watch": "shop.watch",
+    }
+
+
+def test_what_goes_wrong_is_a_result_without_a_trace(era: str) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    def late(*_: Any) -> None:
+        raise CallError("TIMEOUT", "too late", {"after": 3})
+
+    async def test(client: Client) -> None:
+        for name, code in (("fail", "EXECUTION_ERROR"), ("late", "TIMEOUT"), ("odd", "EXECUTION_ERROR")):
+            result = await client.call_tool(name, {})
+            assert result.is_error
+            assert told(result)["error"]["code"] == code
+            assert "Traceback" not in text_of(result)
+        assert "the disk is on fire" in text_of(await client.call_tool("fail", {}))
+        assert told(await client.call_tool("late", {}))["error"]["details"] == {"after": 3}
+
+    serve(registry_of(fail=fail, late=late, odd=lambda *_: {"a": object()}), test, era)
+
+
+def test_what_someone_may_not_call_they_are_not_shown(era: str) -> None:
+    registry = registry_of(open=echo)
+    scopes: list[str] = []
+
+    def secret(_: Any, context: CallContext) -> str:
+        assert context.identity
+        return context.identity.id
+
+    registry.register(spec("secret", access_control=AccessControl(["root"])), secret)
+
+    async def test(client: Client) -> None:
+        async def names() -> list[str]:
+            return [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+        assert await names() == ["open"]
+        assert told(await client.call_tool("secret", {}))["error"]["code"] == "ACCESS_DENIED"
+        scopes.append("root")
+        assert await names() == ["open", "secret"]
+        assert text_of(await client.call_tool("secret", {})) == "ada"
+
+    serve(registry, test, era, identity=lambda _: Identity("ada", scopes))
+
+
+def test_large_bodies_become_handles_without_being_parsed(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": number, "name": "é" * 40} for number in range(50_000)]
+    body = Body(json.dumps(rows, ensure_ascii=False, indent=1).encode(), "application/json")
+    assert len(body) > 5_000_000
+    loads = json.loads
+
+    def refuse(data: Any, *args: Any, **kwargs: Any) -> Any:
+        assert len(data) < 100_000, "someone parses the body"
+        return loads(data, *args, **kwargs)
+
+    gate = Headgate(tmp_path.as_uri(), output_mode="auto", sweep_interval=0)
+
+    async def test(client: Client) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(orjson, "loads", refuse)
+            patch.setattr(json, "loads", refuse)
+            result = await client.call_tool("get", {})
+        handle = told(result)["output_handle"]
+        assert gate.store.open(handle).read() == body.content
+        small = await client.call_tool("small", {})
+        assert text_of(small) == "[1]"
+
+    registry = registry_of(get=lambda *_: over_http(body), small=lambda *_: over_http(Body(b"[1]", "application/json")))
+    serve(registry, test, era, headgate=gate)
+    gate.close()
+
+
+def test_servers_behind_servers_lose_nothing(era: str) -> None:
+    inner = registry_of(
+        number=lambda *_: mcp_envelope(None, content=[TEXT], meta={**STAMP, "own": 1}), fail=fail_as_tool
+    )
+
+    async def run() -> None:
+        outer = OperationRegistry()
+        async with asyncio.timeout(60), from_mcp(serve_operations(inner), mode=era, namespace="inner") as imported:
+            imported.register_into(outer)
+            assert [each.type for each in outer] == ["query", "query"]
+            async with Client(serve_operations(outer, Server("outer")), mode=era) as client:
+                result = await client.call_tool("number", {})
+                assert text_of(result) == "t"
+                meta = dict(result.meta or {})
+                stamp = meta.pop("io.modelcontextprotocol/serverInfo", None)
+                assert meta == {"own": 1}
+                assert stamp is None if era == LEGACY else stamp["name"] == "outer"
+                assert (await client.call_tool("fail", {})).is_error
+            envelope = await outer.execute("inner.number", {})
+            assert unwrap(envelope) == [TEXT]
+
+    asyncio.run(run())
+
+
+def fail_as_tool(*_: Any) -> Any:
+    return mcp_envelope(None, content=[TEXT], is_error=True)
+
+
+def test_a_server_that_has_tools_is_refused() -> None:
+    for wrong in (MCPServer("x"), MCPServer("x")._lowlevel_server, 7):
+        with pytest.raises(InvalidArgument, match="low-level"):
+            serve_operations(OperationRegistry(), wrong)  # type: ignore[arg-type]
+    server = Server[Any]("mine")
+    assert serve_operations(OperationRegistry(), server) is server
