@@ -19,18 +19,23 @@ class Defaults:
 
     def __init__(self) -> None:
         self._found: dict[Shape, Any] = {}
+        self._finding: set[Shape] = set()
+        self._endless: set[Shape] = set()
         self.maker = Maker(self.of)
 
     def of(self, shape: Shape) -> Any:
-        """The default, made to fit; `NO` if there is none, or none that fits without a loss."""
+        """The default, made to fit; `NO` if there is none, or none that fits without a loss, or ends."""
         if not shape.default:
             return NO
+        if shape in self._finding:
+            self._endless.add(shape)
+            return NO
         if shape not in self._found:
-            # A default may need one of the same shape in it, which cannot be the same then.
-            self._found[shape] = NO
+            self._finding.add(shape)
             change = Change(self)
             fitted = change.fitted(shape, copy.deepcopy(shape.default[0]), 0)
-            self._found[shape] = NO if change.replaced else fitted
+            self._finding.remove(shape)
+            self._found[shape] = NO if change.replaced or shape in self._endless else fitted
         return copy.deepcopy(self._found[shape])
 
 

@@ -11,6 +11,7 @@ from headgate.operations.casting.shapes import Shape
 
 __all__ = ["Maker"]
 
+# Of members of a union that overlap, one of these may be just one.
 _SAMPLES: tuple[Any, ...] = (0, 1, 0.5, -1, "", "-", False, True, [], {})
 
 
@@ -63,7 +64,8 @@ class Maker:
         if shape.enum is not None:
             return shape.enum[0]
         candidates = [*self._candidates(shape)]
-        fitting = (candidate for candidate in candidates if shape.fits(candidate))
+        samples = _SAMPLES if shape.alternatives else ()
+        fitting = (candidate for candidate in (*candidates, *samples) if shape.fits(candidate))
         return next(fitting, NO if is_strict or not candidates else candidates[0])
 
     def _candidates(self, shape: Shape) -> Iterator[Any]:
@@ -71,7 +73,6 @@ class Maker:
             yield None
         if shape.alternatives:
             yield from (self._made[one] for one in shape.alternatives if one in self._made)
-            yield from _SAMPLES
             return
         for name in shape.inferred_types():
             match name:

@@ -25,6 +25,8 @@ _PYTHON_TYPES: dict[str, set[type]] = {
 }
 _SCALARS = frozenset().union(*_PYTHON_TYPES.values())
 
+_FOLLOWED = ("$ref", "allOf", "$defs", "definitions", "components")
+
 _Part = Mapping[str, Any]
 
 
@@ -67,7 +69,7 @@ class Shapes:
 
     def validator(self, parts: Iterable[Schema]) -> Any:
         """Of all of them."""
-        return jsonschema_rs.Draft202012Validator({"allOf": [*parts]}, registry=self._registry, offline=True)
+        return jsonschema_rs.Draft202012Validator({"allOf": [True, *parts]}, registry=self._registry, offline=True)
 
     def without(self, part: _Part, word: str) -> _Part:
         """All that a schema says but for one word; the same object each time, because shapes are known by those."""
@@ -89,9 +91,17 @@ class Shapes:
                 continue
             seen.add(id(schema))
             waiting += [*self._referred(schema), *schema.get("allOf", ())][::-1]
-            if schema.keys() - {"$ref", "allOf", "$defs", "definitions", "components"}:
-                found.append(schema)
+            # What was followed must not be again, when a shape is made of the parts of another.
+            own = self._own(schema)
+            if own:
+                found.append(own)
+                seen.add(id(own))
         return found
+
+    def _own(self, schema: _Part) -> _Part:
+        for word in _FOLLOWED:
+            schema = self.without(schema, word) if word in schema else schema
+        return schema
 
     def _referred(self, schema: _Part) -> Iterator[Schema]:
         if "$ref" not in schema:
