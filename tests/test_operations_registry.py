@@ -214,3 +214,12 @@ def test_a_code_that_is_none_is_refused() -> None:
     assert len(CODES) == 6
     with pytest.raises(InvalidArgument, match="EXECUTION_ERROR"):
         CallError("OOPS", "x")  # type: ignore[arg-type]
+
+
+def test_what_is_replaced_in_an_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "headgate"):
+        assert unwrap(execute(lambda *_: {"n": "7", "x": 1}, output_schema=NUMBER)) == {"n": 7}
+        assert caplog.text == ""
+        assert unwrap(execute(lambda *_: {"n": [5]}, output_schema=NUMBER)) == {"n": 0}
+    assert "'/n'" in caplog.text
+    assert "[5]" in caplog.text

@@ -1,6 +1,6 @@
 """One way to call a local function, a tool of an MCP server or an HTTP API, and one shape that comes back."""
 
-from headgate.operations.cast import cast
+from headgate.operations.cast import Caster, cast
 from headgate.operations.errors import CODES, CallCode, CallError
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.results import finished
@@ -20,6 +20,7 @@ __all__ = [
     "CallCode",
     "CallContext",
     "CallError",
+    "Caster",
     "Handler",
     "Identity",
     "Operation",
