@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from headgate.operations.validation import Schema
+__all__ = ["Schema", "is_openapi_3_0", "mapped", "modern"]
 
-__all__ = ["is_openapi_3_0", "mapped", "modern"]
+Schema: TypeAlias = Mapping[str, Any] | bool
+"""A JSON Schema."""
 
 _ONE = {"additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"}
 _ONE |= {"unevaluatedItems", "unevaluatedProperties"}
