@@ -70,7 +70,7 @@ def test_an_object_of_which_nothing_is_said_keeps_its_members() -> None:
 
 
 def test_defaults_come_in_and_are_nobodys_but_the_results() -> None:
-    default = {"list": []}
+    default: dict[str, Any] = {"list": []}
     schema = named(a={"type": "object", "default": default}, b={"default": 7}, c=INTEGER)
     result = lossless(schema, {})
     assert result == {"a": {"list": []}, "b": 7}
