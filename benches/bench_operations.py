@@ -122,7 +122,7 @@ VALIDATED: dict[str, tuple[Any, Any]] = {
 def validated_in_turn(which: str) -> Seconds:
     schema, document = VALIDATED[which]
     ours, theirs = Validator(schema), jsonschema.Draft202012Validator(schema)
-    wrong = {**record(0), "score": "high"}
+    wrong: Any = {**record(0), "score": "high"}
     wrong = [*document, wrong] if isinstance(document, list) else wrong
     assert ours.problems(document) == [*theirs.iter_errors(document)] == []
     assert [problem["path"].split("/")[-1] for problem in ours.problems(wrong)] == ["score"]

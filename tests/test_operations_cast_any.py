@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from headgate.operations import cast
+from headgate.operations.casting.changing import Change, Defaults
+from headgate.operations.casting.shapes import Shapes
 from hypothesis import given
 from hypothesis import strategies as st
-from schemas import Schema, anything, fits, fitting, schemas, wild
+from schemas import Schema, anything, fits, fitting, plain_schemas, schemas, wild
 
 
 def as_json(value: Any) -> str:
@@ -55,3 +57,31 @@ def test_what_fits_stays_equal(data: st.DataObject, schema: Schema) -> None:
 
 def has_defaults(schema: Schema) -> bool:
     return '"default"' in as_json(schema)
+
+
+@given(schemas | wild, anything)
+def test_what_is_seen_to_stay_at_once_would_not_be_changed(schema: Schema, value: Any) -> None:
+    for given_value in (value, cast(schema, value)):
+        root = Shapes(schema).root
+        if root.stays(given_value):
+            assert Change(Defaults()).fitted(root, given_value, 0) is given_value
+
+
+def naive(schema: Any, value: Any, root: Schema) -> Any:
+    """A cast to a schema without unions, as plain as it can be: of members that fit, are named, and of no default."""
+    if "$ref" in schema:
+        schema = root if schema["$ref"] == "#" else root["$defs"][schema["$ref"].rpartition("/")[2]]
+    if schema.get("type") == "array" and isinstance(value, list):
+        return [naive(schema.get("items", {}), item, root) for item in value]
+    if schema.get("type") == "object" and isinstance(value, dict) and "properties" in schema:
+        members = schema["properties"]
+        return {name: naive(members[name], item, root) for name, item in value.items() if name in members}
+    return value
+
+
+@given(plain_schemas, anything)
+def test_what_only_has_too_much_is_cut_down_like_plain_python(schema: Schema, value: Any) -> None:
+    schema = json.loads(as_json(schema).replace('"default"', '"x-default"'))
+    expected = naive(schema, value, schema)
+    if fits(schema, expected):
+        assert as_json(cast(schema, value)) == as_json(expected)

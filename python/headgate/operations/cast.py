@@ -43,7 +43,7 @@ class Caster:
 
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
         """See `cast`."""
-        if self._shapes is None:
+        if self._shapes is None or self._shapes.root.stays(value):
             return value
         change = Change(self._defaults)
         fitted = change.fitted(self._shapes.root, value, 0)

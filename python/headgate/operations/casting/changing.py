@@ -6,7 +6,7 @@ from typing import Any
 from headgate.operations.casting.endings import has_values
 from headgate.operations.casting.making import Maker
 from headgate.operations.casting.scalars import NO, is_same, json_type, raised, weight
-from headgate.operations.casting.shapes import Shape
+from headgate.operations.casting.shape import Shape
 
 __all__ = ["Change", "Defaults"]
 
@@ -122,19 +122,19 @@ class Change:
 
     def _array(self, shape: Shape, value: Any, depth: int) -> Any:
         firsts, other = shape.first_items, shape.item
-        if not firsts and type(value) is list and other.exact.issuperset(map(type, value)):
+        if not firsts and other.exact.issuperset(map(type, value)):
             return value
         endless = (number for number, one in enumerate([*firsts, other]) if not has_values(one))
         kept = next(endless, len(value))
         better: dict[int, Any] = {}
         for number, item in enumerate(value[:kept] if kept < len(value) else value):
             below = firsts[number] if number < len(firsts) else other
-            if type(item) not in below.exact:
+            if type(item) not in below.exact and not below.stays(item):
                 fitted = self._below(below, item, number, depth)
                 if fitted is not item:
                     better[number] = fitted
         self.lost += sum(map(weight, value[kept:]))
-        if not better and kept >= len(value) and not isinstance(value, tuple):
+        if not better and kept >= len(value):
             return value
         return [better.get(number, item) for number, item in enumerate(value[:kept])]
 

@@ -1,6 +1,6 @@
 """Whether there are values of a shape at all: one that must contain another of its own kind never ends."""
 
-from headgate.operations.casting.shapes import Shape
+from headgate.operations.casting.shape import Shape
 
 __all__ = ["LONGEST", "has_values", "needed", "needed_items"]
 

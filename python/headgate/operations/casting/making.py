@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.operations.casting.endings import LONGEST, has_values, needed, needed_items
 from headgate.operations.casting.scalars import NO
-from headgate.operations.casting.shapes import Shape
+from headgate.operations.casting.shape import Shape
 
 __all__ = ["Maker"]
 

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["NO", "is_same", "json_type", "raised", "tidied", "weight"]
+__all__ = ["NO", "is_same", "json_type", "raised", "weight"]
 
 
 class _No:
@@ -21,8 +21,6 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 _LONGEST_NUMBER = 400
 """Python refuses to read or write much longer ones, and so do others."""
-
-_LARGEST_EXACT = 2**53
 
 _WEIGHED_DEPTH = 64
 
@@ -73,7 +71,7 @@ def raised(value: Any, wanted: str) -> Any:
         case "integer", bool():
             return int(value)
         case "integer", float() if value.is_integer():
-            return tidied(value)
+            return value
         case "integer", str() if len(value) < _LONGEST_NUMBER and _INTEGER.fullmatch(value):
             return int(value)
         case "number", bool():
@@ -96,12 +94,6 @@ def _number(text: str) -> Any:
         return int(text)
     number = float(text)
     return number if math.isfinite(number) and Decimal(text) == Decimal(repr(number)) else NO
-
-
-def tidied(value: float) -> float:
-    """`1.0` as `1`, where an integer is wanted; `-0.0` and what is too large to be exact stay as they are."""
-    is_negative_zero = value == 0 and math.copysign(1, value) < 0
-    return int(value) if abs(value) < _LARGEST_EXACT and value.is_integer() and not is_negative_zero else value
 
 
 def weight(value: Any, depth: int = 0) -> int:
