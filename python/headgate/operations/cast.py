@@ -46,7 +46,11 @@ class Caster:
         if self._shapes is None or self._shapes.root.stays(value):
             return value
         change = Change(self._defaults)
-        fitted = change.fitted(self._shapes.root, value, 0)
+        try:
+            fitted = change.fitted(self._shapes.root, value, 0)
+        except RecursionError:
+            # Whoever called was deep in other calls already: the value is what it was, and validation tells of it.
+            return value
         if on_replaced is not None:
             for path, old in change.replaced:
                 on_replaced(pointer(path[::-1]), old)

@@ -163,6 +163,9 @@ class Change:
     def _best(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         ending = [one for one in shape.alternatives if has_values(one)] or shape.alternatives
         fitting = [one for one in ending if one.fits(value)]
+        if not fitting and shape.fits(value):
+            # Of a union that is one of its own members, the validator may know more than the other members do.
+            return value, Change(self._defaults)
         tried = [self._tried(one, value, depth) for one in fitting or _discriminated(ending, value)]
         if not tried:
             return value, Change(self._defaults)

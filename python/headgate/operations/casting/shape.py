@@ -1,7 +1,6 @@
 """What values look like that fit a schema."""
 
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -159,7 +158,7 @@ class Shape:
         return self._is_closed and not has_patterns and not any(self._admits(part, "") for part in self._parts)
 
     def _admits(self, part: Part, name: str) -> bool:
-        if any(re.search(pattern, name) for pattern in part.get("patternProperties", ())):
+        if any(self._shapes.matches(pattern, name) for pattern in part.get("patternProperties", ())):
             return True
         return part.get("additionalProperties", part.get("unevaluatedProperties", False)) is not False
 
@@ -167,7 +166,7 @@ class Shape:
         for part in self._parts:
             named = part.get("properties", {})
             patterns = part.get("patternProperties", {})
-            matching = [schema for pattern, schema in patterns.items() if re.search(pattern, name)]
+            matching = [schema for pattern, schema in patterns.items() if self._shapes.matches(pattern, name)]
             yield from matching
             if name in named:
                 yield named[name]

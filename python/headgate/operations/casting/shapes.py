@@ -41,6 +41,7 @@ class Shapes:
         self._root = mapped(modern(schema), absolute)
         self._registry = jsonschema_rs.Registry([(_ROOT, self._root)])
         self._known: dict[tuple[int, ...], Shape] = {}
+        self._patterns: dict[str, Any] = {}
         self._without: dict[tuple[int, str], Part] = {}
         self.validator([{"$ref": f"{_ROOT}#"}])
 
@@ -60,6 +61,12 @@ class Shapes:
     def validator(self, parts: Iterable[Schema]) -> Any:
         """Of all of them."""
         return jsonschema_rs.Draft202012Validator({"allOf": [True, *parts]}, registry=self._registry, offline=True)
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a pattern of members is one of this; as the validator has it, because Python's patterns differ."""
+        if pattern not in self._patterns:
+            self._patterns[pattern] = self.validator([{"pattern": pattern}])
+        return bool(self._patterns[pattern].is_valid(name))
 
     @functools.cached_property
     def _tight_registry(self) -> Any:
