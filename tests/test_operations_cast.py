@@ -76,10 +76,11 @@ def test_an_object_of_which_nothing_is_said_keeps_its_members() -> None:
 def test_defaults_come_in_and_are_nobodys_but_the_results() -> None:
     default: dict[str, Any] = {"list": []}
     schema = named(a={"type": "object", "default": default}, b={"default": 7}, c=INTEGER)
-    result = lossless(schema, {})
+    caster = Caster(schema)
+    result = caster.cast({})
     assert result == {"a": {"list": []}, "b": 7}
     result["a"]["list"].append(1)
-    assert lossless(schema, {}) == {"a": {"list": []}, "b": 7}
+    assert caster.cast({}) == {"a": {"list": []}, "b": 7}
     assert default == {"list": []}
 
 
@@ -254,6 +255,12 @@ def test_one_member_that_does_not_fit_does_not_make_it_another_kind() -> None:
     assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [])])
 
 
+def test_what_tells_kinds_apart_counts_for_more_than_what_is_kept() -> None:
+    loose = {**named(kind={"const": "cat"}, lives=True), "required": ["kind"]}
+    result, told = replaced({"anyOf": [loose, DOG]}, {"kind": "dog", "lives": [1, 2, 3]})
+    assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [1, 2, 3])])
+
+
 def test_what_is_said_beside_a_union_holds_for_each_member() -> None:
     schema = {**named(id=STRING), "required": ["id"], "anyOf": [named(a=INTEGER), named(b=INTEGER)]}
     assert lossless(schema, {"id": 7, "b": "1", "c": 1}) == {"id": "7", "b": 1}
@@ -332,6 +339,22 @@ def test_recursive_schemas_end() -> None:
     assert lossless(tree, {"kids": [{}]}) == {"kids": [{"kids": []}]}
     chain = {**named(next={"anyOf": [{"$ref": "#"}, NULL]}), "required": ["next"]}
     assert lossless(chain, {}) == {"next": None}
+
+
+def test_a_default_that_brings_itself_in_is_none() -> None:
+    schema = {**named(next={"$ref": "#"}, n=INTEGER), "default": {"n": "1"}}
+    once = lossless(schema, {"n": "2"})
+    assert lossless(schema, once) is once
+
+
+def test_a_default_behind_a_reference_counts() -> None:
+    schema = {**named(a={"$ref": "#/$defs/n"}), "$defs": {"n": {"allOf": [{**INTEGER, "default": 3}]}}}
+    assert lossless(schema, {}) == {"a": 3}
+
+
+def test_what_may_be_there_and_can_never_end_goes() -> None:
+    endless = {**named(next={"$ref": "#/$defs/endless"}), "required": ["next"]}
+    assert lossless({**named(a={"$ref": "#/$defs/endless"}), "$defs": {"endless": endless}}, {"a": 5}) == {}
 
 
 def test_what_can_never_end_is_given_up() -> None:
