@@ -65,12 +65,14 @@ BARS = [
     Bar("added to an inline 1 KB", "*", "", seconds=30e-6),
     Bar("result to a handle", "*", "the store's put", 1 / 1.5),
     Bar("output_fetch by a client", "*", "an empty tool", 1 / 2),
+    Bar("execute an operation", "*", "bare call", seconds=20e-6),
+    Bar("validate", "*", "jsonschema", 10),
 ]
 
 
 # Rows that compare headgate with itself or with nothing: in the table, not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
-WITHOUT_PEER |= {"result to a handle", "output_fetch by a client"}
+WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
 
 
 class Timing(NamedTuple):

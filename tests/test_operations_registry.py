@@ -254,3 +254,24 @@ def test_a_code_that_is_none_is_refused() -> None:
     assert len(CODES) == 6
     with pytest.raises(InvalidArgument, match="EXECUTION_ERROR"):
         CallError("OOPS", "x")  # type: ignore[arg-type]
+
+
+def test_what_is_replaced_in_an_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "headgate"):
+        assert unwrap(execute(lambda *_: {"n": "7", "x": 1}, output_schema=NUMBER)) == {"n": 7}
+        assert caplog.text == ""
+        assert unwrap(execute(lambda *_: {"n": [5]}, output_schema=NUMBER)) == {"n": 0}
+    assert "'/n'" in caplog.text
+    assert "[5]" in caplog.text
+
+
+def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture) -> None:
+    schema = {"type": "integer", "nullable": True, "minimum": 5, "exclusiveMinimum": True}
+    with caplog.at_level(logging.WARNING, "headgate"):
+        assert [unwrap(execute(echo, given, input_schema=schema, output_schema=schema)) for given in (None, 6)] == [
+            None,
+            6,
+        ]
+    assert caplog.text == ""
+    with pytest.raises(CallError, match="5"):
+        execute(echo, 5, input_schema=schema)

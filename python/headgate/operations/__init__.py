@@ -19,7 +19,7 @@ Decided along the way, and why:
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.operations.cast import cast
+from headgate.operations.cast import Caster, cast
 from headgate.operations.env import OperationEnv, OperationFunction, build_env
 from headgate.operations.errors import CODES, CallCode, CallError
 from headgate.operations.events import (
@@ -74,6 +74,7 @@ __all__ = [
     "CallHandler",
     "CallRequestedEvent",
     "CallRespondedEvent",
+    "Caster",
     "HTTPResponse",
     "Handler",
     "Identity",

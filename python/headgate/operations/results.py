@@ -7,7 +7,6 @@ from typing import Any
 
 from headgate.envelope import Body, MCPResponseMeta, ResponseEnvelope, is_response_envelope, local_envelope
 from headgate.errors import InvalidArgument
-from headgate.operations.cast import cast
 from headgate.operations.errors import CallError
 from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import is_meaningful
@@ -63,7 +62,7 @@ def _normalized(data: Any, spec: OperationSpec) -> Any:
             path,
         )
 
-    return cast(spec.output_schema or {}, _as_json_has_it(data), on_replaced=tell)
+    return spec.caster.cast(_as_json_has_it(data), on_replaced=tell)
 
 
 def _as_json_has_it(data: Any) -> Any:

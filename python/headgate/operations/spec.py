@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument
+from headgate.operations.cast import Caster
 from headgate.operations.env import NOWHERE, OperationEnv
 from headgate.operations.validation import Schema, Validator
 
@@ -85,6 +86,11 @@ class OperationSpec:
     def output(self) -> Validator:
         """Its output schema, read."""
         return Validator(self.output_schema)
+
+    @functools.cached_property
+    def caster(self) -> Caster:
+        """What makes data fit its output schema."""
+        return Caster(self.output_schema)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

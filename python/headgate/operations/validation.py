@@ -1,17 +1,16 @@
 """JSON Schemas, compiled once each: what is wrong with a value, and where."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from headgate.operations.dialect import Schema, is_openapi_3_0, modern
+
 __all__ = ["Problem", "Schema", "Validator", "is_meaningful", "pointer"]
 
 _log = logging.getLogger("headgate")
-
-Schema: TypeAlias = Mapping[str, Any] | bool
-"""A JSON Schema."""
 
 Problem: TypeAlias = dict[str, str]
 """What is wrong with a value: `path`, a JSON Pointer, and `message`."""
@@ -32,14 +31,13 @@ class Validator:
 
     def __init__(self, schema: Schema | None) -> None:
         self._validator: Any = None
-        if not is_meaningful(schema):
+        if schema is None or not is_meaningful(schema):
             return
         try:
+            read = modern(schema) if is_openapi_3_0(schema) else schema
             # Whoever wrote the schema must not make this process fetch anything.
-            self._validator = jsonschema_rs.validator_for(
-                schema if isinstance(schema, bool) else dict(schema or {}), offline=True
-            )
-        except ValueError as error:
+            self._validator = jsonschema_rs.validator_for(read if isinstance(read, bool) else dict(read), offline=True)
+        except (ValueError, RecursionError) as error:
             _log.warning("headgate: a schema cannot be understood, so nothing is checked by it: %.200s", error)
 
     def problems(self, value: Any) -> list[Problem]:

@@ -1,0 +1,162 @@
+"""What an operation costs beside a bare call, and schemas beside those who do the same with them."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import Measured
+from headgate.operations import CallContext, Caster, Operation, OperationRegistry, OperationSpec
+from headgate.operations.validation import Validator
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+Seconds = dict[str, list[float]]
+
+RECORD = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "name": {"type": "string"},
+        "active": {"type": "boolean"},
+        "score": {"type": "number"},
+        "email": {"type": ["string", "null"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "address": {
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "zip": {"type": "string"}, "country": {"type": "string"}},
+            "required": ["street", "zip", "country"],
+        },
+    },
+    "required": ["id", "name", "active", "score", "email", "tags", "address"],
+}
+RECORDS = {"type": "array", "items": RECORD}
+
+
+class Address(TypedDict):
+    street: str
+    zip: str
+    country: str
+
+
+class Record(TypedDict):
+    id: int
+    name: str
+    active: bool
+    score: float
+    email: str | None
+    tags: list[str]
+    address: Address
+
+
+def record(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "name": f"name {number}",
+        "active": number % 2 == 0,
+        "score": number / 7,
+        "email": None if number % 3 else f"{number}@example.com",
+        "tags": ["a", "b", f"t{number % 9}"],
+        "address": {"street": f"{number} Main St", "zip": f"{number:05}", "country": "NZ"},
+    }
+
+
+def rough(number: int) -> dict[str, Any]:
+    """A record that says the same, with numbers as strings, and more than anyone asked for."""
+    fine = record(number)
+    address = {**fine["address"], "planet": "earth"}
+    return {**fine, "id": str(number), "active": int(fine["active"]), "address": address, "etag": f"x{number}"}
+
+
+def in_turn(rounds: int, sides: dict[str, Callable[[], Any]]) -> Seconds:
+    """The times of either side; who begins changes from round to round, because the second finds warmer caches."""
+    seconds: Seconds = {who: [] for who in sides}
+    order = list(sides.items())
+    for _ in range(rounds):
+        for who, work in order:
+            start = time.perf_counter()
+            work()
+            seconds[who].append(time.perf_counter() - start)
+        order.reverse()
+    return seconds
+
+
+@cache
+def executed_in_turn() -> Seconds:
+    async def handler(given: Any, context: CallContext) -> Any:
+        del context
+        return given
+
+    async def run() -> Seconds:
+        registry = OperationRegistry([Operation(OperationSpec(namespace="bench", name="echo"), handler)])
+        context = CallContext()
+        assert (await registry.execute("bench.echo", 7)).data == await handler(7, context) == 7
+        seconds: Seconds = {"headgate": [], "bare call": []}
+        for _ in range(20_000):
+            start = time.perf_counter()
+            await handler(7, context)
+            between = time.perf_counter()
+            await registry.execute("bench.echo", 7, context)
+            seconds["headgate"].append(time.perf_counter() - between)
+            seconds["bare call"].append(between - start)
+        return seconds
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("who", ["headgate", "bare call"])
+def bench_execute(measured: Measured, who: str) -> None:
+    measured("execute an operation", "no schemas", who, 1, executed_in_turn()[who])
+
+
+VALIDATED: dict[str, tuple[Any, Any]] = {
+    "300 records": (RECORDS, [record(number) for number in range(300)]),
+    "one record": (RECORD, record(1)),
+}
+
+
+@cache
+def validated_in_turn(which: str) -> Seconds:
+    schema, document = VALIDATED[which]
+    ours, theirs = Validator(schema), jsonschema.Draft202012Validator(schema)
+    wrong: Any = {**record(0), "score": "high"}
+    wrong = [*document, wrong] if isinstance(document, list) else wrong
+    assert ours.problems(document) == [*theirs.iter_errors(document)] == []
+    assert [problem["path"].split("/")[-1] for problem in ours.problems(wrong)] == ["score"]
+    assert [[*error.path][-1] for error in theirs.iter_errors(wrong)] == ["score"]
+    return in_turn(
+        15 if isinstance(document, list) else 500,
+        {"headgate": lambda: ours.problems(document), "jsonschema": lambda: [*theirs.iter_errors(document)]},
+    )
+
+
+@pytest.mark.parametrize("which", VALIDATED)
+@pytest.mark.parametrize("who", ["headgate", "jsonschema"])
+def bench_validate(measured: Measured, which: str, who: str) -> None:
+    measured("validate", which, who, 1, validated_in_turn(which)[who])
+
+
+CAST: dict[str, Callable[[int], dict[str, Any]]] = {
+    "10,000 records that fit": record,
+    "10,000 records that do not": rough,
+}
+
+
+@cache
+def cast_in_turn(which: str) -> Seconds:
+    caster, adapter = Caster(RECORDS), TypeAdapter(list[Record])
+    given = [CAST[which](number) for number in range(10_000)]
+    expected = [record(number) for number in range(10_000)]
+    assert caster.cast(given, on_replaced=lambda *_: pytest.fail("something was lost")) == expected
+    assert adapter.validate_python(given) == expected
+    assert (caster.cast(given) is given) == (CAST[which] is record)
+    return in_turn(9, {"headgate": lambda: caster.cast(given), "pydantic": lambda: adapter.validate_python(given)})
+
+
+@pytest.mark.parametrize("which", CAST)
+@pytest.mark.parametrize("who", ["headgate", "pydantic"])
+def bench_cast(measured: Measured, which: str, who: str) -> None:
+    measured("cast", which, who, 1, cast_in_turn(which)[who])

@@ -1,0 +1,204 @@
+"""Values that are changed where they do not fit, and are the same objects where they do."""
+
+import copy
+from typing import Any
+
+from headgate.operations.casting.endings import has_values
+from headgate.operations.casting.making import Maker
+from headgate.operations.casting.scalars import NO, is_same, json_type, raised, weight
+from headgate.operations.casting.shape import Shape
+
+__all__ = ["Change", "Defaults"]
+
+_DEEPEST = 128
+"""Below this a value is left as it is. Python has no room for many more calls in each other."""
+
+
+class Defaults:
+    """The defaults of shapes, and what is made up where there is none; each found once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Shape, Any] = {}
+        self._finding: set[Shape] = set()
+        self._endless: set[Shape] = set()
+        self.maker = Maker(self.of)
+
+    def of(self, shape: Shape) -> Any:
+        """The default, made to fit; `NO` if there is none, or none that fits without a loss, or ends."""
+        if not shape.default:
+            return NO
+        if shape in self._finding:
+            self._endless.add(shape)
+            return NO
+        if shape not in self._found:
+            self._finding.add(shape)
+            change = Change(self)
+            fitted = change.fitted(shape, copy.deepcopy(shape.default[0]), 0)
+            self._finding.remove(shape)
+            self._found[shape] = NO if change.replaced or shape in self._endless else fitted
+        return copy.deepcopy(self._found[shape])
+
+
+class Change:
+    """One value on its way to fit, and what is lost of it."""
+
+    def __init__(self, defaults: Defaults) -> None:
+        self._defaults = defaults
+        self._chosen: dict[tuple[int, int], tuple[Any, Change]] = {}
+        self._choosing: set[tuple[int, int]] = set()
+        self.replaced: list[tuple[list[str | int], Any]] = []
+        """Where something was thrown away, from the inside out, and what that was."""
+        self.lost = 0
+        self.changed = 0
+
+    def fitted(self, shape: Shape, value: Any, depth: int) -> Any:
+        """The value itself if it fits, and what is nearest to it otherwise."""
+        if type(value) in shape.exact or depth > _DEEPEST or shape.is_never:
+            return value
+        if shape.enum is not None:
+            return self._one_of_the_enum(shape, value)
+        if shape.alternatives:
+            return self._alternative(shape, value, depth)
+        if isinstance(value, dict) and shape.takes("object"):
+            return self._object(shape, value, depth + 1)
+        if isinstance(value, list | tuple) and shape.takes("array"):
+            return self._array(shape, value, depth + 1)
+        return self._scalar(shape, value)
+
+    def _scalar(self, shape: Shape, value: Any) -> Any:
+        kind = json_type(value)
+        if kind is None or shape.takes(kind):
+            return value
+        for wanted in shape.types or ():
+            better = raised(value, wanted)
+            if better is not NO:
+                self.changed += better is not value
+                return better
+        return self._replacement(shape, value)
+
+    def _replacement(self, shape: Shape, value: Any) -> Any:
+        self.replaced.append(([], value))
+        self.lost += weight(value)
+        return self._defaults.maker.nearest(shape)
+
+    def _one_of_the_enum(self, shape: Shape, value: Any) -> Any:
+        if shape.has_among(value):
+            return value
+        for choice in shape.enum or ():
+            if is_same(raised(value, json_type(choice) or ""), choice):
+                self.changed += 1
+                return copy.deepcopy(choice)
+        return self._replacement(shape, value)
+
+    def _object(self, shape: Shape, value: dict[Any, Any], depth: int) -> Any:
+        members = shape.members
+        better: dict[Any, Any] = {}
+        unnamed = []
+        for name, item in value.items():
+            member = members.get(name) or shape.member(name)
+            if member is not None and type(item) in member.exact:
+                continue
+            if member is None or (not has_values(member) and name not in shape.required):
+                unnamed.append(name)
+            else:
+                fitted = self._below(member, item, name, depth)
+                if fitted is not item:
+                    better[name] = fitted
+        missing = {} if shape.expected <= value.keys() else self._missing(shape, value)
+        if not (better or unnamed or missing):
+            return value
+        self.lost += sum(weight(value[name]) for name in unnamed)
+        self.changed += len(missing)
+        gone = set(unnamed)
+        return {**{name: better.get(name, item) for name, item in value.items() if name not in gone}, **missing}
+
+    def _missing(self, shape: Shape, value: dict[Any, Any]) -> dict[str, Any]:
+        found = {}
+        for name, member in shape.members.items():
+            if name in shape.expected and name not in value:
+                is_required = name in shape.required
+                found[name] = self._defaults.maker.made(member) if is_required else self._defaults.of(member)
+        return {name: item for name, item in found.items() if item is not NO}
+
+    def _array(self, shape: Shape, value: Any, depth: int) -> Any:
+        firsts, other = shape.first_items, shape.item
+        if not firsts and other.exact.issuperset(map(type, value)):
+            return value
+        endless = (number for number, one in enumerate([*firsts, other]) if not has_values(one))
+        kept = next(endless, len(value))
+        better: dict[int, Any] = {}
+        for number, item in enumerate(value[:kept] if kept < len(value) else value):
+            below = firsts[number] if number < len(firsts) else other
+            if type(item) not in below.exact and not below.stays(item):
+                fitted = self._below(below, item, number, depth)
+                if fitted is not item:
+                    better[number] = fitted
+        self.lost += sum(map(weight, value[kept:]))
+        if not better and kept >= len(value):
+            return value
+        return [better.get(number, item) for number, item in enumerate(value[:kept])]
+
+    def _below(self, shape: Shape, item: Any, name: str | int, depth: int) -> Any:
+        before = len(self.replaced)
+        fitted = self.fitted(shape, item, depth)
+        for path, _ in self.replaced[before:]:
+            path.append(name)
+        return fitted
+
+    def _alternative(self, shape: Shape, value: Any, depth: int) -> Any:
+        """The value as the member of a union that keeps the most of it. Each is tried once with the same value."""
+        key = (id(shape), id(value))
+        if key in self._choosing:
+            return value
+        if key not in self._chosen:
+            self._choosing.add(key)
+            self._chosen[key] = self._best(shape, value, depth)
+            self._choosing.remove(key)
+        better, change = self._chosen[key]
+        self.replaced += [([*path], old) for path, old in change.replaced]
+        self.lost += change.lost
+        self.changed += change.changed
+        return better
+
+    def _best(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
+        ending = [one for one in shape.alternatives if has_values(one)] or shape.alternatives
+        fitting = [one for one in ending if one.fits(value)]
+        if not fitting and shape.fits(value):
+            # Of a union that is one of its own members, the validator may know more than the other members do.
+            return value, Change(self._defaults)
+        tried = [self._tried(one, value, depth) for one in fitting or _discriminated(ending, value)]
+        if not tried:
+            return value, Change(self._defaults)
+        tried.sort(key=lambda trial: (trial[1].lost, trial[1].changed))
+        best, least = tried[0]
+        for better, change in tried:
+            # No more is thrown away only because a rule is broken, such as a minimum or that just one member fits.
+            if (change.lost == least.lost or not change.replaced) and shape.fits(better):
+                return better, change
+        if not any(path == [] for path, _ in least.replaced):
+            return best, least
+        change = Change(self._defaults)
+        return change._replacement(shape, value), change
+
+    def _tried(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
+        change = Change(self._defaults)
+        change._chosen, change._choosing = self._chosen, self._choosing
+        # What is chosen is known by where it is in memory, so nothing that was tried may go before all is done.
+        return change.fitted(shape, value, depth + 1), change
+
+
+def _discriminated(shapes: list[Shape], value: Any) -> list[Shape]:
+    """The shapes of which the members that tell shapes apart say most that it is one of them."""
+    if not isinstance(value, dict):
+        return shapes
+
+    def agreement(shape: Shape) -> int:
+        told = [is_told for name in shape.discriminators if name in value for is_told in [_agrees(shape, name, value)]]
+        return sum(1 if agrees else -1 for agrees in told)
+
+    scores = [agreement(shape) for shape in shapes]
+    return [shape for shape, score in zip(shapes, scores, strict=True) if score == max(scores)]
+
+
+def _agrees(shape: Shape, name: str, value: dict[str, Any]) -> bool:
+    return any(is_same(value[name], choice) for choice in shape.discriminators[name])

@@ -1,0 +1,132 @@
+"""Values that are made up, where there is nothing to keep: as simple as the schema allows."""
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from headgate.operations.casting.endings import LONGEST, has_values, needed, needed_items
+from headgate.operations.casting.scalars import NO
+from headgate.operations.casting.shape import Shape
+
+__all__ = ["Maker"]
+
+# Of members of a union that overlap, one of these may be just one.
+_SAMPLES: tuple[Any, ...] = (0, 1, 0.5, -1, "", "-", False, True, [], {})
+
+
+class Maker:
+    """Makes values up, each once."""
+
+    def __init__(self, default_of: Any) -> None:
+        self._default_of = default_of
+        self._made: dict[Shape, Any] = {}
+
+    def made(self, shape: Shape) -> Any:
+        """A value that fits; `NO` if there is none that ends."""
+        if not has_values(shape):
+            return NO
+        if shape not in self._made:
+            self._make_all(shape)
+        return copy.deepcopy(self._made[shape])
+
+    def nearest(self, shape: Shape) -> Any:
+        """A value that fits, or what comes nearest to one."""
+        made = self.made(shape)
+        if made is not NO:
+            return made
+        for one in (*shape.alternatives, shape):
+            if one.types and "object" in one.types:
+                for member in one.members.values():
+                    self.made(member)
+                return self._object(one, is_whole=False)
+            if one.types:
+                return _PLAIN[one.types[0]]()
+        return None
+
+    def _make_all(self, shape: Shape) -> None:
+        """Whatever needs nothing is made first, then what needs only that, and so on: each is as small as can be."""
+        waiting = [one for one in needed(shape) if has_values(one) and one not in self._made]
+        while shape not in self._made:
+            # A pattern, or another rule that nothing can be made up for, must not be in the way: who validates tells.
+            ready = self._attempts(waiting, is_strict=True) or self._attempts(waiting, is_strict=False)
+            self._made |= ready
+            waiting = [one for one in waiting if one not in ready]
+
+    def _attempts(self, shapes: list[Shape], *, is_strict: bool) -> dict[Shape, Any]:
+        tried = ((shape, self._attempt(shape, is_strict=is_strict)) for shape in shapes)
+        return {shape: value for shape, value in tried if value is not NO}
+
+    def _attempt(self, shape: Shape, *, is_strict: bool) -> Any:
+        default = self._default_of(shape)
+        if default is not NO:
+            return default
+        if shape.enum is not None:
+            return shape.enum[0]
+        candidates = [*self._candidates(shape)]
+        samples = _SAMPLES if shape.alternatives else ()
+        fitting = (candidate for candidate in (*candidates, *samples) if shape.fits(candidate))
+        return next(fitting, NO if is_strict or not candidates else candidates[0])
+
+    def _candidates(self, shape: Shape) -> Iterator[Any]:
+        if shape.takes("null") and shape.fits(None):
+            yield None
+        if shape.alternatives:
+            yield from (self._made[one] for one in shape.alternatives if one in self._made)
+            return
+        for name in shape.inferred_types():
+            match name:
+                case "object":
+                    made = self._object(shape, is_whole=True)
+                case "array":
+                    made = self._array(shape)
+                case "string":
+                    made = "-" * min(shape.least("minLength") or 0, LONGEST)
+                case "integer" | "number":
+                    made = _number(shape, is_whole=name == "integer")
+                case _:
+                    made = _PLAIN[name]()
+            if made is not NO:
+                yield made
+
+    def _object(self, shape: Shape, *, is_whole: bool) -> Any:
+        made: dict[str, Any] = {}
+        for name, member in shape.members.items():
+            if name in shape.required:
+                made[name] = self._made.get(member, NO)
+            elif member.default:
+                made[name] = self._default_of(member)
+        if is_whole and any(made.get(name, NO) is NO for name in shape.required):
+            return NO
+        return {name: value for name, value in made.items() if value is not NO}
+
+    def _array(self, shape: Shape) -> Any:
+        needed = needed_items(shape)
+        return [self._made[one] for one in needed] if all(one in self._made for one in needed) else NO
+
+
+_PLAIN: dict[str, Any] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": int,
+    "boolean": bool,
+    "null": lambda: None,
+}
+
+
+def _number(shape: Shape, *, is_whole: bool) -> Any:
+    """Zero, or what is nearest to it within the bounds."""
+    low, high = shape.least("minimum"), shape.most("maximum")
+    above, below = shape.least("exclusiveMinimum"), shape.most("exclusiveMaximum")
+    step = shape.least("multipleOf") or 1
+    tries = [0]
+    for bound in (low, high, above, below):
+        if bound is not None:
+            tries += [math.ceil(bound / step) * step, math.floor(bound / step) * step]
+            tries += [(math.floor(bound / step) + 1) * step, (math.ceil(bound / step) - 1) * step]
+            tries += [] if is_whole else [bound]
+    if None not in (low if above is None else above, high if below is None else below) and not is_whole:
+        tries.append(((low if above is None else above) + (high if below is None else below)) / 2)
+    return next((number for number in sorted(tries, key=abs) if shape.fits(number)), 0)

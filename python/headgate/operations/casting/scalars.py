@@ -1,0 +1,107 @@
+"""Which JSON types Python's values are of, which are equal, and which become another without a loss."""
+
+import json
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["NO", "is_same", "json_type", "raised", "weight"]
+
+
+class _No:
+    """Stays itself when it is copied."""
+
+
+NO: Any = _No
+"""There is none."""
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+
+_LONGEST_NUMBER = 400
+"""Python refuses to read or write much longer ones, and so do others."""
+
+_WEIGHED_DEPTH = 64
+
+
+def json_type(value: Any) -> str | None:
+    """The name JSON Schema has for it; `None` for what is not JSON. `1.0` is a number here, though it is an integer."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number" if math.isfinite(value) else None
+        case str():
+            return "string"
+        case dict():
+            return "object"
+        case list() | tuple():
+            return "array"
+    return None
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Equality as JSON has it: `1` is `1.0`, but not `true`."""
+    match one:
+        case bool():
+            return one is other
+        case dict():
+            return (
+                isinstance(other, dict)
+                and one.keys() == other.keys()
+                and all(is_same(value, other[key]) for key, value in one.items())
+            )
+        case list() | tuple():
+            return (
+                isinstance(other, list | tuple)
+                and len(one) == len(other)
+                and all(is_same(*pair) for pair in zip(one, other, strict=True))
+            )
+    return not isinstance(other, bool) and bool(one == other)
+
+
+def raised(value: Any, wanted: str) -> Any:
+    """The value as another type, if that loses nothing; `NO` otherwise."""
+    match wanted, value:
+        case "integer", bool():
+            return int(value)
+        case "integer", float() if value.is_integer():
+            return value
+        case "integer", str() if len(value) < _LONGEST_NUMBER and _INTEGER.fullmatch(value):
+            return int(value)
+        case "number", bool():
+            return int(value)
+        case "number", str() if len(value) < _LONGEST_NUMBER and _NUMBER.fullmatch(value):
+            return _number(value)
+        case "boolean", "true" | "false":
+            return value == "true"
+        case "boolean", int() if value in (0, 1):
+            return bool(value)
+        case "string", bool() | float():
+            return json.dumps(value)
+        case "string", int() if value.bit_length() < _LONGEST_NUMBER * 3:
+            return str(value)
+    return NO
+
+
+def _number(text: str) -> Any:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    number = float(text)
+    return number if math.isfinite(number) and Decimal(text) == Decimal(repr(number)) else NO
+
+
+def weight(value: Any, depth: int = 0) -> int:
+    """How much is lost with a value: all that is in it, and itself."""
+    if depth > _WEIGHED_DEPTH:
+        return 1
+    if isinstance(value, dict):
+        return 1 + sum(weight(item, depth + 1) for item in value.values())
+    if isinstance(value, list | tuple):
+        return 1 + sum(weight(item, depth + 1) for item in value)
+    return 1

@@ -1,0 +1,228 @@
+"""What values look like that fit a schema."""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headgate.operations.casting.scalars import is_same, json_type
+from headgate.operations.dialect import Schema
+
+if TYPE_CHECKING:
+    from headgate.operations.casting.shapes import Shapes
+
+__all__ = ["Part", "Shape"]
+
+_PYTHON_TYPES: dict[str, set[type]] = {
+    "string": {str},
+    "integer": {int},
+    "number": {int, float},
+    "boolean": {bool},
+    "null": {type(None)},
+}
+_SCALARS = frozenset().union(*_PYTHON_TYPES.values())
+
+Part: TypeAlias = Mapping[str, Any]
+"""A schema that refers to nothing outside of its members and items."""
+
+
+class Shape:
+    """What values look like that fit all of some schemas."""
+
+    def __init__(self, shapes: "Shapes", parts: list[Part] | None) -> None:
+        self._shapes = shapes
+        self._parts = parts or []
+        self._is_none = parts is None
+        self.has_values: bool | None = None
+        """Found out by `endings`, which sees all shapes that this one needs at once."""
+
+    def _all(self, word: str) -> list[Any]:
+        return [part[word] for part in self._parts if word in part]
+
+    @functools.cached_property
+    def _validator(self) -> Any:
+        return self._shapes.validator(self._parts)
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is as the schema says, in all that it says."""
+        try:
+            return not self._is_none and bool(self._validator.is_valid(value))
+        except ValueError:
+            return False
+
+    @functools.cached_property
+    def _tight_validator(self) -> Any:
+        return self._shapes.tight_validator(self._parts)
+
+    def stays(self, value: Any) -> bool:
+        """Whether a cast would not change a value; `False` if that is not seen at once."""
+        try:
+            # One member of a `oneOf` may be tight where two are not.
+            return bool(self._tight_validator.is_valid(value)) and (not self._shapes.has_one_of or self.fits(value))
+        except ValueError:
+            return False
+
+    @functools.cached_property
+    def is_never(self) -> bool:
+        """Whether nothing can fit."""
+        return self._is_none or self.enum == [] or self.types == ()
+
+    @functools.cached_property
+    def types(self) -> tuple[str, ...] | None:
+        """The types that are wanted, in the order in which they are named; `None` for all."""
+        wanted: tuple[str, ...] | None = None
+        for told in self._all("type"):
+            names = tuple(told) if isinstance(told, list) else (told,)
+            wanted = names if wanted is None else _both(wanted, names)
+        return wanted
+
+    def takes(self, name: str) -> bool:
+        """Whether values of a type may fit."""
+        return self.types is None or name in self.types or (name == "integer" and "number" in self.types)
+
+    @functools.cached_property
+    def enum(self) -> list[Any] | None:
+        """The only values that fit, if they are named."""
+        lists = [*self._all("enum"), *([value] for value in self._all("const"))]
+        if not lists:
+            return None
+        return [value for value in lists[0] if self.fits(value)]
+
+    @functools.cached_property
+    def alternatives(self) -> "list[Shape]":
+        """The shapes that a union leaves to choose from; what is said beside it holds for each."""
+        for number, part in enumerate(self._parts):
+            for word in ("anyOf", "oneOf"):
+                if word in part:
+                    others = [*self._parts[:number], self._shapes.without(part, word), *self._parts[number + 1 :]]
+                    found = (self._shapes.of([*others, member]) for member in part[word])
+                    return [shape for shape in found if not shape.is_never and shape is not self]
+        return []
+
+    @functools.cached_property
+    def exact(self) -> frozenset[type]:
+        """The types of Python whose values need no second look."""
+        # A union may come back to itself, and adds nothing then.
+        self.__dict__["exact"] = frozenset()
+        if self.is_never or self.enum is not None:
+            return frozenset()
+        if self.alternatives:
+            counts = [kind for shape in self.alternatives for kind in shape.exact]
+            is_exclusive = any("oneOf" in part for part in self._parts)
+            return frozenset(kind for kind in counts if not is_exclusive or counts.count(kind) == 1)
+        if self.types is None:
+            return _SCALARS
+        return frozenset(kind for name in self.types for kind in _PYTHON_TYPES.get(name, ()))
+
+    @functools.cached_property
+    def default(self) -> tuple[Any, ...]:
+        """The first default, alone in a tuple; an empty one if there is none."""
+        return tuple(self._all("default")[:1])
+
+    @functools.cached_property
+    def required(self) -> list[str]:
+        """The names of members that must be there."""
+        return list(dict.fromkeys(name for names in self._all("required") for name in names))
+
+    @functools.cached_property
+    def members(self) -> "dict[str, Shape]":
+        """The members that are named; without those that cannot be."""
+        names = dict.fromkeys(name for named in self._all("properties") for name in named)
+        names.update(dict.fromkeys(self.required))
+        found = {name: self._shapes.of(self._rules_of(name)) for name in names}
+        return {name: shape for name, shape in found.items() if not shape.is_never}
+
+    def member(self, name: Any) -> "Shape | None":
+        """What a member that is not among the named ones looks like; `None` if the schema has no room for it."""
+        if name in self._named:
+            return self.members.get(name)
+        if self._is_shut or not isinstance(name, str):
+            return None
+        if self._is_closed and not any(self._admits(part, name) for part in self._parts):
+            return None
+        shape = self._shapes.of(self._rules_of(name))
+        return None if shape.is_never else shape
+
+    @functools.cached_property
+    def _named(self) -> set[str]:
+        return {*self.required, *(name for named in self._all("properties") for name in named)}
+
+    @functools.cached_property
+    def _is_closed(self) -> bool:
+        """Whether members are named at all; an object of which nothing is said may have any."""
+        return bool(self._all("properties") or self._all("patternProperties"))
+
+    @functools.cached_property
+    def _is_shut(self) -> bool:
+        """Whether there is no room for any member that is not named."""
+        has_patterns = bool(self._all("patternProperties"))
+        return self._is_closed and not has_patterns and not any(self._admits(part, "") for part in self._parts)
+
+    def _admits(self, part: Part, name: str) -> bool:
+        if any(self._shapes.matches(pattern, name) for pattern in part.get("patternProperties", ())):
+            return True
+        return part.get("additionalProperties", part.get("unevaluatedProperties", False)) is not False
+
+    def _rules_of(self, name: str) -> Iterator[Schema]:
+        for part in self._parts:
+            named = part.get("properties", {})
+            patterns = part.get("patternProperties", {})
+            matching = [schema for pattern, schema in patterns.items() if self._shapes.matches(pattern, name)]
+            yield from matching
+            if name in named:
+                yield named[name]
+            elif not matching:
+                yield part.get("additionalProperties", True)
+
+    @functools.cached_property
+    def expected(self) -> frozenset[str]:
+        """The members that are put in where they are missing."""
+        return frozenset(name for name, shape in self.members.items() if name in self.required or shape.default)
+
+    @functools.cached_property
+    def first_items(self) -> "list[Shape]":
+        """The items that each have a shape of their own."""
+        most = max(map(len, self._all("prefixItems")), default=0)
+        return [self._shapes.of(self._rules_of_item(number)) for number in range(most)]
+
+    @functools.cached_property
+    def item(self) -> "Shape":
+        """All other items."""
+        return self._shapes.of(part.get("items", True) for part in self._parts)
+
+    def _rules_of_item(self, number: int) -> Iterator[Schema]:
+        for part in self._parts:
+            firsts = part.get("prefixItems", ())
+            yield firsts[number] if number < len(firsts) else part.get("items", True)
+
+    def least(self, word: str) -> Any:
+        """The largest of the lower bounds, if there is one."""
+        return max(self._all(word), default=None)
+
+    def most(self, word: str) -> Any:
+        """The smallest of the upper bounds, if there is one."""
+        return min(self._all(word), default=None)
+
+    @functools.cached_property
+    def discriminators(self) -> "dict[str, list[Any]]":
+        """The members whose value tells which shape it is."""
+        return {name: shape.enum for name, shape in self.members.items() if shape.enum is not None}
+
+    def has_among(self, value: Any) -> bool:
+        """Whether a value is one of the enum."""
+        return any(is_same(value, choice) for choice in self.enum or ())
+
+    def inferred_types(self) -> tuple[str, ...]:
+        """The types that a made-up value may have."""
+        if self.types is not None:
+            return self.types
+        if self._named:
+            return ("object",)
+        if self._all("items") or self._all("prefixItems"):
+            return ("array",)
+        return tuple(kind for kind in map(json_type, (None, "", 0, False, [], {})) if kind)
+
+
+def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """The types in both; what is an integer is a number."""
+    narrow = {"integer"} if "number" in one and "integer" in other and "integer" not in one else set()
+    return tuple(name for name in (*one, *narrow) if name in other or (name == "integer" and "number" in other))

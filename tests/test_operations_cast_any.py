@@ -1,0 +1,87 @@
+"""What holds of the cast of any value to any schema."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from headgate.operations import cast
+from headgate.operations.casting.changing import Change, Defaults
+from headgate.operations.casting.shapes import Shapes
+from hypothesis import given
+from hypothesis import strategies as st
+from schemas import Schema, anything, fits, fitting, plain_schemas, schemas, wild
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+@given(schemas, anything)
+def test_the_result_fits(schema: Schema, value: Any) -> None:
+    assert fits(schema, cast(schema, value))
+
+
+@given(schemas, anything)
+def test_a_second_cast_changes_nothing(schema: Schema, value: Any) -> None:
+    once = cast(schema, value)
+    assert cast(schema, once) is once
+
+
+@given(schemas | wild, anything)
+def test_neither_value_nor_schema_is_changed(schema: Schema, value: Any) -> None:
+    before = copy.deepcopy((schema, value))
+    told: list[tuple[str, Any]] = []
+    result = cast(schema, value, on_replaced=lambda path, old: told.append((path, old)))
+    assert as_json([schema, value]) == as_json([*before])
+    for path, old in told:
+        assert as_json(found(value, path)) == as_json(old)
+    json.dumps(result)
+
+
+def found(value: Any, path: str) -> Any:
+    for name in path.split("/")[1:]:
+        value = value[int(name)] if isinstance(value, list) else value[name.replace("~1", "/").replace("~0", "~")]
+    return value
+
+
+@given(st.data(), schemas)
+def test_what_fits_stays_equal(data: st.DataObject, schema: Schema) -> None:
+    value = data.draw(fitting(schema, schema))
+    assert fits(schema, value)
+    result = cast(schema, value, on_replaced=lambda path, _: pytest.fail(path))
+    assert fits(schema, result)
+    if not has_defaults(schema):
+        assert result == value
+
+
+def has_defaults(schema: Schema) -> bool:
+    return '"default"' in as_json(schema)
+
+
+@given(schemas | wild, anything)
+def test_what_is_seen_to_stay_at_once_would_not_be_changed(schema: Schema, value: Any) -> None:
+    for given_value in (value, cast(schema, value)):
+        root = Shapes(schema).root
+        if root.stays(given_value):
+            assert Change(Defaults()).fitted(root, given_value, 0) is given_value
+
+
+def naive(schema: Any, value: Any, root: Schema) -> Any:
+    """A cast to a schema without unions, as plain as it can be: of members that fit, are named, and of no default."""
+    if "$ref" in schema:
+        schema = root if schema["$ref"] == "#" else root["$defs"][schema["$ref"].rpartition("/")[2]]
+    if schema.get("type") == "array" and isinstance(value, list):
+        return [naive(schema.get("items", {}), item, root) for item in value]
+    if schema.get("type") == "object" and isinstance(value, dict) and "properties" in schema:
+        members = schema["properties"]
+        return {name: naive(members[name], item, root) for name, item in value.items() if name in members}
+    return value
+
+
+@given(plain_schemas, anything)
+def test_what_only_has_too_much_is_cut_down_like_plain_python(schema: Schema, value: Any) -> None:
+    schema = json.loads(as_json(schema).replace('"default"', '"x-default"'))
+    expected = naive(schema, value, schema)
+    if fits(schema, expected):
+        assert as_json(cast(schema, value)) == as_json(expected)
