@@ -5,7 +5,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.envelope import Body, MCPResponseMeta, ResponseEnvelope, is_response_envelope, local_envelope
+from headgate.envelope import (
+    Body,
+    HTTPResponseMeta,
+    MCPResponseMeta,
+    ResponseEnvelope,
+    is_response_envelope,
+    local_envelope,
+)
 from headgate.errors import InvalidArgument
 from headgate.operations.cast import cast
 from headgate.operations.errors import CallError
@@ -45,9 +52,32 @@ def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
 
 
 def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
-    """Whether the schema speaks of this data: not of errors, and not of the blocks of a tool that says nothing else."""
-    meta = envelope.meta
-    return not (isinstance(meta, MCPResponseMeta) and (meta.is_error or envelope.data is meta.content))
+    """Whether the schema speaks of this data.
+
+    It does not speak of errors, of the blocks of a tool that says nothing else, and of HTTP bodies that are not JSON:
+    a page of HTML, or nothing at all, must not become an object of defaults.
+    """
+    meta, data = envelope.meta, envelope.data
+    if isinstance(meta, MCPResponseMeta):
+        return not (meta.is_error or data is meta.content)
+    if isinstance(meta, HTTPResponseMeta):
+        return _says_json(meta.content_type) and (not isinstance(data, Body) or _is_parsed(data))
+    return True
+
+
+def _says_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _is_parsed(body: Body) -> bool:
+    """Parses a body, because a schema asks for it; it keeps what that gave."""
+    try:
+        body.json()
+    except ValueError as error:
+        _log.warning("headgate: a body of %s bytes says that it is JSON and is not: %.200s", len(body), error)
+        return False
+    return True
 
 
 def _normalized(data: Any, spec: OperationSpec) -> Any:
