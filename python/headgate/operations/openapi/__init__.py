@@ -146,7 +146,7 @@ async def _document(
         return Document(await read_document(source))
     what = "fetching the document"
     async with within(timeout, None, what):
-        request = client.build_request("GET", str(source), headers=dict(headers))
+        request = client.build_request("GET", str(source), headers=httpx2.Headers(headers, encoding="utf-8"))
         async with sent(client, request, Applied(), what) as response:
             if response.status_code >= 400:
                 raise CallError(

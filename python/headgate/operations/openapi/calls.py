@@ -66,7 +66,8 @@ class Call:
         content, content_type = self._body(given)
         headers = httpx2.Headers({"Accept": _ACCEPTED}, encoding="utf-8")
         for several in (self._headers, parameters.headers(described.parameters, given), applied.headers):
-            headers.update(several)
+            for name, value in several.items():
+                headers[name] = value
         if cookies:
             headers["Cookie"] = "; ".join(cookies)
         if content_type is not None:

@@ -66,8 +66,9 @@ async def refused(
 ) -> CallError:
     """The error of a status of 400 or more. What we sent to be let in does not come back in it."""
     longest = max(map(len, applied.secrets), default=0)
-    head = b"".join([chunk async for chunk in _up_to(response.aiter_bytes(), limits.max_error_bytes + 4 * longest)])
-    is_all = response.is_stream_consumed
+    most = limits.max_error_bytes + 4 * longest
+    head = b"".join([chunk async for chunk in _up_to(response.aiter_bytes(), most)])
+    is_all = len(head) <= most
     told = hidden(_text(head, response.headers.get("Content-Type", ""), is_all=is_all), applied.secrets)
     if not is_all and longest:
         told = told[:-longest]  # may begin a secret that was not read to its end
