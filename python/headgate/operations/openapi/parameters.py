@@ -132,10 +132,10 @@ def _listed(node: Any) -> list[Any]:
 
 
 def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
-    name = node.get("name")
-    if not isinstance(name, str) or node.get("in") not in _LOCATIONS:
+    name, where = node.get("name"), node.get("in")
+    if not isinstance(name, str) or not isinstance(where, str) or where not in _LOCATIONS:
         raise InvalidArgument(f"a parameter has a name, and is in path, query, header or cookie; not {shown(node)}")
-    location, usual_style = _LOCATIONS[node["in"]]
+    location, usual_style = _LOCATIONS[where]
     style = node.get("style", usual_style)
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")

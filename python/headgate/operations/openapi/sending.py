@@ -76,7 +76,8 @@ async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied
     # The client's own way with redirects takes every header but Authorization to any host.
     is_ours = True
     for _ in range(_MOST_REDIRECTS + 1):
-        request.url = _Masked(request.url) if applied.query else request.url
+        if applied.query or any(secret in str(request.url) for secret in applied.secrets):
+            request.url = _Masked(request.url)
         response = await client.send(
             request, stream=True, follow_redirects=False, auth=httpx2.USE_CLIENT_DEFAULT if is_ours else None
         )

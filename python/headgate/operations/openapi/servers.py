@@ -20,7 +20,14 @@ def check_base_url(url: object) -> str:
         parts = urlsplit(url) if isinstance(url, str) else None
     except ValueError:
         parts = None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+    if (
+        parts is None
+        or parts.scheme not in ("http", "https")
+        or not parts.netloc
+        or parts.query
+        or parts.fragment
+        or "{" in parts.netloc
+    ):
         raise InvalidArgument(f"an API is at an http or https URL without a query, not at {shown(url)}; give base_url")
     return str(url).rstrip("/")
 

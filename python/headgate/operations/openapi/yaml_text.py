@@ -15,12 +15,19 @@ _MOST_KEYS = 100_000
 _MOST_NODES = 5_000_000
 """Aliases are shared here, but whoever walks them meets each one as often as it is used."""
 
-# The core schema of YAML 1.2. PyYAML's own is that of 1.1, in which `no` is false and a date is no text.
+_DEEPEST = 250
+"""The loader that is written in C calls itself for each level, and takes the process with it when it cannot."""
+
+# The scalars of YAML 1.2. PyYAML's own are those of 1.1, in which `no` is false and a date is no text.
 _SCALARS = [
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
     ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("tag:yaml.org,2002:int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
-    ("tag:yaml.org,2002:float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+0123456789."),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?",
+        "-+0123456789.",
+    ),
     ("tag:yaml.org,2002:merge", r"<<", "<"),
 ]
 
@@ -53,6 +60,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def from_yaml(text: str) -> Any:
     """What a YAML text says. Raises `InvalidArgument` for what is none, or grows out of all bounds."""
     try:
+        _check_depth(text)
         document = yaml.load(text, _Loader)  # noqa: S506
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         if isinstance(error, InvalidArgument):
@@ -62,6 +70,17 @@ def from_yaml(text: str) -> Any:
     if _nodes(document, {}, set()) > _MOST_NODES:
         raise InvalidArgument(f"the aliases of this document stand for more than {_MOST_NODES} values; write them out")
     return document
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise InvalidArgument(f"this document is nested too deeply: more than {_DEEPEST} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _key(key: Any) -> str:
