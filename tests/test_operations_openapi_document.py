@@ -2,21 +2,20 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import jsonschema_rs
 import pytest
 import yaml
-from documents import values
 from headgate import InvalidArgument
 from headgate.operations import CallError, OperationRegistry, OperationSpec, from_openapi
 from headgate.operations.openapi import HTTPOperations
 from http_api import API, Answer, document, http_api, one
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 HERE = "http://127.0.0.1:1"
 
@@ -404,16 +403,19 @@ RICH = document(
 )
 
 
-WRONG = values | st.sampled_from([{"$ref": 7}, {"$ref": "#/paths"}, [], {}, None])
+WRONG = [None, True, 7, "x", "", [], [7], [None], {}, {"x": 7}, {"$ref": 7}, {"$ref": "#/paths"}, {"x": {"x": None}}]
 
 
-@settings(max_examples=1500)
-@given(st.sampled_from([*nodes(RICH)][1:]), WRONG)
-def test_a_document_that_is_wrong_somewhere_is_used_or_refused(path: tuple[Any, ...], value: Any) -> None:
-    told = json.loads(json.dumps(RICH))
-    node = told
-    for key in path[:-1]:
-        node = node[key]
-    node[path[-1]] = value
-    with contextlib.suppress(InvalidArgument):
-        read(told, security={"k": "x"})
+def test_a_document_that_is_wrong_somewhere_is_used_or_refused() -> None:
+    async def run() -> None:
+        async with httpx2.AsyncClient() as client:
+            for path, value in itertools.product([*nodes(RICH)][1:], WRONG):
+                told = json.loads(json.dumps(RICH))
+                node = told
+                for key in path[:-1]:
+                    node = node[key]
+                node[path[-1]] = value
+                with contextlib.suppress(InvalidArgument):
+                    await from_openapi(told, client, security={"k": "x"})
+
+    asyncio.run(run())

@@ -144,12 +144,13 @@ def _concrete(content_type: str, kind: _Kind) -> str:
 
 def _properties(document: Document, schema: Any, depth: int = 8) -> Iterator[tuple[str, Any]]:
     """The fields of a form, also those of what it is made of, each with the schema of one of its values."""
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or not depth:
         return
     found = document.resolved(schema, "a schema")
-    for inner in found.get("allOf") or () if depth else ():
+    several, properties = found.get("allOf"), found.get("properties")
+    for inner in several if isinstance(several, list) else ():
         yield from _properties(document, inner, depth - 1)
-    for name, node in (found.get("properties") or {}).items():
+    for name, node in properties.items() if isinstance(properties, Mapping) else ():
         one = document.resolved(node, f"property {name}") if isinstance(node, Mapping) else {}
         items = one.get("items")
         yield name, document.resolved(items, f"items of {name}") if isinstance(items, Mapping) else one

@@ -122,7 +122,8 @@ def is_binary(schema: Any) -> bool:
     """Whether a field of a form holds a file."""
     if not isinstance(schema, Mapping):
         return False
-    return _is_file(schema) or any(is_binary(each) for key in ("anyOf", "oneOf") for each in schema.get(key) or ())
+    several = [schema.get(key) for key in ("anyOf", "oneOf")]
+    return _is_file(schema) or any(is_binary(each) for some in several if isinstance(some, list) for each in some)
 
 
 def _is_file(schema: Mapping[str, Any]) -> bool:

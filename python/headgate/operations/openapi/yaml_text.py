@@ -19,15 +19,12 @@ _DEEPEST = 250
 """The loader that is written in C calls itself for each level, and takes the process with it when it cannot."""
 
 # The scalars of YAML 1.2. PyYAML's own are those of 1.1, in which `no` is false and a date is no text.
+_INTEGER = r"[-+]?(?:0|[1-9][0-9]*)"
 _SCALARS = [
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
     ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("tag:yaml.org,2002:int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
-    (
-        "tag:yaml.org,2002:float",
-        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?",
-        "-+0123456789.",
-    ),
+    ("tag:yaml.org,2002:int", _INTEGER, "-+0123456789"),
+    ("tag:yaml.org,2002:float", rf"{_INTEGER}(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
     ("tag:yaml.org,2002:merge", r"<<", "<"),
 ]
 
