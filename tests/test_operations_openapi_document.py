@@ -4,10 +4,13 @@ import asyncio
 import contextlib
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import headgate.operations
 import httpx2
 import jsonschema_rs
 import pytest
@@ -419,3 +422,12 @@ def test_a_document_that_is_wrong_somewhere_is_used_or_refused() -> None:
                     await from_openapi(told, client, security={"k": "x"})
 
     asyncio.run(run())
+
+
+def test_whoever_calls_no_http_api_does_not_wait_for_a_client() -> None:
+    heavy = ["httpx2", "yaml", "mcp"]
+    code = f"import sys, headgate.operations; sys.exit(any(name in sys.modules for name in {heavy}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert "from_openapi" in headgate.operations.__all__
+    with pytest.raises(AttributeError, match="from_nowhere"):
+        _ = headgate.operations.from_nowhere
