@@ -6,7 +6,7 @@ import email
 import email.policy
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from headgate.operations import CallError, OperationRegistry, from_openapi
@@ -37,16 +37,16 @@ def parts(api: API) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
     head = f"Content-Type: {api.last.header('content-type')}\r\n\r\n".encode()
     found: dict[str, list[tuple[str | None, str | None, bytes]]] = {}
     message = email.message_from_bytes(head + api.last.body, policy=email.policy.HTTP)
-    for part in message.iter_parts():  # type: ignore[attr-defined]
-        name = part.get_param("name", header="content-disposition")
+    for part in message.iter_parts():
+        name = str(part.get_param("name", header="content-disposition"))
         told = part.get_content_type() if "content-type" in part else None
-        found.setdefault(name, []).append((part.get_filename(), told, part.get_payload(decode=True)))
+        found.setdefault(name, []).append((part.get_filename(), told, cast("bytes", part.get_payload(decode=True))))
     return found
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/vnd.api+json", "application/json; v=2"])
 def test_json(api: API, content_type: str) -> None:
-    body = {"a": [1, None, "é"], "big": 10**30}
+    body: dict[str, Any] = {"a": [1, None, "é"], "big": 10**30}
     send(api, {content_type: {}}, body)
     assert json.loads(api.last.body) == body
     assert api.last.header("content-type") == content_type
@@ -64,7 +64,7 @@ def test_json_is_preferred_and_else_the_first(api: API) -> None:
 def test_a_body_has_to_fit_its_schema_and_be_there(api: API) -> None:
     before = len(api.arrived)
     content = {"application/json": {"schema": {"type": "object", "required": ["id"]}}}
-    for body in ({}, None):
+    for body in cast("list[Any]", [{}, None]):
         with pytest.raises(CallError) as caught:
             send(api, content, body)
         assert caught.value.code == "VALIDATION_ERROR"
@@ -86,7 +86,7 @@ def test_no_body_where_none_is_given(api: API) -> None:
 
 
 def test_forms(api: API) -> None:
-    content = {"application/x-www-form-urlencoded": {}}
+    content: dict[str, Any] = {"application/x-www-form-urlencoded": {}}
     body = {"a": "x y&z=é", "list": [1, 2], "object": {"b": True}, "none": None}
     assert send(api, content, body) == b"a=x%20y%26z%3D%C3%A9&list=1&list=2&object=%7B%22b%22%3Atrue%7D"
 

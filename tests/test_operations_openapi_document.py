@@ -199,7 +199,11 @@ def test_documents_that_cannot_be_fetched(api: API) -> None:
     api.usual = Answer(b" " * (20 * 1024 * 1024 + 1))
     with pytest.raises(InvalidArgument, match="at most 20971520 bytes"):
         read(f"{api.url}/api")
-    api.answers["/api"] = lambda _: api.released.wait(20) and None
+
+    def never(_: object) -> None:
+        api.released.wait(20)
+
+    api.answers["/api"] = never
     with pytest.raises(CallError) as caught:
         read(f"{api.url}/api", timeout=0.3)
     assert caught.value.code == "TIMEOUT"
@@ -295,7 +299,7 @@ def test_references_are_bundled_and_recursive_ones_stay() -> None:
 
 
 def test_references_with_names_alike_and_odd_ones() -> None:
-    components = {
+    components: dict[str, Any] = {
         "A~B/C": {"type": "string"},
         "Wrap": {"properties": {"A": {"type": "integer"}}},
         "A": {"type": "null"},

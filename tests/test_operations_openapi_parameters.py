@@ -1,12 +1,12 @@
 """Parameters of every style, as they arrive at a server."""
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Awaitable, Iterator
+from typing import Any, cast
 
 import pytest
 from headgate import InvalidArgument
-from headgate.operations import CallError, OperationRegistry, from_openapi
+from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
 from http_api import API, document, http_api, one
 
 
@@ -127,9 +127,7 @@ def test_a_missing_path_parameter_is_found_before_anything_is_sent(api: API) -> 
 
     async def without_a_registry() -> None:
         async with await from_openapi(document(paths, api.url)) as operations:
-            from headgate.operations import CallContext
-
-            await operations[0].handler({}, CallContext())
+            await cast("Awaitable[Any]", operations[0].handler({}, CallContext()))
 
     with pytest.raises(CallError, match="color is missing") as caught:
         asyncio.run(without_a_registry())
@@ -170,7 +168,7 @@ def test_deep_objects_go_as_deep_as_they_are(api: API) -> None:
 def test_names_in_several_places_are_told_by_where_they_are(api: API) -> None:
     places = [{"name": "id", "in": where, "schema": {"type": "string"}} for where in ("path", "query", "header")]
     more = [{"name": name, "in": "query"} for name in ("body", "query_id")]
-    body = {"content": {"application/json": {}}}
+    body: dict[str, Any] = {"content": {"application/json": {}}}
     paths = one("/x/{id}", "post", parameters=[*places, *more], requestBody=body)
     given = {
         "path_id": "p",

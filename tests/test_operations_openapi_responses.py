@@ -26,7 +26,7 @@ def api() -> Iterator[API]:
 
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-WITH_OUTPUT = {"responses": {"200": {"content": {"application/json": {"schema": OBJECT}}}}}
+WITH_OUTPUT: dict[str, Any] = {"responses": {"200": {"content": {"application/json": {"schema": OBJECT}}}}}
 
 
 def call(
@@ -148,13 +148,17 @@ def test_a_large_body_is_not_parsed(api: API, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_large_body_that_a_schema_asks_for_is_parsed_once(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     api.usual = Answer(b'{"n": 1}')
-    parsed = []
+    parsed: list[bytes] = []
+    real = orjson.loads
+
+    def counted(data: bytes) -> Any:
+        parsed.append(data)
+        return real(data)
 
     async def run() -> Any:
         async with await from_openapi(document(one("/x", **WITH_OUTPUT), api.url)) as operations:
             registry = operations.register_into(OperationRegistry())
-            real = orjson.loads
-            monkeypatch.setattr(orjson, "loads", lambda data: [parsed.append(data), real(data)][1])
+            monkeypatch.setattr(orjson, "loads", counted)
             return await registry.execute("api.op", {})
 
     assert asyncio.run(run()).data == {"n": 1}

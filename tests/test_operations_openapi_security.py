@@ -81,7 +81,7 @@ def test_a_key_in_the_query(api: API) -> None:
 
 
 def test_the_first_requirement_that_can_be_met_is(api: API) -> None:
-    wanted = [{"bearer": [], "in_header": []}, {"in_header": []}, {"in_cookie": []}]
+    wanted: list[dict[str, Any]] = [{"bearer": [], "in_header": []}, {"in_header": []}, {"in_cookie": []}]
     call(api, wanted, {"in_cookie": "cc", "in_header": "hh"})
     assert (api.last.header("x-key"), api.last.header("cookie")) == ("hh", None)
     call(api, wanted, {"in_header": "hh", "bearer": "bb"})
@@ -91,7 +91,8 @@ def test_the_first_requirement_that_can_be_met_is(api: API) -> None:
 
 
 def test_nothing_is_sent_where_nothing_is_wanted(api: API) -> None:
-    for wanted in ([], [{}], [{"in_cookie": []}]):
+    without: list[list[dict[str, Any]]] = [[], [{}], [{"in_cookie": []}]]
+    for wanted in without:
         call(api, wanted, {"in_header": "hh"})
         assert (api.last.header("x-key"), api.last.header("cookie")) == (None, None)
 
@@ -202,7 +203,7 @@ def test_a_secret_at_the_cut_of_an_error_is_not_shown_in_part(api: API) -> None:
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirects_take_no_secrets_to_another_host(api: API, other_host: API, status: int) -> None:
     api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y?key={PLAIN}&page=2")])
-    wanted = [{name: [] for name in ("in_header", "in_query", "in_cookie", "bearer")}]
+    wanted: list[dict[str, Any]] = [{name: [] for name in ("in_header", "in_query", "in_cookie", "bearer")}]
     call(api, wanted, dict.fromkeys(wanted[0], PLAIN), headers={"X-Own": PLAIN})
     assert api.last.target == f"/x?key={PLAIN}"
     [arrived] = other_host.arrived
