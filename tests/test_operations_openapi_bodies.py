@@ -64,7 +64,8 @@ def test_json_is_preferred_and_else_the_first(api: API) -> None:
 def test_a_body_has_to_fit_its_schema_and_be_there(api: API) -> None:
     before = len(api.arrived)
     content = {"application/json": {"schema": {"type": "object", "required": ["id"]}}}
-    for body in cast("list[Any]", [{}, None]):
+    bodies: list[Any] = [{}, None]
+    for body in bodies:
         with pytest.raises(CallError) as caught:
             send(api, content, body)
         assert caught.value.code == "VALIDATION_ERROR"
