@@ -275,3 +275,27 @@ def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture)
     assert caplog.text == ""
     with pytest.raises(CallError, match="5"):
         execute(echo, 5, input_schema=schema)
+
+
+def test_a_file_in_the_input_is_bytes_here_and_text_to_the_schema() -> None:
+    schema = {"type": "object", "properties": {"file": {"type": "string"}, "n": {"type": "integer"}}}
+    given = {"file": b"\xff\x00", "n": 1}
+    assert unwrap(execute(echo, given, input_schema=schema)) is given
+    with pytest.raises(CallError, match="/n"):
+        execute(echo, {**given, "n": b"1"}, input_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type"),
+    [
+        (None, ""),
+        ("<html>", "text/html"),
+        (b"\x00", "image/png"),
+        (Body(b'{"n": 1', "application/json"), "application/json"),
+    ],
+)
+def test_an_http_body_that_is_not_json_is_not_made_to_fit(data: Any, content_type: str) -> None:
+    envelope = http_envelope(data, status_code=200, headers={}, content_type=content_type)
+    assert execute(lambda *_: envelope, output_schema=NUMBER) is envelope
+    envelope = http_envelope({}, status_code=200, headers={}, content_type="application/json; charset=utf-8")
+    assert unwrap(execute(lambda *_: envelope, output_schema=NUMBER)) == {"n": 0}

@@ -10,7 +10,7 @@ import orjson
 from headgate import _core
 from headgate.errors import InvalidText
 
-__all__ = ["Body", "from_plain", "parsed", "plain"]
+__all__ = ["Body", "from_plain", "parsed", "plain", "says_json"]
 
 _BASE64 = "$base64"
 
@@ -44,8 +44,7 @@ class Body:
     @property
     def is_json(self) -> bool:
         """Whether it says that it is JSON, and is."""
-        kind = self.content_type.partition(";")[0].strip().lower()
-        if kind != "application/json" and not kind.endswith("+json"):
+        if not says_json(self.content_type):
             return False
         survey = _core.Survey(True)
         survey.feed(self.content)
@@ -64,6 +63,12 @@ class Body:
 
     def __repr__(self) -> str:
         return f"Body({len(self.content)} bytes, {self.content_type!r})"
+
+
+def says_json(content_type: str) -> bool:
+    """Whether a content type is that of JSON."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind in ("application/json", "text/json") or kind.endswith("+json")
 
 
 def parsed(data: bytes) -> Any:

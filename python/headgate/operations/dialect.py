@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["Schema", "is_openapi_3_0", "mapped", "modern"]
+__all__ = ["Schema", "in_modern_words", "is_openapi_3_0", "mapped", "modern"]
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 """A JSON Schema."""
@@ -30,10 +30,15 @@ def modern(schema: Schema) -> Schema:
     def change(told: _Told) -> Any:
         if has_lonely_references and "$ref" in told:
             return {key: value for key, value in told.items() if key in _BESIDE_A_REFERENCE}
-        return _with_null(_with_prefix(_with_bounds(told)))
+        return in_modern_words(told)
 
     modernized: Schema = mapped(schema, change)
     return modernized
+
+
+def in_modern_words(told: _Told) -> _Told:
+    """One schema, without those in it, in the words of 2020-12."""
+    return _with_null(_with_prefix(_with_bounds(told)))
 
 
 def is_openapi_3_0(schema: Schema) -> bool:

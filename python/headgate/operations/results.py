@@ -5,7 +5,15 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.envelope import Body, MCPResponseMeta, ResponseEnvelope, is_response_envelope, local_envelope
+from headgate.envelope import (
+    Body,
+    HTTPResponseMeta,
+    MCPResponseMeta,
+    ResponseEnvelope,
+    is_response_envelope,
+    local_envelope,
+)
+from headgate.envelope.body import says_json
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.spec import OperationSpec
@@ -44,13 +52,29 @@ def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
 
 
 def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
-    """Whether the schema speaks of this data: not of errors, and not of the blocks of a tool that says nothing else."""
-    meta = envelope.meta
-    if not isinstance(meta, MCPResponseMeta):
-        return True
-    # Equal, and not only the same: an envelope that was JSON has its blocks twice.
-    is_blocks = meta.structured_content is None and envelope.data == meta.content
-    return not (meta.is_error or is_blocks)
+    """Whether the schema speaks of this data.
+
+    It does not speak of errors, of the blocks of a tool that says nothing else, and of HTTP bodies that are not JSON:
+    a page of HTML, or nothing at all, must not become an object of defaults.
+    """
+    meta, data = envelope.meta, envelope.data
+    if isinstance(meta, MCPResponseMeta):
+        # Equal, and not only the same: an envelope that was JSON has its blocks twice.
+        is_blocks = meta.structured_content is None and data == meta.content
+        return not (meta.is_error or is_blocks)
+    if isinstance(meta, HTTPResponseMeta):
+        return data is not None and says_json(meta.content_type) and (not isinstance(data, Body) or _is_parsed(data))
+    return True
+
+
+def _is_parsed(body: Body) -> bool:
+    """Parses a body, because a schema asks for it; it keeps what that gave."""
+    try:
+        body.json()
+    except ValueError as error:
+        _log.warning("headgate: a body of %s bytes says that it is JSON and is not: %.200s", len(body), error)
+        return False
+    return True
 
 
 def _normalized(data: Any, spec: OperationSpec) -> Any:

@@ -1,5 +1,6 @@
 """JSON Schemas, compiled once each: what is wrong with a value, and where."""
 
+import base64
 import logging
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -45,16 +46,35 @@ class Validator:
         if self._validator is None:
             return []
         try:
-            # Most are right, and that is found out without a list of what is not.
-            return [] if self._validator.is_valid(value) else list(self._told(value))
+            return self._found(value)
+        except ValueError:
+            pass
+        try:
+            # A file in an input is bytes here and base64 in JSON; a schema knows only JSON.
+            return self._found(_as_json_has_it(value))
         except ValueError as error:
             return [{"path": "", "message": f"this is not JSON: {error}"[:_LONGEST]}]
+
+    def _found(self, value: Any) -> list[Problem]:
+        # Most are right, and that is found out without a list of what is not.
+        return [] if self._validator.is_valid(value) else list(self._told(value))
 
     def _told(self, value: Any) -> Iterator[Problem]:
         for number, error in enumerate(self._validator.iter_errors(value)):
             if number == _MOST_PROBLEMS:
                 return
             yield {"path": pointer(error.instance_path), "message": str(error.message)[:_LONGEST]}
+
+
+def _as_json_has_it(value: Any) -> Any:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {key: _as_json_has_it(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_as_json_has_it(inner) for inner in value]
+    return value
 
 
 def pointer(path: list[str | int]) -> str:

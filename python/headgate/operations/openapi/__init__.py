@@ -1,0 +1,167 @@
+"""Operations of an HTTP API, from its OpenAPI document.
+
+from headgate.operations import OperationRegistry
+from headgate.operations.openapi import from_openapi
+
+async with await from_openapi("https://api.example.com/openapi.json", security={"api_key": key}) as operations:
+    registry = operations.register_into(OperationRegistry())
+    envelope = await registry.execute("example.getUser", {"id": 7})
+
+It is awaited whatever the document is: one that is fetched has to be, and there is one way to call it.
+
+The document is read leniently, as plain data. Documents in use are often slightly invalid, and what is wrong with a
+part that nobody calls is nobody's concern; what an operation needs and is missing is an error that names it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, overload
+
+import httpx2
+
+from headgate.errors import InvalidArgument
+from headgate.operations.errors import CallError
+from headgate.operations.openapi.calls import Call
+from headgate.operations.openapi.document import MOST_DOCUMENT_BYTES, Document, is_url, read_document
+from headgate.operations.openapi.headers import header_value
+from headgate.operations.openapi.operations import Include, described_operations
+from headgate.operations.openapi.responses import Limits, StoredOver
+from headgate.operations.openapi.security import Applied, Credential, Security
+from headgate.operations.openapi.sending import new_client, sent, within
+from headgate.operations.openapi.servers import check_base_url
+from headgate.operations.registry import OperationRegistry
+from headgate.operations.spec import Operation
+
+if TYPE_CHECKING:
+    from headgate.store import Store
+
+__all__ = ["Credential", "HTTPOperations", "Include", "from_openapi"]
+
+
+class HTTPOperations(Sequence[Operation]):
+    """The operations of an API. `aclose` ends the client that they share, unless it was given."""
+
+    def __init__(self, operations: Iterable[Operation], own_client: httpx2.AsyncClient | None) -> None:
+        self._operations = tuple(operations)
+        self._own_client = own_client
+
+    @overload
+    def __getitem__(self, index: int) -> Operation: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Operation]: ...
+    def __getitem__(self, index: int | slice) -> Operation | Sequence[Operation]:
+        return self._operations[index]
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._operations)
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def register_into(self, registry: OperationRegistry) -> OperationRegistry:
+        """Registers all of them."""
+        for operation in self._operations:
+            registry.register(operation.spec, operation.handler)
+        return registry
+
+    async def aclose(self) -> None:
+        """Ends the connections."""
+        await _close(self._own_client)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def from_openapi(
+    document_or_url: object,
+    client: httpx2.AsyncClient | None = None,
+    *,
+    namespace: str | None = None,
+    base_url: str | None = None,
+    security: Mapping[str, Credential] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float | None = 60.0,
+    max_error_bytes: int = 4096,
+    max_body_bytes: int = 256 * 1024 * 1024,
+    include: Include | None = None,
+    store: "Store | None" = None,
+    store_over: int = 1_000_000,
+) -> HTTPOperations:
+    """The operations of an API, from a dict, a text, bytes, a `Path` or a URL with its OpenAPI document.
+
+    `base_url` stands for whatever servers the document names. `security` has a key or token, `(user, password)`, or a
+    function that gives one, by the names of the document's security schemes; `headers` go with every request.
+    `timeout` is for a whole call, in seconds. `include(method, path, operation)` says which operations are wanted.
+
+    With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its `Descriptor`;
+    nothing is parsed then, so the operations have no output schema.
+
+    Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
+    """
+    sent_headers = {name: header_value(name, value) for name, value in (headers or {}).items()}
+    own_client = new_client() if client is None else None
+    used_client = client or own_client or new_client()
+    try:
+        document = await _document(document_or_url, used_client, sent_headers, timeout)
+        # A client that has a base URL was given one on purpose, too.
+        base = base_url or str(used_client.base_url)
+        found = described_operations(
+            document,
+            namespace or _namespace(document),
+            check_base_url(base) if base else None,
+            include,
+            has_output=store is None,
+        )
+        known = Security(document, security)
+        limits = Limits(max_error_bytes, max_body_bytes)
+        stored = StoredOver(store, store_over) if store is not None else None
+        operations = [
+            Operation(each.spec, Call(each, used_client, known, sent_headers, timeout, limits, stored))
+            for each in found
+        ]
+    except RecursionError:
+        await _close(own_client)
+        raise InvalidArgument("this document is nested too deeply") from None
+    except BaseException:
+        await _close(own_client)
+        raise
+    return HTTPOperations(operations, own_client)
+
+
+async def _close(client: httpx2.AsyncClient | None) -> None:
+    if client is not None:
+        await client.aclose()
+
+
+async def _document(
+    source: object, client: httpx2.AsyncClient, headers: Mapping[str, str], timeout: float | None
+) -> Document:
+    if not is_url(source):
+        return Document(await read_document(source))
+    what = "fetching the document"
+    async with within(timeout, None, what):
+        request = client.build_request("GET", str(source), headers=httpx2.Headers(headers, encoding="utf-8"))
+        async with sent(client, request, Applied(), what) as response:
+            if response.status_code >= 400:
+                raise CallError(
+                    "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}
+                )
+            content = bytearray()
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > MOST_DOCUMENT_BYTES:
+                    raise InvalidArgument(f"a document has at most {MOST_DOCUMENT_BYTES} bytes; this one has more")
+            url = str(response.request.url)
+    return Document(await read_document(bytes(content)), url)
+
+
+def _namespace(document: Document) -> str:
+    info = document.root.get("info")
+    title = str(info.get("title") or "") if isinstance(info, Mapping) else ""
+    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:64] or "http"

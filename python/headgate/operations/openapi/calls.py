@@ -1,0 +1,82 @@
+"""Calling an operation: its input becomes a request, and what comes back an envelope."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from headgate.envelope import ResponseEnvelope
+from headgate.operations.errors import CallError
+from headgate.operations.openapi import parameters
+from headgate.operations.openapi.operations import Described
+from headgate.operations.openapi.responses import Limits, StoredOver, envelope_of, refused
+from headgate.operations.openapi.security import Applied, Security
+from headgate.operations.openapi.sending import sent, within
+from headgate.operations.spec import CallContext
+
+__all__ = ["Call"]
+
+_ACCEPTED = "application/json, */*;q=0.8"
+
+
+class Call:
+    """The handler of an operation."""
+
+    def __init__(
+        self,
+        described: Described,
+        client: httpx2.AsyncClient,
+        security: Security,
+        headers: Mapping[str, str],
+        timeout: float | None,
+        limits: Limits,
+        stored: StoredOver | None,
+    ) -> None:
+        self._described = described
+        self._client = client
+        self._security = security
+        self._headers = headers
+        self._timeout = timeout
+        self._limits = limits
+        self._stored = stored
+
+    def __repr__(self) -> str:
+        return f"<Call {self._described.method} {self._described.base_url}{self._described.path}>"
+
+    async def __call__(self, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+        """Sends the request. Raises `CallError` for whatever comes to no result, and for a status of 400 or more."""
+        tool = self._described.spec.id
+        requirement, wanted = self._security.chosen(self._described.security)
+        async with within(self._timeout, context.deadline, tool):
+            applied = await self._security.applied(requirement)
+            request = self._request(given or {}, applied)
+            async with sent(self._client, request, applied, tool) as response:
+                if response.status_code >= 400:
+                    raise await refused(response, applied, self._limits, wanted, tool=tool)
+                principal = context.identity.id if context.identity else None
+                return await envelope_of(response, self._limits, self._stored, tool=tool, principal=principal)
+
+    def _request(self, given: Mapping[str, Any], applied: Applied) -> httpx2.Request:
+        if not isinstance(given, Mapping):
+            raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(given).__name__}")
+        described = self._described
+        path = parameters.filled_path(described.path, described.parameters, given)
+        query = "&".join(filter(None, [parameters.query(described.parameters, given), *applied.query]))
+        cookies = [*parameters.cookies(described.parameters, given), *applied.cookies]
+        content, content_type = self._body(given)
+        headers = httpx2.Headers({"Accept": _ACCEPTED}, encoding="utf-8")
+        for several in (self._headers, parameters.headers(described.parameters, given), applied.headers):
+            for name, value in several.items():
+                headers[name] = value
+        if cookies:
+            headers["Cookie"] = "; ".join(cookies)
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        url = f"{described.base_url}{path}" + (f"?{query}" if query else "")
+        return self._client.build_request(described.method, url, headers=headers, content=content)
+
+    def _body(self, given: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+        body = self._described.body
+        if body is None or parameters.BODY not in given:
+            return None, None
+        return body.written(given[parameters.BODY])

@@ -1,0 +1,16 @@
+"""Values of headers: what a line can carry."""
+
+import re
+
+from headgate.operations.errors import CallError
+
+__all__ = ["header_value"]
+
+_BREAKS_THE_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+def header_value(name: str, text: str) -> str:
+    """The value of a header. Refuses what would end the line; it is not shown, for it may be a secret."""
+    if _BREAKS_THE_LINE.search(text):
+        raise CallError("VALIDATION_ERROR", f"the header {name!r:.64} cannot have line breaks or control characters")
+    return text.strip(" \t")

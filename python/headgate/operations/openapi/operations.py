@@ -1,0 +1,140 @@
+"""The operations of a document: each with its name, its schemas, and what is needed to call it."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from headgate.envelope.body import says_json
+from headgate.operations.openapi.bodies import RequestBody, read_body
+from headgate.operations.openapi.document import Document
+from headgate.operations.openapi.parameters import BODY, Parameter, read_parameters
+from headgate.operations.openapi.schemas import Bundle
+from headgate.operations.openapi.servers import server_url
+from headgate.operations.spec import OperationSpec
+from headgate.operations.validation import Schema
+
+__all__ = ["Described", "Include", "described_operations"]
+
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+
+_LONGEST_NAME = 128
+
+Include = Callable[[str, str, Mapping[str, Any]], bool]
+"""Takes the method, the path and the operation as the document has it; whether it is wanted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Described:
+    """An operation as the document describes it."""
+
+    spec: OperationSpec
+    method: str
+    base_url: str
+    path: str
+    parameters: list[Parameter]
+    body: RequestBody | None
+    security: Any
+    """Its security requirements, those of the document where it has none."""
+
+
+def described_operations(
+    document: Document, namespace: str, base_url: str | None, include: Include | None, *, has_output: bool = True
+) -> Iterator[Described]:
+    """All operations that are wanted, in the order of the document."""
+    taken: set[str] = set()
+    for path, node in document.root.get("paths", {}).items():
+        if not path.startswith("/"):
+            continue  # an extension, `x-…`
+        item = document.resolved(node or {}, f"the path {path}")
+        for method in _METHODS:
+            if method in item:
+                operation = document.resolved(item[method], f"{method} {path}")
+                if include is None or include(method, path, operation):
+                    name = _free_name(operation.get("operationId") or f"{method}{path}", taken)
+                    found = _described(document, namespace, name, method, path, item, operation, base_url)
+                    yield found if has_output else _without_output(found)
+
+
+def _described(
+    document: Document,
+    namespace: str,
+    name: str,
+    method: str,
+    path: str,
+    item: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    base_url: str | None,
+) -> Described:
+    body = read_body(document, operation.get("requestBody"))
+    parameters = read_parameters(
+        document, path, item.get("parameters"), operation.get("parameters"), has_body=body is not None
+    )
+    return Described(
+        spec=OperationSpec(
+            namespace=namespace,
+            name=name,
+            type="query" if method in ("get", "head") else "mutation",
+            description=_description(operation, item),
+            input_schema=_input_schema(document, parameters, body),
+            output_schema=_output_schema(document, operation.get("responses")),
+        ),
+        method=method.upper(),
+        base_url=base_url
+        or server_url(document, operation.get("servers"), item.get("servers"), document.root.get("servers")),
+        path=path,
+        parameters=parameters,
+        body=body,
+        security=operation.get("security", document.root.get("security")),
+    )
+
+
+def _without_output(described: Described) -> Described:
+    return dataclasses.replace(described, spec=dataclasses.replace(described.spec, output_schema=None))
+
+
+def _free_name(wanted: Any, taken: set[str]) -> str:
+    fit = re.sub(r"[^A-Za-z0-9_-]+", "_", str(wanted)).strip("_")[:_LONGEST_NAME] or "operation"
+    name, number = fit, 2
+    while name in taken:
+        name, number = f"{fit}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+    told = [str(operation.get(key) or item.get(key) or "").strip() for key in ("summary", "description")]
+    parts = [each for each in dict.fromkeys(told) if each]
+    return "\n\n".join(["Deprecated.", *parts] if operation.get("deprecated") is True else parts)
+
+
+def _input_schema(document: Document, parameters: list[Parameter], body: RequestBody | None) -> Schema:
+    bundle = Bundle(document, "sent", takes_files=body is not None and body.kind == "multipart")
+    properties = {each.key: _told(bundle.converted(each.schema), each.description) for each in parameters}
+    required = [each.key for each in parameters if each.is_required]
+    if body is not None:
+        properties[BODY] = _told(body.input_schema(bundle), body.description)
+        required += [BODY] if body.is_required else []
+    found: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        found["required"] = required
+    return {**found, "$defs": bundle.definitions} if bundle.definitions else found
+
+
+def _told(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description} if description and not isinstance(schema, bool) else schema
+
+
+def _output_schema(document: Document, responses: Any) -> Schema | None:
+    """That of the first success that is JSON; what `default` says where no success is told of."""
+    if not isinstance(responses, Mapping):
+        return None
+    successes = sorted(status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper()))
+    for status in successes or [status for status in ("default",) if status in responses]:
+        response = document.resolved(responses[status], f"the response {status}")
+        content = response.get("content")
+        for content_type, media in content.items() if isinstance(content, Mapping) else ():
+            schema = document.resolved(media or {}, f"the content {content_type}").get("schema")
+            if says_json(content_type) and schema is not None:
+                return Bundle(document, "received").whole(schema)
+    return None

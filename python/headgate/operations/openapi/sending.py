@@ -1,0 +1,103 @@
+"""A request on its way: redirects, time, and that nobody sees what must not be seen."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http.cookiejar import DefaultCookiePolicy
+
+import httpx2
+
+from headgate.operations.errors import CallError
+from headgate.operations.openapi.security import Applied, hidden
+
+__all__ = ["new_client", "sent", "within"]
+
+_MOST_REDIRECTS = 10
+
+_FIT_FOR_STRANGERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
+    | {"host", "transfer-encoding", "user-agent"}
+)
+"""Headers that another host may see. Any other may be what tells us from everyone else."""
+
+
+class _Masked(httpx2.URL):
+    """A URL that goes out whole, and into logs and errors without the values of its query."""
+
+    def __str__(self) -> str:
+        return str(httpx2.URL(self).copy_with(query=b"..."))
+
+    __repr__ = __str__
+
+
+def new_client() -> httpx2.AsyncClient:
+    """A client that remembers no cookies: one caller's session is not the next one's. Time is kept by `within`."""
+    client = httpx2.AsyncClient(timeout=None)
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    return client
+
+
+@asynccontextmanager
+async def within(timeout: float | None, deadline: float | None, what: str) -> AsyncIterator[None]:
+    """Ends what takes longer than it may, by the timeout of every call or the deadline of this one."""
+    left = None if deadline is None else deadline - time.monotonic()
+    allowed = min((each for each in (timeout, left) if each is not None), default=None)
+    if allowed is not None and allowed <= 0:
+        raise CallError("TIMEOUT", f"{what} was not sent: its deadline had passed")
+    try:
+        async with asyncio.timeout(allowed):
+            yield
+    except (TimeoutError, httpx2.TimeoutException):
+        told = "in time" if allowed is None else f"within {allowed:.3g} seconds"
+        raise CallError("TIMEOUT", f"{what} was not answered {told}; it may have been carried out") from None
+
+
+@asynccontextmanager
+async def sent(
+    client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied, what: str
+) -> AsyncIterator[httpx2.Response]:
+    """The response to a request, its body unread. Failures on the way, also in the body, are `CallError`."""
+    response: httpx2.Response | None = None
+    try:
+        response = await _followed(client, request, applied)
+        yield response
+    except httpx2.TimeoutException:
+        raise
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        told = hidden(str(error) or "the connection broke", applied.secrets)
+        raise CallError("EXECUTION_ERROR", f"{what} failed: {type(error).__name__}: {told[:300]}") from None
+    finally:
+        if response is not None:
+            await response.aclose()
+
+
+async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied) -> httpx2.Response:
+    # The client's own way with redirects takes every header but Authorization to any host.
+    is_ours = True
+    for _ in range(_MOST_REDIRECTS + 1):
+        if applied.query or any(secret in str(request.url) for secret in applied.secrets):
+            request.url = _Masked(request.url)
+        response = await client.send(
+            request, stream=True, follow_redirects=False, auth=httpx2.USE_CLIENT_DEFAULT if is_ours else None
+        )
+        following = response.next_request
+        if following is None:
+            return response
+        await response.aclose()
+        if following.url.origin != request.url.origin:
+            _make_fit_for_strangers(following, applied)
+            is_ours = False
+        elif "Cookie" in request.headers and "Cookie" not in following.headers:
+            following.headers["Cookie"] = request.headers["Cookie"]
+        request = following
+    raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
+
+
+def _make_fit_for_strangers(request: httpx2.Request, applied: Applied) -> None:
+    for name in [*request.headers]:
+        if name.lower() not in _FIT_FOR_STRANGERS:
+            del request.headers[name]
+    for name in applied.query_names:
+        if name in request.url.params:
+            request.url = request.url.copy_remove_param(name)

@@ -1,0 +1,7 @@
+"""A server that others wrote, with data of its own, over HTTP: it prints its port."""
+
+from listening import serve_http
+from optimade.server.main import app  # type: ignore[import-untyped]
+
+if __name__ == "__main__":
+    serve_http(app)

@@ -1,0 +1,222 @@
+"""Parameters of every style, as they arrive at a server."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from typing import Any, cast
+
+import pytest
+from headgate import InvalidArgument
+from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
+from http_api import API, document, http_api, one
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[API]:
+    with http_api() as started:
+        yield started
+
+
+def call(api: API, paths: dict[str, Any], given: dict[str, Any], **options: Any) -> Any:
+    async def run() -> Any:
+        async with await from_openapi(document(paths, api.url), namespace="api", **options) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", given)
+
+    return asyncio.run(run())
+
+
+def target(api: API, parameter: dict[str, Any], value: Any, path: str = "/x") -> str:
+    call(api, one(path, parameters=[{"name": "color", **parameter}]), {"color": value})
+    return api.last.target
+
+
+LIST = ["blue", "black", "brown"]
+OBJECT = {"R": 100, "G": 200, "B": 150}
+
+# The table of the specification, "Style Examples": empty, a text, a list, an object.
+STYLES: list[tuple[str, str, bool, list[str | None]]] = [
+    ("path", "matrix", False, [";color", ";color=blue", ";color=blue,black,brown", ";color=R,100,G,200,B,150"]),
+    ("path", "matrix", True, [";color", ";color=blue", ";color=blue;color=black;color=brown", ";R=100;G=200;B=150"]),
+    ("path", "label", False, [None, ".blue", ".blue,black,brown", ".R,100,G,200,B,150"]),
+    ("path", "label", True, [None, ".blue", ".blue.black.brown", ".R=100.G=200.B=150"]),
+    ("path", "simple", False, [None, "blue", "blue,black,brown", "R,100,G,200,B,150"]),
+    ("path", "simple", True, [None, "blue", "blue,black,brown", "R=100,G=200,B=150"]),
+    ("query", "form", False, ["color=", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"]),
+    ("query", "form", True, ["color=", "color=blue", "color=blue&color=black&color=brown", "R=100&G=200&B=150"]),
+    ("query", "spaceDelimited", False, ["color=", "color=blue", "color=blue%20black%20brown",
+                                        "color=R%20100%20G%20200%20B%20150"]),
+    ("query", "pipeDelimited", False, ["color=", "color=blue", "color=blue%7Cblack%7Cbrown",
+                                       "color=R%7C100%7CG%7C200%7CB%7C150"]),
+    ("query", "spaceDelimited", True, ["color=", "color=blue", "color=blue&color=black&color=brown",
+                                       "R=100&G=200&B=150"]),
+    ("query", "deepObject", True, ["color=", "color=blue", "color=blue&color=black&color=brown",
+                                   "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "style", "explode", "expected"), STYLES)
+def test_the_table_of_styles(api: API, where: str, style: str, explode: bool, expected: list[str | None]) -> None:
+    path = "/x/{color}" if where == "path" else "/x"
+    parameter = {"in": where, "style": style, "explode": explode}
+    for value, wanted in zip(["", "blue", LIST, OBJECT], expected, strict=True):
+        if wanted is None:
+            with pytest.raises(CallError, match="cannot be empty"):
+                target(api, parameter, value, path)
+        else:
+            assert target(api, parameter, value, path) == ("/x/" if where == "path" else "/x?") + wanted
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "plain", "exploded"),
+    [
+        ("header", "blue", "blue", "blue"),
+        ("header", LIST, "blue,black,brown", "blue,black,brown"),
+        ("header", OBJECT, "R,100,G,200,B,150", "R=100,G=200,B=150"),
+        ("cookie", "blue", "color=blue", "color=blue"),
+        ("cookie", LIST, "color=blue,black,brown", "color=blue; color=black; color=brown"),
+        ("cookie", OBJECT, "color=R,100,G,200,B,150", "R=100; G=200; B=150"),
+    ],
+)
+def test_headers_and_cookies(api: API, where: str, value: Any, plain: str, exploded: str) -> None:
+    for explode, expected in ((False, plain), (True, exploded)):
+        target(api, {"in": where, "explode": explode}, value)
+        assert api.last.header("color" if where == "header" else "cookie") == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [("path", "/x/blue,black,brown"), ("query", "/x?color=blue&color=black&color=brown")],
+)
+def test_styles_that_the_document_does_not_say(api: API, where: str, expected: str) -> None:
+    assert target(api, {"in": where}, LIST, "/x/{color}" if where == "path" else "/x") == expected
+
+
+NASTY = "a/b?c#d&e=f g+h%2Fi;j,k.l é\U0001f600"
+ENCODED = "a%2Fb%3Fc%23d%26e%3Df%20g%2Bh%252Fi%3Bj%2Ck.l%20%C3%A9%F0%9F%98%80"
+
+
+def test_values_are_percent_encoded(api: API) -> None:
+    assert target(api, {"in": "path"}, NASTY, "/x/{color}/y") == f"/x/{ENCODED}/y"
+    assert target(api, {"in": "query"}, NASTY) == f"/x?color={ENCODED}"
+    assert target(api, {"in": "query"}, {"a&b": "c=d"}) == "/x?a%26b=c%3Dd"
+    target(api, {"in": "cookie"}, "a; b=c")
+    assert api.last.header("cookie") == "color=a%3B%20b%3Dc"
+
+
+def test_reserved_characters_are_left_where_the_document_allows_them(api: API) -> None:
+    said = {"in": "query", "allowReserved": True}
+    assert target(api, said, "a/b?c:d@e,f;g=h") == "/x?color=a/b?c:d@e,f;g=h"
+    # These would end the value.
+    assert target(api, said, "a#b&c+d") == "/x?color=a%23b%26c%2Bd"
+
+
+@pytest.mark.parametrize("value", ["", ".", ".."])
+def test_a_value_does_not_leave_its_place_in_the_path(api: API, value: str) -> None:
+    before = len(api.arrived)
+    with pytest.raises(CallError, match="cannot be empty") as caught:
+        target(api, {"in": "path"}, value, "/x/{color}/y")
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert len(api.arrived) == before
+
+
+def test_a_missing_path_parameter_is_found_before_anything_is_sent(api: API) -> None:
+    before = len(api.arrived)
+    paths = one("/x/{color}", parameters=[{"name": "color", "in": "path"}])
+    with pytest.raises(CallError, match="color") as caught:
+        call(api, paths, {})
+    assert caught.value.code == "VALIDATION_ERROR"
+
+    async def without_a_registry() -> None:
+        async with await from_openapi(document(paths, api.url)) as operations:
+            await cast("Awaitable[Any]", operations[0].handler({}, CallContext()))
+
+    with pytest.raises(CallError, match="color is missing") as caught:
+        asyncio.run(without_a_registry())
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert len(api.arrived) == before
+
+
+def test_a_place_in_the_path_that_no_parameter_tells_of_is_one(api: API) -> None:
+    call(api, one("/x/{a}.{b}", parameters=[{"name": "gone", "in": "path", "required": True}]), {"a": "1", "b": "2"})
+    assert api.last.target == "/x/1.2"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(True, "true"), (1.5, "1.5"), (10**30, str(10**30)), ({"a": [1]}, "a=%5B1%5D"), (None, None)]
+)
+def test_values_that_are_no_text(api: API, value: Any, text: str | None) -> None:
+    expected = "" if text is None else f"?{text}" if "=" in text else f"?color={text}"
+    assert target(api, {"in": "query"}, value) == f"/x{expected}"
+
+
+def test_an_empty_list_is_nothing(api: API) -> None:
+    for explode in (True, False):
+        assert target(api, {"in": "query", "explode": explode}, []) == "/x"
+
+
+def test_a_parameter_with_content_is_json(api: API) -> None:
+    said = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    assert target(api, {"in": "query", **said}, {"a": [1, "b"]}) == "/x?color=%7B%22a%22%3A%5B1%2C%22b%22%5D%7D"
+    target(api, {"in": "header", **said}, {"a": 1})
+    assert api.last.header("color") == '{"a":1}'
+
+
+def test_deep_objects_go_as_deep_as_they_are(api: API) -> None:
+    said = {"in": "query", "style": "deepObject"}
+    assert target(api, said, {"a": {"b": [1, 2]}}) == "/x?color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2"
+
+
+def test_names_in_several_places_are_told_by_where_they_are(api: API) -> None:
+    places = [{"name": "id", "in": where, "schema": {"type": "string"}} for where in ("path", "query", "header")]
+    more = [{"name": name, "in": "query"} for name in ("body", "query_id")]
+    body: dict[str, Any] = {"content": {"application/json": {}}}
+    paths = one("/x/{id}", "post", parameters=[*places, *more], requestBody=body)
+    given = {
+        "path_id": "p",
+        "query_id_": "q",
+        "header_id": "h",
+        "query_body": "qb",
+        "query_id": "own",
+        "body": {"b": 1},
+    }
+    call(api, paths, given)
+    assert api.last.target == "/x/p?id=q&body=qb&query_id=own"
+    assert api.last.header("id") == "h"
+    assert api.last.body == b'{"b":1}'
+
+
+def test_parameters_of_the_path_are_those_of_its_operations(api: API) -> None:
+    shared = [
+        {"name": "a", "in": "query"},
+        {"name": "b", "in": "query", "required": True, "schema": {"type": "string"}},
+    ]
+    paths = one(item={"parameters": shared}, parameters=[{"name": "b", "in": "query", "schema": {"type": "integer"}}])
+    call(api, paths, {"a": "x"})
+    assert api.last.target == "/?a=x"
+    call(api, paths, {"b": 1})
+    with pytest.raises(CallError, match="integer"):
+        call(api, paths, {"b": "x"})
+
+
+def test_what_no_parameter_is_called_is_refused(api: API) -> None:
+    with pytest.raises(CallError, match="colour") as caught:
+        call(api, one(parameters=[{"name": "color", "in": "query"}]), {"colour": "blue"})
+    assert caught.value.code == "VALIDATION_ERROR"
+
+
+def test_headers_that_are_no_parameters(api: API) -> None:
+    names = ["Accept", "Content-Type", "Authorization", "X-Own"]
+    paths = one(parameters=[{"name": name, "in": "header", "required": True} for name in names])
+    call(api, paths, {"X-Own": "ü"})
+    assert (api.last.header("x-own") or "").encode("latin-1") == "ü".encode()
+    with pytest.raises(CallError, match="line breaks") as caught:
+        call(api, paths, {"X-Own": "a\r\nX-Evil: 1"})
+    assert caught.value.code == "VALIDATION_ERROR"
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [{"name": "a"}, {"in": "query"}, {"name": "a", "in": "body"}, {"name": "a", "in": "query", "style": "simple"}],
+)
+def test_a_parameter_that_cannot_be_written_is_told_of(api: API, parameter: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="parameter"):
+        call(api, one(parameters=[parameter]), {})

@@ -1,0 +1,344 @@
+"""What an HTTP API answers, and all the ways in which it does not."""
+
+import asyncio
+import gzip
+import json
+import time
+import zlib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import headgate
+import httpx2
+import orjson
+import pytest
+from headgate.envelope import Body, HTTPResponseMeta, ResponseEnvelope
+from headgate.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
+from http_api import API, Answer, document, http_api, one
+
+
+@pytest.fixture
+def api() -> Iterator[API]:
+    with http_api() as started:
+        yield started
+
+
+OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+WITH_OUTPUT: dict[str, Any] = {"responses": {"200": {"content": {"application/json": {"schema": OBJECT}}}}}
+
+
+def call(
+    api: API,
+    operation: dict[str, Any] | None = None,
+    *,
+    method: str = "get",
+    context: CallContext | None = None,
+    **options: Any,
+) -> ResponseEnvelope[Any]:
+    async def run() -> ResponseEnvelope[Any]:
+        paths = one("/x", method, **(operation or {}))
+        async with await from_openapi(document(paths, api.url), namespace="api", **options) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", {}, context)
+
+    return asyncio.run(run())
+
+
+def failed(api: API, **options: Any) -> CallError:
+    with pytest.raises(CallError) as caught:
+        call(api, **options)
+    return caught.value
+
+
+def test_an_answer_is_an_envelope_with_all_that_http_says(api: API) -> None:
+    api.usual = Answer(b"[1]", status=201, headers=[("X-Many", "a"), ("X-Many", "b"), ("X-One", "c")])
+    envelope = call(api)
+    assert isinstance(envelope.meta, HTTPResponseMeta)
+    assert envelope.meta.status_code == 201
+    assert envelope.meta.content_type == "application/json"
+    assert envelope.meta.headers["x-many"] == "a, b"
+    assert envelope.meta.headers["x-one"] == "c"
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/problem+json; charset=utf-8"])
+def test_json_stays_bytes(api: API, content_type: str) -> None:
+    api.usual = Answer(b' {"n": 1.0} ', content_type)
+    assert call(api).data == Body(b' {"n": 1.0} ', content_type)
+
+
+def test_json_is_parsed_where_a_schema_asks_for_it(api: API) -> None:
+    api.usual = Answer(b'{"n": 1}')
+    assert call(api, WITH_OUTPUT).data == {"n": 1}
+
+
+@pytest.mark.parametrize("operation", [{}, WITH_OUTPUT])
+def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any]) -> None:
+    api.usual = Answer(b'{"n": 1')
+    assert call(api, operation).data == Body(b'{"n": 1', "application/json")
+
+
+@pytest.mark.parametrize("operation", [{}, WITH_OUTPUT])
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [
+        (Answer(b"<p>", "text/html"), "<p>"),
+        (Answer("é".encode("latin-1"), "text/plain; charset=iso-8859-1"), "é"),
+        (Answer("é".encode(), "text/plain"), "é"),
+        (Answer(b"a\xff", "text/plain; charset=nonsense"), "a\ufffd"),
+        (Answer(b"\x00\xff", "image/png"), b"\x00\xff"),
+        (Answer(b'{"n": 1}', None), b'{"n": 1}'),
+        (Answer(b"", "application/json"), None),
+        (Answer(b"", None, 204), None),
+    ],
+)
+def test_other_content_types(api: API, answer: Answer, data: Any, operation: dict[str, Any]) -> None:
+    api.usual = answer
+    assert call(api, operation).data == data
+
+
+def test_head_has_no_data(api: API) -> None:
+    api.usual = Answer(b"[1]")
+    envelope = call(api, method="head")
+    assert envelope.data is None
+    assert isinstance(envelope.meta, HTTPResponseMeta)
+    assert envelope.meta.headers["content-length"] == "3"
+
+
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_compressed_answers(api: API, coding: str, compress: Any) -> None:
+    api.usual = Answer(compress(b"[1, 2]"), headers=[("Content-Encoding", coding)])
+    assert call(api).data.content == b"[1, 2]"
+
+
+def chunked(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    for chunk in (b"[1,", b" 2]", b""):
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+
+
+def test_chunked_answers(api: API) -> None:
+    api.answers["/x"] = chunked
+    assert call(api).data.content == b"[1, 2]"
+
+
+def big_json(size: int = 20_000_000) -> bytes:
+    item = b'{"id": 12345, "name": "somebody", "tags": ["a", "b"]}'
+    return b"[" + b", ".join([item] * (size // (len(item) + 2))) + b"]"
+
+
+def test_a_large_body_is_not_parsed(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.usual = Answer(big_json())
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("parsed")
+
+    async def run() -> Any:
+        async with await from_openapi(document(one("/x"), api.url)) as operations:
+            registry = operations.register_into(OperationRegistry())
+            monkeypatch.setattr(orjson, "loads", refuse)
+            monkeypatch.setattr(json, "loads", refuse)
+            return await registry.execute("api.op", {})
+
+    assert asyncio.run(run()).data.content == api.usual.body
+
+
+def test_a_large_body_that_a_schema_asks_for_is_parsed_once(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.usual = Answer(b'{"n": 1}')
+    parsed: list[bytes] = []
+    real = orjson.loads
+
+    def counted(data: bytes) -> Any:
+        parsed.append(data)
+        return real(data)
+
+    async def run() -> Any:
+        async with await from_openapi(document(one("/x", **WITH_OUTPUT), api.url)) as operations:
+            registry = operations.register_into(OperationRegistry())
+            monkeypatch.setattr(orjson, "loads", counted)
+            return await registry.execute("api.op", {})
+
+    assert asyncio.run(run()).data == {"n": 1}
+    assert parsed == [b'{"n": 1}']
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[headgate.Store]:
+    with headgate.open_store(tmp_path / "store") as opened:
+        yield opened
+
+
+def test_a_large_body_goes_straight_into_a_store(api: API, store: headgate.Store) -> None:
+    api.usual = Answer(big_json(3_000_000), "application/vnd.rows+json")
+    context = CallContext(identity=Identity("ann"))
+    data = call(api, WITH_OUTPUT, store=store, context=context).data
+    assert data["mime_type"] == "application/json"
+    assert data["size_bytes"] == len(api.usual.body)
+    with store.open(data["output_handle"], principal="ann") as stored:
+        assert stored.read() == api.usual.body
+    with pytest.raises(headgate.HandleNotFound):
+        store.open(data["output_handle"], principal="bob")
+
+
+def test_what_fits_is_not_stored(api: API, store: headgate.Store) -> None:
+    api.usual = Answer(b"[1]")
+    for size in (3, 4):
+        assert call(api, WITH_OUTPUT, store=store, store_over=size).data == Body(b"[1]", "application/json")
+    assert call(api, store=store, store_over=2).data["size_bytes"] == 3
+    assert len([*store.list()]) == 1
+
+
+def dropped(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", "3000000")
+    handler.end_headers()
+    handler.wfile.write(b" " * 1_500_000)
+    handler.close_connection = True
+
+
+def reset(handler: BaseHTTPRequestHandler) -> None:
+    handler.close_connection = True
+
+
+def nonsense(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"SMTP ready\r\n\r\n")
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize("how", [dropped, reset, nonsense])
+def test_connections_that_break(api: API, how: Any) -> None:
+    api.answers["/x"] = how
+    error = failed(api)
+    assert error.code == "EXECUTION_ERROR"
+    assert "RemoteProtocolError" in str(error)
+
+
+def test_a_body_that_breaks_off_is_not_stored(api: API, store: headgate.Store) -> None:
+    api.answers["/x"] = dropped
+    assert failed(api, store=store).code == "EXECUTION_ERROR"
+    assert [*store.list()] == []
+
+
+def test_a_body_that_is_not_compressed_as_it_says(api: API) -> None:
+    api.usual = Answer(b"not gzip", headers=[("Content-Encoding", "gzip")])
+    assert failed(api).code == "EXECUTION_ERROR"
+
+
+def test_nobody_listens(api: API) -> None:
+    error = failed(api, base_url="http://127.0.0.1:1")
+    assert error.code == "EXECUTION_ERROR"
+    assert "ConnectError" in str(error)
+
+
+def slow(api: API) -> Any:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        api.released.wait(20)
+        handler.close_connection = True
+
+    return answer
+
+
+def slow_in_the_body(api: API) -> Any:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "10")
+        handler.end_headers()
+        handler.wfile.write(b"[")
+        api.released.wait(20)
+        handler.close_connection = True
+
+    return answer
+
+
+@pytest.mark.parametrize("how", [slow, slow_in_the_body])
+def test_what_takes_too_long(api: API, how: Any) -> None:
+    api.answers["/x"] = how(api)
+    assert failed(api, timeout=0.3).code == "TIMEOUT"
+    assert failed(api, context=CallContext(deadline=time.monotonic() + 0.3)).code == "TIMEOUT"
+    before = len(api.arrived)
+    error = failed(api, context=CallContext(deadline=time.monotonic() - 1))
+    assert (error.code, len(api.arrived)) == ("TIMEOUT", before)
+
+
+def test_the_time_of_a_client_that_is_given(api: API) -> None:
+    api.answers["/x"] = slow(api)
+
+    async def run() -> None:
+        async with httpx2.AsyncClient(timeout=0.3) as client:
+            operations = await from_openapi(document(one("/x"), api.url), client)
+            await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    with pytest.raises(CallError) as caught:
+        asyncio.run(run())
+    assert caught.value.code == "TIMEOUT"
+
+
+def test_a_client_that_is_given_is_used_and_left_open(api: API) -> None:
+    async def run() -> None:
+        async with httpx2.AsyncClient(base_url=api.url, headers={"X-Client": "mine"}) as client:
+            async with await from_openapi(document(one("/x"), "http://elsewhere.invalid"), client) as operations:
+                await operations.register_into(OperationRegistry()).execute("api.op", {})
+            assert not client.is_closed
+        operations = await from_openapi(document(one("/x"), api.url))
+        await operations.aclose()
+        with pytest.raises(CallError):
+            await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    asyncio.run(run())
+    assert api.last.header("x-client") == "mine"
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 599])
+def test_a_status_of_400_or_more_is_an_error(api: API, status: int) -> None:
+    headers = [("Retry-After", "7"), ("X-RateLimit-Left", "0"), ("Set-Cookie", "a=b"), ("X-Other", "c")]
+    api.usual = Answer(b'{"why": "no"}', status=status, headers=headers)
+    error = failed(api)
+    assert error.code == "EXECUTION_ERROR"
+    assert str(status) in str(error)
+    assert error.details == {
+        "status": status,
+        "headers": {"retry-after": "7", "x-ratelimit-left": "0", "content-type": "application/json"},
+        "body": '{"why": "no"}',
+    }
+    json.dumps(error.to_dict())
+
+
+@pytest.mark.parametrize("limit", range(1, 12))
+def test_the_body_of_an_error_is_cut_on_a_character(api: API, limit: int) -> None:
+    api.usual = Answer("aé😀é".encode() * 100_000, "text/plain", 500)
+    details = failed(api, max_error_bytes=limit).details
+    whole = "aé😀é" * 2
+    assert whole.startswith(details["body"])
+    assert limit - 3 <= len(details["body"].encode()) <= limit
+    assert details["body_cut"] == f"the first {len(details['body'].encode())} of {len(api.usual.body)} bytes"
+
+
+def test_the_body_of_an_error_that_fits_is_whole(api: API) -> None:
+    api.usual = Answer("é".encode() * 5, "text/plain", 500)
+    assert failed(api, max_error_bytes=10).details["body"] == "é" * 5
+    assert "body_cut" not in failed(api, max_error_bytes=10).details
+    assert failed(api, max_error_bytes=9).details["body_cut"] == "the first 8 of 10 bytes"
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(api: API) -> None:
+    api.usual = Answer(gzip.compress(b" " * 50_000_000), headers=[("Content-Encoding", "gzip")])
+    error = failed(api, max_body_bytes=1_000_000)
+    assert error.code == "EXECUTION_ERROR"
+    assert "max_body_bytes" in str(error)
+
+
+def test_cookies_of_one_call_are_not_sent_with_the_next(api: API) -> None:
+    api.usual = Answer(headers=[("Set-Cookie", "session=ann; Path=/")])
+
+    async def run() -> None:
+        async with await from_openapi(document(one("/x"), api.url)) as operations:
+            registry = operations.register_into(OperationRegistry())
+            await registry.execute("api.op", {})
+            await registry.execute("api.op", {})
+
+    asyncio.run(run())
+    assert api.last.header("cookie") is None

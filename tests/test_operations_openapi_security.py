@@ -1,0 +1,269 @@
+"""Credentials: where they go, and where they never show."""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from headgate import InvalidArgument
+from headgate.operations import CallError, OperationRegistry, from_openapi
+from http_api import API, Answer, document, http_api, one
+
+SECRET = "s3cr/t+ü=5"  # noqa: S105
+PLAIN = "plain-s3cret"
+
+SCHEMES = {
+    "in_header": {"type": "apiKey", "in": "header", "name": "X-Key"},
+    "in_query": {"type": "apiKey", "in": "query", "name": "key"},
+    "in_cookie": {"type": "apiKey", "in": "cookie", "name": "session"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "oauth": {"type": "oauth2", "flows": {}},
+    "openid": {"type": "openIdConnect", "openIdConnectUrl": "https://example.com"},
+}
+
+
+@pytest.fixture
+def api() -> Iterator[API]:
+    with http_api() as started:
+        yield started
+
+
+@pytest.fixture
+def other_host() -> Iterator[API]:
+    with http_api() as started:
+        yield started
+
+
+def described(api: API, requirements: Any, **more: Any) -> dict[str, Any]:
+    return document(one("/x", security=requirements), api.url, components={"securitySchemes": SCHEMES}, **more)
+
+
+def call(api: API, requirements: Any, given: dict[str, Any], client: Any = None, **options: Any) -> Any:
+    async def run() -> Any:
+        async with await from_openapi(described(api, requirements), client, security=given, **options) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    return asyncio.run(run())
+
+
+async def later() -> str:
+    await asyncio.sleep(0)
+    return PLAIN
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credential", "header", "value"),
+    [
+        ("in_header", PLAIN, "X-Key", PLAIN),
+        ("in_header", lambda: PLAIN, "X-Key", PLAIN),
+        ("in_header", later, "X-Key", PLAIN),
+        ("in_cookie", SECRET, "Cookie", "session=s3cr%2Ft%2B%C3%BC%3D5"),
+        ("basic", ("ann", SECRET), "Authorization", "Basic " + base64.b64encode(f"ann:{SECRET}".encode()).decode()),
+        ("basic", lambda: ("ann", "x"), "Authorization", "Basic YW5uOng="),
+        ("bearer", PLAIN, "Authorization", f"Bearer {PLAIN}"),
+        ("oauth", PLAIN, "Authorization", f"Bearer {PLAIN}"),
+        ("openid", later, "Authorization", f"Bearer {PLAIN}"),
+    ],
+)
+def test_where_credentials_go(api: API, scheme: str, credential: Any, header: str, value: str) -> None:
+    call(api, [{scheme: []}], {scheme: credential})
+    assert api.last.header(header) == value
+    assert api.last.target == "/x"
+
+
+def test_a_key_in_the_query(api: API) -> None:
+    call(api, [{"in_query": []}], {"in_query": SECRET})
+    assert api.last.target == "/x?key=s3cr%2Ft%2B%C3%BC%3D5"
+
+
+def test_the_first_requirement_that_can_be_met_is(api: API) -> None:
+    wanted: list[dict[str, Any]] = [{"bearer": [], "in_header": []}, {"in_header": []}, {"in_cookie": []}]
+    call(api, wanted, {"in_cookie": "cc", "in_header": "hh"})
+    assert (api.last.header("x-key"), api.last.header("cookie")) == ("hh", None)
+    call(api, wanted, {"in_header": "hh", "bearer": "bb"})
+    assert (api.last.header("x-key"), api.last.header("authorization")) == ("hh", "Bearer bb")
+    call(api, [{}, {"in_header": []}], {"in_header": "hh"})
+    assert api.last.header("x-key") == "hh"
+
+
+def test_nothing_is_sent_where_nothing_is_wanted(api: API) -> None:
+    without: list[list[dict[str, Any]]] = [[], [{}], [{"in_cookie": []}]]
+    for wanted in without:
+        call(api, wanted, {"in_header": "hh"})
+        assert (api.last.header("x-key"), api.last.header("cookie")) == (None, None)
+
+
+def test_what_the_document_wants_everywhere_is_wanted_unless_an_operation_says_otherwise(api: API) -> None:
+    paths = {"/a": {"get": {"operationId": "a"}}, "/b": {"get": {"operationId": "b", "security": []}}}
+
+    async def run() -> None:
+        told = document(paths, api.url, security=[{"in_header": []}], components={"securitySchemes": SCHEMES})
+        async with await from_openapi(told, security={"in_header": "hh"}) as operations:
+            registry = operations.register_into(OperationRegistry())
+            await registry.execute("api.a", {})
+            await registry.execute("api.b", {})
+
+    asyncio.run(run())
+    assert [each.header("x-key") for each in api.arrived] == ["hh", None]
+
+
+def test_an_answer_of_401_says_what_is_wanted(api: API) -> None:
+    api.usual = Answer(b"", status=401)
+    with pytest.raises(CallError, match="bearer and in_header or in_cookie: give it in security=") as caught:
+        call(api, [{"bearer": [], "in_header": []}, {"in_cookie": []}], {})
+    assert caught.value.details["status"] == 401
+    with pytest.raises(CallError) as caught:
+        call(api, [], {})
+    assert "security" not in str(caught.value)
+
+
+def test_a_scheme_that_the_document_does_not_have(api: API) -> None:
+    with pytest.raises(InvalidArgument, match=r"no such security scheme: token; there are in_header, .*openid"):
+        call(api, [], {"token": SECRET})
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credential"),
+    [("basic", SECRET), ("bearer", ("ann", SECRET)), ("in_header", ""), ("in_header", SECRET + "\r\nX: y")],
+)
+def test_a_credential_of_the_wrong_kind_is_told_of_and_not_shown(api: API, scheme: str, credential: Any) -> None:
+    with pytest.raises(CallError) as caught:
+        call(api, [{scheme: []}], {scheme: credential})
+    assert "s3cr" not in str(caught.value)
+    assert api.arrived == []
+
+
+def broken() -> str:
+    raise RuntimeError(f"could not unwrap {SECRET}")
+
+
+BASIC = base64.b64encode(f"ann:{SECRET}".encode()).decode()
+IN_URLS = "s3cr%2Ft%2B%C3%BC%3D5"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credential", "secrets"),
+    [
+        ("in_header", PLAIN, [PLAIN]),
+        ("in_query", SECRET, [SECRET, IN_URLS]),
+        ("in_cookie", SECRET, [SECRET, IN_URLS]),
+        ("basic", ("ann", SECRET), [SECRET, BASIC]),
+        ("bearer", PLAIN, [PLAIN]),
+        ("bearer", broken, [SECRET]),
+    ],
+)
+@pytest.mark.parametrize("fate", ["ok", "echoed", "refused", "nobody", "redirected"])
+def test_secrets_show_nowhere(
+    api: API, scheme: str, credential: Any, secrets: list[str], fate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    if fate == "echoed":
+        headers = [("WWW-Authenticate", secrets[-1])] if secrets[-1].isascii() else []
+        api.usual = Answer(f"not good: {secrets}".encode(), "text/plain; charset=utf-8", 403, headers)
+    if fate == "refused":
+        api.usual = Answer(b"no", status=401)
+    if fate == "redirected":
+        api.answers["/x"] = Answer(status=307, headers=[("Location", f"/y?key={IN_URLS}")])
+    if fate in ("echoed", "redirected"):
+        # The transport shows at this level what a server sends, whatever that is.
+        caplog.set_level(logging.INFO, "httpcore2")
+    base_url = "http://127.0.0.1:1" if fate == "nobody" else api.url
+    shown: list[str] = []
+
+    async def run() -> None:
+        given = {scheme: credential}
+        async with await from_openapi(described(api, [{scheme: []}]), security=given, base_url=base_url) as operations:
+            registry = operations.register_into(OperationRegistry())
+            handler = operations[0].handler
+            shown.extend(map(repr, [operations, operations[0], handler, *vars(handler).values()]))
+            try:
+                shown.append(repr(await registry.execute("api.op", {})))
+            except CallError as error:
+                shown.extend([str(error), repr(error), str(error.to_dict()), repr(error.__cause__)])
+
+    asyncio.run(run())
+    shown.append(caplog.text)
+    assert "httpx2" in caplog.text or credential is broken or fate == "nobody"
+    for secret in secrets:
+        assert secret not in "\n".join(shown)
+
+
+def test_a_secret_at_the_cut_of_an_error_is_not_shown_in_part(api: API) -> None:
+    for before in range(40):
+        api.usual = Answer(b"x" * before + (PLAIN.encode() + b" ") * 20_000, "text/plain", 400)
+        with pytest.raises(CallError) as caught:
+            call(api, [{"bearer": []}], {"bearer": PLAIN}, max_error_bytes=45)
+        assert "plain" not in caught.value.details["body"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_take_no_secrets_to_another_host(api: API, other_host: API, status: int) -> None:
+    api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y?key={PLAIN}&page=2")])
+    wanted: list[dict[str, Any]] = [{name: [] for name in ("in_header", "in_query", "in_cookie", "bearer")}]
+    call(api, wanted, dict.fromkeys(wanted[0], PLAIN), headers={"X-Own": PLAIN})
+    assert api.last.target == f"/x?key={PLAIN}"
+    [arrived] = other_host.arrived
+    assert arrived.target == "/y?page=2"
+    assert PLAIN not in str(arrived)
+    assert arrived.header("accept") is not None
+
+
+def test_redirects_take_no_secrets_of_a_client_to_another_host(api: API, other_host: API) -> None:
+    api.answers["/x"] = Answer(status=307, headers=[("Location", f"{other_host.url}/y")])
+
+    async def run() -> None:
+        client = httpx2.AsyncClient(headers={"X-Client": PLAIN}, auth=("ann", PLAIN))
+        async with client:
+            operations = await from_openapi(described(api, []), client)
+            await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    asyncio.run(run())
+    assert api.last.header("x-client") == PLAIN
+    assert (api.last.header("authorization") or "").startswith("Basic")
+    [arrived] = other_host.arrived
+    assert arrived.header("x-client") is None
+    assert arrived.header("authorization") is None
+
+
+def test_redirects_on_the_same_host_keep_them(api: API) -> None:
+    api.answers["/x"] = Answer(status=307, headers=[("Location", "/y")])
+    call(api, [{"in_header": [], "in_cookie": []}], {"in_header": "hh", "in_cookie": "cc"})
+    assert (api.last.target, api.last.header("x-key"), api.last.header("cookie")) == ("/y", "hh", "session=cc")
+
+
+def test_a_redirect_repeats_the_body(api: API) -> None:
+    api.answers["/x"] = Answer(status=308, headers=[("Location", "/y")])
+    paths = one("/x", "post", requestBody={"content": {"application/json": {}}})
+
+    async def run() -> None:
+        async with await from_openapi(document(paths, api.url)) as operations:
+            await operations.register_into(OperationRegistry()).execute("api.op", {"body": [1]})
+
+    asyncio.run(run())
+    assert (api.last.method, api.last.target, api.last.body) == ("POST", "/y", b"[1]")
+
+
+def test_redirects_come_to_an_end(api: API) -> None:
+    api.usual = Answer(status=307, headers=[("Location", "/x")])
+    with pytest.raises(CallError, match="redirects") as caught:
+        call(api, [], {})
+    assert caught.value.code == "EXECUTION_ERROR"
+    assert len(api.arrived) == 11
+
+
+@pytest.mark.parametrize("location", ["ftp://127.0.0.1/x", "file:///etc/passwd", "http://[", "data:,x"])
+def test_redirects_out_of_http(api: API, location: str) -> None:
+    api.usual = Answer(status=302, headers=[("Location", location)])
+    with pytest.raises(CallError) as caught:
+        call(api, [], {})
+    assert caught.value.code == "EXECUTION_ERROR"
+
+
+def test_headers_go_with_every_request(api: API) -> None:
+    call(api, [], {}, headers={"X-Own": "1", "accept": "text/csv"})
+    assert (api.last.header("x-own"), api.last.header("accept")) == ("1", "text/csv")
+    assert [name.lower() for name, _ in api.last.headers].count("accept") == 1
