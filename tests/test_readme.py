@@ -3,7 +3,10 @@
 import asyncio
 import json
 import re
+import sys
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import headgate
 import pytest
@@ -25,7 +28,7 @@ def named(example: str, **calls: str) -> str:
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, example, _ = blocks()
+    _, _, _, example, _ = blocks()
     orders = [{"id": n, "total": n / 2, "note": "refund of it failed" if n % 10 == 3 else "ok"} for n in range(200_100)]
     monkeypatch.chdir(tmp_path)
     Path("orders.json").write_text(json.dumps({"orders": orders, "page": 1}), encoding="utf-8")
@@ -37,7 +40,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example, _, _, _ = blocks()
+    example, _, _, _, _ = blocks()
     monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
     lines = [{"sku": "a", "price": 1, "tax": 0}]
     orders = [{"id": n, "lines": lines, "note": "refund of it failed"} for n in range(200_100)]
@@ -52,7 +55,7 @@ def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_recipe_unwraps_what_a_tool_returned() -> None:
-    _, _, _, recipe = blocks()
+    *_, recipe = blocks()
     payload = json.dumps({"name": 'é\n"', "items": [1, 2]})
     response = json.dumps({"content": [{"type": "text", "text": payload}]}).encode()
     names: dict[str, object] = {"headgate": headgate, "json": json, "response": response}
@@ -61,7 +64,7 @@ def test_the_recipe_unwraps_what_a_tool_returned() -> None:
 
 
 def test_one_line_makes_a_server_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, line, _, _ = blocks()
+    _, line, _, _, _ = blocks()
     monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
     server = MCPServer("shop")
 
@@ -76,3 +79,25 @@ def test_one_line_makes_a_server_safe(tmp_path: Path, monkeypatch: pytest.Monkey
             return (await client.call_tool("large", {})).content[0].text  # type: ignore[union-attr]
 
     assert json.loads(asyncio.run(call()))["size_bytes"] == 50_000
+
+
+SERVER = """
+from mcp.server import MCPServer
+server = MCPServer("crm")
+@server.tool()
+def find(name: str) -> dict[str, str]:
+    return {"found": name}
+server.run()
+"""
+
+
+def test_tools_and_apis_become_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, example, _, _ = blocks()
+    monkeypatch.chdir(tmp_path)
+    Path("server.py").write_text(SERVER, encoding="utf-8")
+    Path("openapi.yaml").write_text("openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths: {}", encoding="utf-8")
+    example = example.replace('["my-server"]', repr([sys.executable, "server.py"]))
+    names: dict[str, Any] = {"Path": Path}
+    exec("async def main():\n" + textwrap.indent(example + "\nreturn envelope", "    "), names)  # noqa: S102
+    envelope = asyncio.run(names["main"]())
+    assert (envelope.data, envelope.meta.source) == ({"found": "Ada"}, "mcp")

@@ -5,7 +5,10 @@ import logging
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import jsonschema_rs
+try:
+    import jsonschema_rs
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("operations need more: pip install 'headgate[operations]'", name=error.name) from None
 
 from headgate.operations.dialect import Schema, is_openapi_3_0, modern
 
