@@ -5,10 +5,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-try:
-    import jsonschema_rs
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("operations need more: pip install 'headgate[operations]'", name=error.name) from None
+import jsonschema_rs
 
 from headgate.operations.dialect import Schema, is_openapi_3_0, modern
 
