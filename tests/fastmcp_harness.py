@@ -15,11 +15,13 @@ Client = fastmcp.Client[Any]
 Test = Callable[[Client, HeadgateMiddleware], Coroutine[Any, Any, None]]
 
 
-def serve(test: Test, root: Path, era: str, server: FastMCP | None = None, **options: Any) -> None:
-    """Runs a test against a server in this process."""
+def serve(
+    test: Test, root: Path, era: str, server: FastMCP | None = None, *, inside: FastMCP | None = None, **options: Any
+) -> None:
+    """Runs a test against a server in this process, with headgate in it, or `inside` of one that is mounted there."""
     gate = HeadgateMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
     server = make_server() if server is None else server
-    server.add_middleware(gate)
+    (inside or server).add_middleware(gate)
 
     async def run() -> None:
         async with fastmcp.Client(server, mode=era) as client:

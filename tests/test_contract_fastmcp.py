@@ -2,51 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import fastmcp
 import pytest
 from fastmcp.exceptions import ToolError
+from fastmcp_harness import Client, serve
 from fastmcp_server import make_server
 from headgate.servers.fastmcp import HeadgateMiddleware
+from mcp_harness import told
 from mcp_types import Icon
 from stores import events
 
-ERAS = ["legacy", "2026-07-28"]
-
-Test = Callable[[fastmcp.Client[Any], HeadgateMiddleware], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(params=ERAS)
-def era(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def serve(
-    test: Test, server: fastmcp.FastMCP[Any], root: Path, era: str, *, inside: Any = None, **options: Any
-) -> None:
-    """Runs a test against a server, with headgate in it or in another one that is mounted there."""
-    gate = HeadgateMiddleware(root.as_uri(), sweep_interval=0, **options)
-    (inside or server).add_middleware(gate)
-
-    async def run() -> None:
-        async with fastmcp.Client(server, mode=era) as client:
-            await test(client, gate)
-
-    try:
-        asyncio.run(run())
-    finally:
-        gate.close()
-
-
-def told(result: Any) -> Any:
-    return json.loads(result.content[0].text)
-
 
 def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) -> None:
-    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
         for tool in ("rows", "report", "text", "json_text"):
             for size in (3, 3000):
                 argument = "size" if tool == "text" else "count"
@@ -59,7 +30,7 @@ def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) 
                     assert ("data" in answer.structured_content) == (size == 3)
                 await client.call_tool(tool, {argument: size})
 
-    serve(test, make_server(), tmp_path, era, contract=True)
+    serve(test, tmp_path, era, make_server(), contract=True)
 
 
 def make_nested() -> fastmcp.FastMCP[Any]:
@@ -88,7 +59,7 @@ def make_nested() -> fastmcp.FastMCP[Any]:
 
 @pytest.mark.parametrize("options", [{"output_mode": "auto"}, {"output_mode": "handle"}, {"contract": True}])
 def test_a_tool_that_calls_another_gets_what_that_returns(options: Any, era: str, tmp_path: Path) -> None:
-    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:
         for tool, arguments, answer in (("total", {"count": 5000}, 12497500), ("guarded", {}, True)):
             result = await client.call_tool_mcp(tool, arguments)
             said = told(result) if options != {"output_mode": "auto"} else None
@@ -100,14 +71,14 @@ def test_a_tool_that_calls_another_gets_what_that_returns(options: Any, era: str
             else:
                 assert said["data"] == {"result": answer}
 
-    serve(test, make_nested(), tmp_path, era, **options)
+    serve(test, tmp_path, era, make_nested(), **options)
 
 
 def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: Path) -> None:
     inner, outer = make_server(), fastmcp.FastMCP[Any]("outer")
     outer.mount(inner, namespace="kid")
 
-    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
         result = await client.call_tool_mcp("kid_rows", {"count": 5000})
         # An address of ours would not be found from out there.
         assert [block.type for block in result.content] == ["text"]
@@ -120,7 +91,7 @@ def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: P
         )
         assert page["content"][0]["id"] == 4999
 
-    serve(test, outer, tmp_path, era, inside=inner, output_mode="auto")
+    serve(test, tmp_path, era, outer, inside=inner, output_mode="auto")
 
 
 @pytest.mark.parametrize("options", [{"output_mode": "handle"}, {"contract": True}])
@@ -128,22 +99,22 @@ def test_a_server_that_says_much_of_itself_leaves_room_for_results(options: Any,
     icons = [Icon(src="data:image/png;base64," + "A" * 6000)]
     budget = 4096 if "output_mode" in options else 10240
 
-    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
         result = await client.call_tool_mcp("rows", {"count": 5000})
         assert len(result.model_dump_json(by_alias=True, exclude_none=True)) <= budget
 
-    serve(test, make_server(icons=icons), tmp_path, era, **options)
+    serve(test, tmp_path, era, make_server(icons=icons), **options)
 
 
 def test_sizes_are_recorded_as_they_are_sent(era: str, tmp_path: Path) -> None:
-    async def test(client: fastmcp.Client[Any], gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:
         handle = told(await client.call_tool_mcp("rows", {"count": 5000}))["output_handle"]
         await client.call_tool_mcp("output_fetch", {"output_handle": handle})
         fetched, called = events(gate.store, "tool_called")
         assert (fetched["tool"], called["tool"]) == ("output_fetch", "rows")
         assert fetched["response_bytes"] > called["response_bytes"] > 500
 
-    serve(test, make_server(), tmp_path, era, output_mode="auto", journal=True)
+    serve(test, tmp_path, era, make_server(), output_mode="auto", journal=True)
 
 
 def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
@@ -167,8 +138,8 @@ def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
 
 def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     import headgate
+    import mcp
     from headgate.servers.mcp import Headgate
-    from mcp import Client
     from mcp.server import MCPServer
     from mcp.shared.exceptions import MCPError
 
@@ -181,7 +152,7 @@ def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFix
     server = MCPServer("x", middleware=[middleware])  # type: ignore[list-item]
 
     async def run() -> None:
-        async with Client(server, mode="2026-07-28") as client:
+        async with mcp.Client(server, mode="2026-07-28") as client:
             await client.list_tools()
 
     with pytest.raises((MCPError, ExceptionGroup)):
