@@ -82,20 +82,22 @@ def in_one_piece(payload: Payload) -> Buffer:
     return b"".join(pieces_of(payload)) if data is None else data
 
 
-def encoded(value: object) -> bytes:
-    """A value as JSON."""
+def encoded(value: object, other: Callable[[object], object] | None = None) -> bytes:
+    """A value as JSON; `other` makes something of what JSON has no room for, or returns it as it is."""
+
+    def plain(inner: object) -> object:
+        found = inner if other is None else other(inner)
+        return _plain(inner) if found is inner else found
+
+    def dumps(inner: object) -> bytes:
+        return orjson.dumps(inner, default=plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+
     try:
-        return _dumps(value)
+        return dumps(value)
     except TypeError:
         # It may only be an integer of more than 64 bits, which nothing but JSON itself has room for.
-        text = json.dumps(
-            value, default=lambda inner: json.loads(_dumps(inner)), allow_nan=False, separators=(",", ":")
-        )
+        text = json.dumps(value, default=lambda inner: json.loads(dumps(inner)), allow_nan=False, separators=(",", ":"))
         return text.encode()
-
-
-def _dumps(value: object) -> bytes:
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
 
 def is_object(payload: Payload) -> bool:

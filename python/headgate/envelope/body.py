@@ -9,8 +9,9 @@ import orjson
 
 from headgate import _core
 from headgate.errors import InvalidText
+from headgate.payload import encoded
 
-__all__ = ["Body", "from_plain", "parsed", "plain", "says_json"]
+__all__ = ["Body", "from_plain", "parsed", "plain", "says_json", "written"]
 
 _BASE64 = "$base64"
 
@@ -77,8 +78,23 @@ def parsed(data: bytes) -> Any:
     return json.loads(data) if has_long else orjson.loads(data)
 
 
+def written(data: Any) -> bytes:
+    """Data as JSON: bytes in base64, and a JSON body as it stands, without parsing it."""
+    ours = 0
+
+    def other(value: object) -> object:
+        nonlocal ours
+        found = plain(value) if isinstance(value, Body | bytes | bytearray | memoryview) else value
+        ours += isinstance(found, dict)
+        return found
+
+    told = encoded(data, other)
+    # Whether a key of theirs looks like ours is seen at once; only then all of it is walked through.
+    return told if told.count(_BASE64.encode()) == ours else encoded(plain(data))
+
+
 def plain(data: Any) -> Any:
-    """Data as JSON has it: bytes in base64, and a JSON body as it stands, without parsing it."""
+    """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
     match data:
         case Body(is_json=True):
             return orjson.Fragment(data.content)

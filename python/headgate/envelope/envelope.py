@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from typing_extensions import TypeIs
 
 from headgate.envelope.blocks import content_blocks
-from headgate.envelope.body import from_plain, parsed, plain
+from headgate.envelope.body import from_plain, parsed, written
 from headgate.envelope.metas import (
     RESPONSE_SOURCES,
     HTTPResponseMeta,
@@ -57,7 +57,7 @@ class ResponseEnvelope(Generic[_T]):
 
     def to_json(self) -> bytes:
         """The envelope as JSON. Bytes are `{"$base64": …}`, and a JSON body stands in it as it came."""
-        return encoded({"data": plain(self.data), "meta": self.meta.to_dict()})
+        return b'{"data":' + written(self.data) + b',"meta":' + encoded(self.meta.to_dict()) + b"}"
 
     @classmethod
     def from_json(cls, data: bytes | str) -> "ResponseEnvelope[Any]":

@@ -43,15 +43,26 @@ class Caster:
 
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
         """See `cast`."""
-        if self._shapes is None or self._shapes.root.stays(value):
-            return value
-        change = Change(self._defaults)
-        try:
-            fitted = change.fitted(self._shapes.root, value, 0)
-        except RecursionError:
-            # Whoever called was deep in other calls already: the value is what it was, and validation tells of it.
-            return value
+        fitted, change = self._changed(value)
         if on_replaced is not None:
             for path, old in change.replaced:
                 on_replaced(pointer(path[::-1]), old)
         return fitted
+
+    def normalized(self, value: Any) -> Any:
+        """A value that fits, if nothing has to be thrown away or made up for it; else the value itself.
+
+        An object that says what went wrong must not become one that says that all is well, with a price of 0.
+        """
+        fitted, change = self._changed(value)
+        return value if change.replaced or change.is_made_up else fitted
+
+    def _changed(self, value: Any) -> tuple[Any, Change]:
+        change = Change(self._defaults)
+        if self._shapes is None or self._shapes.root.stays(value):
+            return value, change
+        try:
+            return change.fitted(self._shapes.root, value, 0), change
+        except RecursionError:
+            # Whoever called was deep in other calls already: the value is what it was, and validation tells of it.
+            return value, Change(self._defaults)

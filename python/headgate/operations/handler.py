@@ -33,6 +33,8 @@ class CallHandler:
     """
 
     def __init__(self, registry: OperationRegistry, call_map: PendingRequestMap) -> None:
+        if not isinstance(registry, OperationRegistry) or not isinstance(call_map, PendingRequestMap):
+            raise InvalidArgument("a CallHandler takes a registry, and then the PendingRequestMap that asks")
         self._registry = registry
         self._call_map = call_map
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -42,6 +42,8 @@ class InProcessPubSub:
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
         """Hands an event to everyone. One that raises is logged, and keeps it from nobody."""
+        if topic == "call.requested" and not self._receivers.get(topic):
+            _log.warning("headgate: nobody answers this call; start one with `async with CallHandler(registry, calls)`")
         for receive in [*self._receivers.get(topic, {}).values()]:
             try:
                 receive(event)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from headgate.arguments import shown
 from headgate.envelope import ResponseEnvelope
 from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import within
@@ -35,6 +36,9 @@ class OperationRegistry:
 
         Raises `InvalidArgument` if one of that id has a handler already: `unregister` it first.
         """
+        if not isinstance(spec, OperationSpec):
+            raise InvalidArgument(f"register() takes an OperationSpec, and then its handler, not {shown(spec)}")
+        _check_handler(handler)
         if spec.id in self._handlers:
             raise InvalidArgument(f"{spec.id} is registered already; unregister it first, or use another namespace")
         self._specs[spec.id] = spec
@@ -109,14 +113,33 @@ class OperationRegistry:
         return await self.execute(operation_id, given, context)
 
 
+def _check_handler(handler: object) -> None:
+    if handler is None:
+        return
+    try:
+        inspect.signature(handler).bind(None, None)  # type: ignore[arg-type]
+    except ValueError:
+        # Some that are written in C do not say what they take.
+        pass
+    except TypeError:
+        raise InvalidArgument(
+            f"a handler is a function of two, handler(input, context), which {shown(handler)} is not"
+        ) from None
+
+
 async def answer(operation: Operation, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
     """The envelope of a call that may be made. Whatever goes wrong is a `CallError`."""
     spec = operation.spec
     if spec.type == "subscription":
         raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
     with raising_call_errors(spec):
+        if given is None and spec.takes_object:
+            given = {}
         check_input(spec, given)
-        return finished(await run(operation, given, context), spec)
+        result = await run(operation, given, context)
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise CallError("EXECUTION_ERROR", f"{spec.id} yields; register it as a subscription, and use subscribe()")
+        return finished(result, spec)
 
 
 def check_input(spec: OperationSpec, given: Any) -> None:
@@ -137,7 +160,10 @@ async def run(operation: Operation, given: Any, context: CallContext) -> Any:
 
 async def _run(operation: Operation, given: Any, context: CallContext) -> Any:
     result = operation.handler(given, context)
-    return await result if inspect.isawaitable(result) else result
+    # Also one that was returned without waiting for it.
+    while inspect.isawaitable(result):
+        result = await result
+    return result
 
 
 class raising_call_errors:  # noqa: N801

@@ -25,11 +25,14 @@ _log = logging.getLogger("headgate")
 
 
 def finished(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """The envelope of what a handler returned. What does not fit the output schema is made to, and told of."""
+    """The envelope of what a handler returned, made to fit the output schema if nothing is lost by it.
+
+    What does not fit is told of, and stays what it is.
+    """
     envelope = _detected(result, spec)
     if not is_meaningful(spec.output_schema) or not _is_of_the_schema(envelope):
         return envelope
-    envelope = dataclasses.replace(envelope, data=_normalized(envelope.data, spec))
+    envelope = dataclasses.replace(envelope, data=spec.caster.normalized(_as_json_has_it(envelope.data)))
     for problem in spec.output.problems(envelope.data):
         _log.warning(
             "headgate: %s answered what its schema does not say, at %r: %s",
@@ -75,18 +78,6 @@ def _is_parsed(body: Body) -> bool:
         _log.warning("headgate: a body of %s bytes says that it is JSON and is not: %.200s", len(body), error)
         return False
     return True
-
-
-def _normalized(data: Any, spec: OperationSpec) -> Any:
-    def tell(path: str, replaced: Any) -> None:
-        _log.warning(
-            "headgate: %s answered %.64r at %r, which its schema has no room for; it was replaced",
-            spec.id,
-            replaced,
-            path,
-        )
-
-    return spec.caster.cast(_as_json_has_it(data), on_replaced=tell)
 
 
 def _as_json_has_it(data: Any) -> Any:

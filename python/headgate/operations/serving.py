@@ -9,8 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from headgate.envelope.body import parsed, plain
+from headgate.envelope.body import parsed, written
 from headgate.operations.errors import CallCode, CallError
 from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
@@ -114,14 +116,14 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
         case HTTPResponseMeta():
             return _of_http(data, meta)
         case MCPResponseMeta():
-            body, kind = _of_blocks(meta) if data is meta.content else (encoded(plain(data)), _JSON)
+            body, kind = _of_blocks(meta) if data is meta.content else (written(data), _JSON)
             return _response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
     match data:
         case Body():
             return _response(200, data.content_type, data.content)
         case bytes() | bytearray() | memoryview():
             return _response(200, _OCTETS, bytes(data))
-    return _response(200, _JSON, encoded(plain(data)))
+    return _response(200, _JSON, written(data))
 
 
 def error_to_http_response(error: CallError) -> HTTPResponse:
@@ -153,7 +155,7 @@ def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
         case str() if not expects_json(kind):
             body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
         case _:
-            body, kind = encoded(plain(data)), kind if expects_json(kind) else _JSON
+            body, kind = written(data), kind if expects_json(kind) else _JSON
     return HTTPResponse(meta.status_code, {**headers, "content-type": kind}, body)
 
 
@@ -175,6 +177,9 @@ def _structured_by_tool(envelope: ResponseEnvelope[Any], meta: MCPResponseMeta, 
     return envelope.data if is_of_schema and envelope.data is not meta.content else meta.structured_content
 
 
+_ONLY_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
 def _structured(data: Any) -> Any:
     """Data as JSON has it; nothing of bytes, which no schema speaks of."""
     match data:
@@ -182,7 +187,12 @@ def _structured(data: Any) -> Any:
             return data.json() if data.is_json else None
         case bytes() | bytearray() | memoryview():
             return None
-    return parsed(encoded(plain(data)))
+    try:
+        orjson.dumps(data, option=_ONLY_JSON)
+    except TypeError:
+        return parsed(written(data))
+    # There is nothing in it but JSON, so it need not be read again to be that.
+    return data
 
 
 def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
@@ -195,7 +205,7 @@ def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
             return _block_of_bytes(bytes(data), kind)
         case str() as text if is_text(text):
             return {"type": "text", "text": text}
-    return {"type": "text", "text": encoded(plain(envelope.data)).decode()}
+    return {"type": "text", "text": written(envelope.data).decode()}
 
 
 def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from headgate.arguments import shown
@@ -34,6 +34,15 @@ class Identity:
     id: str
     scopes: Collection[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        _check_scopes("scopes", self.scopes)
+
+
+def _check_scopes(name: str, scopes: object) -> None:
+    # A text has letters, and each of them would be taken for a scope.
+    if isinstance(scopes, str) or not isinstance(scopes, Collection):
+        raise InvalidArgument(f'{name} are a list of scopes, such as ["crm:read"], not {shown(scopes)}')
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AccessControl:
@@ -41,6 +50,10 @@ class AccessControl:
 
     required_scopes: Collection[str] = ()
     required_scopes_any: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        _check_scopes("required_scopes", self.required_scopes)
+        _check_scopes("required_scopes_any", self.required_scopes_any)
 
     def allows(self, identity: Identity | None) -> bool:
         """Whether someone may call; nobody in particular may where nothing is required."""
@@ -78,14 +91,19 @@ class OperationSpec:
         return f"{self.namespace}.{self.name}"
 
     @functools.cached_property
+    def takes_object(self) -> bool:
+        """Whether it is called with an object, so that whoever calls it with nothing means an empty one."""
+        return isinstance(self.input_schema, Mapping) and self.input_schema.get("type") == "object"
+
+    @functools.cached_property
     def input(self) -> Validator:
         """Its input schema, read."""
-        return Validator(self.input_schema)
+        return Validator(self.input_schema, f"the input of {self.id}")
 
     @functools.cached_property
     def output(self) -> Validator:
         """Its output schema, read."""
-        return Validator(self.output_schema)
+        return Validator(self.output_schema, f"the output of {self.id}")
 
     @functools.cached_property
     def caster(self) -> Caster:

@@ -30,7 +30,7 @@ def is_meaningful(schema: Schema | None) -> bool:
 class Validator:
     """A schema that was read once. One that cannot be understood is told of, once, and takes everything."""
 
-    def __init__(self, schema: Schema | None) -> None:
+    def __init__(self, schema: Schema | None, what: str = "a value") -> None:
         self._validator: Any = None
         if schema is None or not is_meaningful(schema):
             return
@@ -39,7 +39,7 @@ class Validator:
             # Whoever wrote the schema must not make this process fetch anything.
             self._validator = jsonschema_rs.validator_for(read if isinstance(read, bool) else dict(read), offline=True)
         except (ValueError, RecursionError) as error:
-            _log.warning("headgate: a schema cannot be understood, so nothing is checked by it: %.200s", error)
+            _log.warning("headgate: %s is not checked: its schema cannot be understood: %.200s", what, error)
 
     def problems(self, value: Any) -> list[Problem]:
         """What is wrong with a value; nothing of what is right."""

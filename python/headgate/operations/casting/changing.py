@@ -48,6 +48,8 @@ class Change:
         self._choosing: set[tuple[int, int]] = set()
         self.replaced: list[tuple[list[str | int], Any]] = []
         """Where something was thrown away, from the inside out, and what that was."""
+        self.is_made_up = False
+        """Whether something that is required, and was missing, has no default and was made up."""
         self.lost = 0
         self.changed = 0
 
@@ -116,8 +118,10 @@ class Change:
         found = {}
         for name, member in shape.members.items():
             if name in shape.expected and name not in value:
-                is_required = name in shape.required
-                found[name] = self._defaults.maker.made(member) if is_required else self._defaults.of(member)
+                found[name] = self._defaults.of(member)
+                if name in shape.required and found[name] is NO:
+                    self.is_made_up = True
+                    found[name] = self._defaults.maker.made(member)
         return {name: item for name, item in found.items() if item is not NO}
 
     def _array(self, shape: Shape, value: Any, depth: int) -> Any:
@@ -156,6 +160,7 @@ class Change:
             self._choosing.remove(key)
         better, change = self._chosen[key]
         self.replaced += [([*path], old) for path, old in change.replaced]
+        self.is_made_up |= change.is_made_up
         self.lost += change.lost
         self.changed += change.changed
         return better

@@ -4,6 +4,7 @@ server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 """
 
 import collections
+import difflib
 import itertools
 import logging
 import re
@@ -97,9 +98,13 @@ class _Tools:
         return ListToolsResult(tools=[_tool(name, spec, _is_legacy(ctx)) for name, spec in shown.items()])
 
     async def call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
-        spec = tool_names(self._registry).get(params.name)
+        named = tool_names(self._registry)
+        # By its id, too: what a tool is called changes when another of the same name comes.
+        spec = named.get(params.name) or next((each for each in named.values() if each.id == params.name), None)
         if spec is None:
-            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}")
+            near = difflib.get_close_matches(params.name, named, 3, 0.4)
+            hint = f"; there are {', '.join(near)}" if near else ""
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}{hint}")
         try:
             result = await self._called(ctx, spec, params.arguments or {})
         except CallError as error:

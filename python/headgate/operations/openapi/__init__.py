@@ -40,11 +40,12 @@ __all__ = ["Credential", "HTTPOperations", "Include", "from_openapi"]
 
 
 class HTTPOperations(Sequence[Operation]):
-    """The operations of an API. `aclose` ends the client that they share, unless it was given."""
+    """The operations of an API. `aclose` takes them out again, and ends their client, unless it was given."""
 
     def __init__(self, operations: Iterable[Operation], own_client: httpx2.AsyncClient | None) -> None:
         self._operations = tuple(operations)
         self._own_client = own_client
+        self._registered: list[tuple[OperationRegistry, str]] = []
 
     @overload
     def __getitem__(self, index: int) -> Operation: ...
@@ -63,10 +64,14 @@ class HTTPOperations(Sequence[Operation]):
         """Registers all of them."""
         for operation in self._operations:
             registry.register(operation.spec, operation.handler)
+            self._registered.append((registry, operation.spec.id))
         return registry
 
     async def aclose(self) -> None:
-        """Ends the connections."""
+        """Ends the connections, and takes the operations out of the registries that they were registered into."""
+        while self._registered:
+            registry, operation_id = self._registered.pop()
+            registry.unregister(operation_id)
         await _close(self._own_client)
 
     async def __aenter__(self) -> Self:
@@ -99,8 +104,8 @@ async def from_openapi(
     function that gives one, by the names of the document's security schemes; `headers` go with every request.
     `timeout` is for a whole call, in seconds. `include(method, path, operation)` says which operations are wanted.
 
-    With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its `Descriptor`;
-    nothing is parsed then, so the operations have no output schema.
+    With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
+    as a dict; nothing is parsed then, so the operations have no output schema.
 
     Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
     """
