@@ -212,3 +212,45 @@ def test_the_mcp_package_is_not_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"$base64":"aGk="}', b'{"x":{"$base64":"!!"}}', b'{"$base64":"a"}', b'{"$$base64":"aGk="}', b'["\\ud800"]'],
+)
+def test_a_body_may_say_anything(content: bytes) -> None:
+    envelope = http_envelope(Body(content, "application/json"), **HTTP)
+    assert unwrap(ResponseEnvelope.from_json(envelope.to_json())) == json.loads(content)
+
+
+def test_half_of_a_surrogate_pair_survives() -> None:
+    envelope = mcp_envelope({"\ud800": "\udfff"}, content=[{"type": "text", "text": "\ud800"}])
+    assert ResponseEnvelope.from_json(envelope.to_json()) == envelope
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"source": "local", "operationId": "a.b", "timestamp": float("nan")},
+        {"source": "local", "operationId": "a.b", "timestamp": float("inf")},
+        {"source": "local", "operationId": "a.b", "timestamp": 10**400},
+        {"source": "http", "statusCode": True, "headers": {}, "contentType": ""},
+        {"source": "mcp", "isError": False, "content": [], "_meta": 5},
+    ],
+)
+def test_a_meta_that_cannot_be_is_refused(meta: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        ResponseEnvelope.from_dict({"data": 1, "meta": meta})
+
+
+@pytest.mark.parametrize("data", [b"[" * 5000 + b"]" * 5000, b"[NaN]", b"{", b'[NaN,"1234567890123456789012"]'])
+def test_what_is_no_envelope_s_json_is_told(data: bytes) -> None:
+    with pytest.raises(InvalidArgument, match="not JSON"):
+        ResponseEnvelope.from_json(data)
+
+
+def test_bytes_in_a_block_that_is_not_known_are_told_of() -> None:
+    assert content_block({"type": "new", "raw": b"hi"}) == {
+        "type": "text",
+        "text": '{"type":"new","raw":{"$base64":"aGk="}}',
+    }

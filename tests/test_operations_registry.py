@@ -5,6 +5,7 @@ import dataclasses
 import logging
 from typing import Any
 
+import pydantic
 import pytest
 from headgate import InvalidArgument
 from headgate.envelope import (
@@ -301,3 +302,66 @@ def test_an_http_body_that_is_not_json_is_not_made_to_fit(data: Any, content_typ
     assert execute(lambda *_: envelope, output_schema=NUMBER) is envelope
     envelope = http_envelope({"n": "0"}, status_code=200, headers={}, content_type="application/json; charset=utf-8")
     assert unwrap(execute(lambda *_: envelope, output_schema=NUMBER)) == {"n": 0}
+
+
+class Login(pydantic.BaseModel):
+    x: int
+    more: str = "of nobody else"
+
+
+@dataclasses.dataclass
+class Held:
+    logins: list[Login]
+
+
+def test_objects_inside_of_others_are_made_to_fit_too() -> None:
+    row = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    rows = {"type": "array", "items": row}
+    for answer, schema, data in (
+        ([Login(x=1)], rows, [{"x": 1}]),
+        ({"r": Login(x=1)}, {"type": "object", "properties": {"r": row}}, {"r": {"x": 1}}),
+        (Held([Login(x=1)]), {"type": "object", "properties": {"logins": rows}}, {"logins": [{"x": 1}]}),
+        ((Login(x=1),), rows, [{"x": 1}]),
+    ):
+        assert unwrap(execute(lambda *_, answer=answer: answer, output_schema=schema)) == data
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+def test_an_error_that_says_nothing_is_still_one() -> None:
+    def fail(*_: Any) -> None:
+        raise Mute
+
+    with pytest.raises(CallError, match="Mute"):
+        execute(fail)
+
+
+def test_who_calls_with_nothing_means_an_empty_object() -> None:
+    assert unwrap(execute(echo, input_schema={"type": "object"})) == {}
+    assert unwrap(execute(echo, input_schema={"type": ["object", "null"]})) is None
+
+
+def test_what_was_not_waited_for_is_waited_for_and_what_yields_is_told() -> None:
+    async def forgets(given: Any, context: CallContext) -> Any:
+        return echo(given, context)
+
+    assert unwrap(execute(forgets, 7)) == 7
+    with pytest.raises(CallError, match="subscription"):
+        execute(lambda *_: (number for number in range(3)))
+
+
+@pytest.mark.parametrize("handler", [5, lambda: 1, lambda given: given, lambda _, __, third: third])
+def test_a_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"handler\(input, context\)"):
+        OperationRegistry().register(spec(), handler)
+    with pytest.raises(InvalidArgument, match="OperationSpec"):
+        OperationRegistry().register(echo, spec())  # type: ignore[arg-type]
+
+
+def test_a_text_is_no_list_of_scopes() -> None:
+    for wrong in (lambda: AccessControl("admin"), lambda: AccessControl((), "admin"), lambda: Identity("ada", "admin")):
+        with pytest.raises(InvalidArgument, match="list of scopes"):
+            wrong()

@@ -1,6 +1,7 @@
 """The body of a response as it came: bytes that nobody has parsed."""
 
 import base64
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +12,11 @@ from headgate import _core
 from headgate.errors import InvalidText
 from headgate.payload import encoded
 
-__all__ = ["Body", "from_plain", "parsed", "plain", "says_json", "written"]
+__all__ = ["Body", "from_plain", "is_only_json", "parsed", "plain", "says_json", "written"]
 
 _BASE64 = "$base64"
+
+_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 _LONG_NUMBER = r"[0-9]{19}"
 """Beyond 64 bits `orjson` makes a float of an integer."""
@@ -75,7 +78,27 @@ def says_json(content_type: str) -> bool:
 def parsed(data: bytes) -> Any:
     """The value of JSON, exactly: what `orjson` has no room for takes longer."""
     has_long = _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches
-    return json.loads(data) if has_long else orjson.loads(data)
+    if not has_long:
+        # Half of a surrogate pair can be written in JSON, and some do: that takes longer, too.
+        with contextlib.suppress(orjson.JSONDecodeError):
+            return orjson.loads(data)
+    try:
+        return json.loads(data, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def is_only_json(data: Any) -> bool:
+    """Whether there is nothing in it that has to be made JSON of first."""
+    try:
+        orjson.dumps(data, option=_AS_IT_IS)
+    except TypeError:
+        return False
+    return True
 
 
 def written(data: Any) -> bytes:
@@ -97,7 +120,8 @@ def plain(data: Any) -> Any:
     """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
     match data:
         case Body(is_json=True):
-            return orjson.Fragment(data.content)
+            has_ours = _BASE64.encode() in data.content
+            return plain(data.json()) if has_ours else orjson.Fragment(data.content)
         case Body():
             return plain(data.content)
         case bytes() | bytearray() | memoryview():
@@ -113,12 +137,20 @@ def from_plain(data: Any) -> Any:
     """What `plain` made JSON of."""
     match data:
         case {"$base64": str(text)} if len(data) == 1:
-            return base64.b64decode(text)
+            return _decoded(text, data)
         case dict():
             return {_unescaped(key, data): from_plain(value) for key, value in data.items()}
         case list():
             return [from_plain(value) for value in data]
     return data
+
+
+def _decoded(text: str, data: Any) -> Any:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        # It is none of ours.
+        return data
 
 
 def _escaped(key: Any, data: Mapping[Any, Any]) -> Any:

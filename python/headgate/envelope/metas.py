@@ -83,17 +83,29 @@ ResponseMeta: TypeAlias = LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta
 def meta_from_dict(told: Mapping[str, Any]) -> ResponseMeta:
     """The meta that JSON tells of."""
     match told:
-        case {"source": "local", "operationId": str(operation), "timestamp": int() | float() as timestamp}:
+        case {"source": "local", "operationId": str(operation), "timestamp": int() | float() as timestamp} if (
+            -_FAR < timestamp < _FAR
+        ):
             return LocalResponseMeta(operation, int(timestamp))
-        case {"source": "http", "statusCode": int(status), "headers": Mapping() as headers, "contentType": str(kind)}:
+        case {
+            "source": "http",
+            "statusCode": int(status),
+            "headers": Mapping() as headers,
+            "contentType": str(kind),
+        } if not isinstance(status, bool):
             return HTTPResponseMeta(status, dict(headers), kind)
-        case {"source": "mcp", "isError": bool(is_error), "content": list(content)}:
+        case {"source": "mcp", "isError": bool(is_error), "content": list(content)} if isinstance(
+            told.get("_meta", {}), Mapping
+        ):
             return MCPResponseMeta(is_error, content_blocks(content), told.get("structuredContent"), told.get("_meta"))
         case {"source": "local" | "http" | "mcp" as source}:
             needed = _NEEDED[source]
             raise InvalidArgument(f"the meta of a {source} envelope has {needed}; {source}_envelope() makes one")
     raise InvalidArgument(f"source is one of {', '.join(RESPONSE_SOURCES)}, not {str(told.get('source'))[:32]!r}")
 
+
+_FAR = 1e18
+"""Milliseconds beyond which no time is."""
 
 _NEEDED = {
     "local": "operationId and timestamp",

@@ -1,19 +1,27 @@
 """When a call has to be done by: `time.monotonic()` in a process, milliseconds since 1970 between them."""
 
 import asyncio
-import contextlib
 import math
 import time
-from collections.abc import AsyncIterator
+from types import TracebackType
 
+from headgate.arguments import shown
+from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
+
+_FAR = 1e9
+"""Seconds after which nobody waits any more."""
 
 __all__ = ["after", "earliest", "from_wire", "to_wire", "within"]
 
 
 def after(seconds: float | None) -> float | None:
     """The deadline that is so far away."""
-    return None if seconds is None else time.monotonic() + seconds
+    if seconds is None or seconds == math.inf:
+        return None
+    if not isinstance(seconds, int | float) or not seconds < _FAR:
+        raise InvalidArgument(f"a timeout is a number of seconds, such as 30, not {shown(seconds)}")
+    return time.monotonic() + seconds
 
 
 def earliest(*deadlines: float | None) -> float | None:
@@ -32,20 +40,31 @@ def from_wire(milliseconds: float) -> float:
     return time.monotonic() + milliseconds / 1000 - time.time()
 
 
-@contextlib.asynccontextmanager
-async def within(deadline: float | None, operation_id: str) -> AsyncIterator[None]:
+class within:  # noqa: N801
     """Cancels what is in it when the deadline passes, and does not start it afterwards. Raises `TIMEOUT` then."""
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left <= 0:
-        raise _too_late(operation_id)
-    limit = asyncio.timeout(left)
-    try:
-        async with limit:
-            yield
-    except TimeoutError:
-        if limit.expired():
-            raise _too_late(operation_id) from None
-        raise
+
+    # No generator, for what that would cost every call.
+    __slots__ = ("_deadline", "_limit", "_operation_id")
+
+    def __init__(self, deadline: float | None, operation_id: str) -> None:
+        self._deadline = deadline
+        self._operation_id = operation_id
+
+    async def __aenter__(self) -> None:
+        left = None if self._deadline is None else self._deadline - time.monotonic()
+        # What is no number has passed, too.
+        if left is not None and not left > 0:
+            raise _too_late(self._operation_id)
+        self._limit = asyncio.timeout(left)
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise _too_late(self._operation_id) from None
 
 
 def _too_late(operation_id: str) -> CallError:

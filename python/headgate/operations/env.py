@@ -32,6 +32,10 @@ class OperationFunction:
 
     __slots__ = ("_caller", "_context", "_id")
 
+    # By `[]` alone it could be gone through for ever.
+    __iter__ = None
+    __contains__ = None
+
     def __init__(self, caller: Caller, context: "CallContext", operation_id: str) -> None:
         self._caller = caller
         self._context = context
@@ -67,6 +71,9 @@ class OperationEnv:
     """
 
     __slots__ = ("_caller", "_context")
+
+    __iter__ = None
+    __contains__ = None
 
     def __init__(self, caller: Caller, context: "CallContext") -> None:
         self._caller = caller

@@ -4,7 +4,6 @@ Each is published under its name: `call.requested`, and then one of `call.respon
 Who calls is what `identity` says: let nobody publish whom you would not believe.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
@@ -156,8 +155,12 @@ def _identity(claim: Any) -> Identity | None:
     raise InvalidArgument("identity has an id and a list of scopes")
 
 
+_FAR = 1e18
+
+
 def _deadline(milliseconds: Any) -> float:
     is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
-    if not is_number or not math.isfinite(milliseconds):
+    # Compared, because an integer may be more than any float.
+    if not is_number or not -_FAR < milliseconds < _FAR:
         raise InvalidArgument("deadline is a number of milliseconds since 1970")
     return from_wire(milliseconds)

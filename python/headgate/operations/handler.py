@@ -25,6 +25,8 @@ __all__ = ["CallHandler"]
 
 _log = logging.getLogger("headgate")
 
+_MOST_ANSWERED = 4096
+
 
 class CallHandler:
     """Answers the calls of a registry's operations, each in a task of its own. Handlers return; they never publish.
@@ -40,29 +42,36 @@ class CallHandler:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Of those that run, and of those that were aborted and have not ended yet."""
+        self._answered: dict[str, None] = {}
+        """The last of those that were: a transport may deliver more than once, and they are not to run again."""
+        self._starting = asyncio.Lock()
         self._unsubscribe: Unsubscribe | None = None
         self._is_closing = False
 
     async def start(self) -> None:
         """Answers from now on."""
-        if self._unsubscribe is None:
+        async with self._starting:
             self._is_closing = False
-            self._unsubscribe = await subscribe_all(
-                self._call_map.pubsub, {"call.requested": self._requested, "call.aborted": self._aborted}
-            )
+            if self._unsubscribe is None:
+                self._unsubscribe = await subscribe_all(
+                    self._call_map.pubsub, {"call.requested": self._requested, "call.aborted": self._aborted}
+                )
 
     async def close(self, *, within: float | None = None) -> None:
         """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then."""
         self._is_closing = True
-        if self._tasks:
-            # They may still ask for others, which is why this goes on listening.
-            await asyncio.wait([*self._tasks], timeout=within)
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._unsubscribe is not None:
-            await self._unsubscribe()
-            self._unsubscribe = None
+        try:
+            if self._tasks:
+                # They may still ask for others, which is why this goes on listening.
+                await asyncio.wait([*self._tasks], timeout=within)
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            async with self._starting:
+                if self._unsubscribe is not None:
+                    await self._unsubscribe()
+                    self._unsubscribe = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -74,8 +83,7 @@ class CallHandler:
     def _requested(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id), "operationId": str()}:
-                # A transport may deliver more than once.
-                if request_id not in self._running:
+                if request_id not in self._running and request_id not in self._answered:
                     self._start(request_id, event)
             case _:
                 _log.warning("headgate: a request without requestId or operationId was ignored: %.200r", event)
@@ -85,6 +93,9 @@ class CallHandler:
             self._tasks.discard(task)
             if self._running.get(request_id) is task:
                 del self._running[request_id]
+            self._answered[request_id] = None
+            if len(self._answered) > _MOST_ANSWERED:
+                del self._answered[next(iter(self._answered))]
 
         task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
         self._tasks.add(task)
@@ -97,14 +108,20 @@ class CallHandler:
                 self._running.pop(request_id).cancel()
 
     async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
+        operation_id, failure = event["operationId"], None
         try:
             outcome = await self._outcome(event, is_closing)
         except asyncio.CancelledError:
-            # Of a call that was aborted, whoever waited for it knows already.
-            if self._running.get(request_id) is not asyncio.current_task():
-                return
-            outcome = CallError("ABORTED", f"{event['operationId']} was cancelled where it ran; call it again")
-        await self._publish(request_id, outcome, event["operationId"])
+            outcome = CallError("ABORTED", f"{operation_id} was cancelled where it ran; call it again")
+        except BaseException as error:
+            # Whatever it is, someone waits.
+            _log.exception("headgate: %s ended in a way that no handler should", operation_id)
+            outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
+        # Of a call that was aborted, whoever waited for it knows already.
+        if self._running.get(request_id) is asyncio.current_task():
+            await self._publish(request_id, outcome, operation_id)
+        if isinstance(failure, KeyboardInterrupt | SystemExit):
+            raise failure
 
     async def _outcome(self, event: Mapping[str, Any], is_closing: bool) -> ResponseEnvelope[Any] | CallError:
         try:

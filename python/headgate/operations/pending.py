@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Self, TypeAlias, cast
 
+from headgate.arguments import shown
 from headgate.envelope import ResponseEnvelope, is_response_envelope
 from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import after, earliest, within
@@ -56,6 +57,10 @@ class PendingRequestMap:
         `deadline` is by `time.monotonic()`; with a `timeout` too, the earlier counts. The other side is told when it
         passes, or when whoever waits is cancelled.
         """
+        if not isinstance(operation_id, str):
+            raise InvalidArgument(f"an operation is called by its id, such as 'crm.get', not {shown(operation_id)}")
+        if identity is not None and not isinstance(identity, Identity):
+            raise InvalidArgument(f"identity is an Identity(id, scopes), not {shown(identity)}")
         deadline = earliest(deadline, after(self._timeout if timeout is None else timeout))
         context = CallContext(str(uuid.uuid4()), parent_request_id, identity, deadline)
         async with within(deadline, operation_id):

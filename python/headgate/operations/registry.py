@@ -184,7 +184,10 @@ class raising_call_errors:  # noqa: N801
 
 
 def _call_error(error: Exception, operation_id: str) -> CallError:
-    told = str(error)[:1000]
+    try:
+        told = str(error)[:1000]
+    except Exception:
+        told = ""
     if isinstance(error, TimeoutError):
         return CallError("TIMEOUT", f"{operation_id} took too long: {told or 'no answer in time'}")
     # The message is for whoever called; where it came from is for whoever runs this.

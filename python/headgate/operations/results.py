@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from headgate.envelope import (
@@ -13,11 +12,12 @@ from headgate.envelope import (
     is_response_envelope,
     local_envelope,
 )
-from headgate.envelope.body import says_json
+from headgate.envelope.body import is_only_json, parsed, says_json
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import is_meaningful
+from headgate.payload import encoded
 
 __all__ = ["finished"]
 
@@ -81,15 +81,31 @@ def _is_parsed(body: Body) -> bool:
 
 
 def _as_json_has_it(data: Any) -> Any:
-    """Data that a schema can speak of: a body is parsed now, because one asks for it, and only once."""
+    """Data that a schema can speak of: a body is parsed now, because one asks for it, and only once.
+
+    Objects become what JSON has of them, wherever they are: what a schema does not name goes out of them, too.
+    """
     if isinstance(data, Body):
+        return data.json()
+    if is_only_json(data):
+        return data
+    failures: list[Exception] = []
+
+    def by_alias(value: object) -> object:
+        """A model in the words of the schema that it would have."""
+        dump = getattr(value, "model_dump", None)
+        if dump is None or isinstance(value, type):
+            return value
         try:
-            return data.json()
-        except ValueError:
-            return data.content
-    dump = getattr(data, "model_dump", None)
-    if dump is not None:
-        return dump(mode="json", by_alias=True)
-    if dataclasses.is_dataclass(data) and not isinstance(data, type):
-        return dataclasses.asdict(data)
-    return dict(data) if isinstance(data, Mapping) and not isinstance(data, dict) else data
+            return dump(mode="json", by_alias=True)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    try:
+        return parsed(encoded(data, by_alias))
+    except (TypeError, ValueError):
+        if failures:
+            raise failures[0] from None
+        # There are bytes in it, or what nobody can write: whoever validates tells of it.
+        return data
