@@ -1,8 +1,7 @@
 """Handlers and transports that do what they should not: whoever waits is always told."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from calls import Record, bounded
@@ -10,6 +9,9 @@ from headgate import InvalidArgument
 from headgate.envelope import unwrap
 from headgate.operations import CallError, CallHandler, Identity, OperationRegistry, OperationSpec, PendingRequestMap
 from headgate.operations.events import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Unheard(BaseException):
