@@ -21,6 +21,7 @@ from headgate.envelope import (
     Body,
     MCPResponseMeta,
     ResponseEnvelope,
+    body,
     content_block,
     content_blocks,
     http_envelope,
@@ -254,3 +255,18 @@ def test_bytes_in_a_block_that_is_not_known_are_told_of() -> None:
         "type": "text",
         "text": '{"type":"new","raw":{"$base64":"aGk="}}',
     }
+
+
+def test_data_is_walked_through_only_where_it_has_a_key_like_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[Any] = []
+    walk = body.plain
+
+    def watched(data: Any) -> Any:
+        walked.append(data)
+        return walk(data)
+
+    monkeypatch.setattr(body, "plain", watched)
+    local_envelope([{"id": number} for number in range(100)], "a.b").to_json()
+    assert walked == []
+    assert json.loads(local_envelope({"a": b"hi"}, "a.b").to_json())["data"] == {"a": {"$base64": "aGk="}}
+    assert walked == [b"hi"]
