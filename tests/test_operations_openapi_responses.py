@@ -72,6 +72,15 @@ def test_json_is_parsed_where_a_schema_asks_for_it(api: API) -> None:
     assert call(api, WITH_OUTPUT).data == {"n": 1}
 
 
+def test_an_answer_is_not_made_to_fit_what_another_status_answers(api: API) -> None:
+    job = {"type": "object", "properties": {"job": {"type": "string"}}, "required": ["job"]}
+    accepted = {"202": {"content": {"application/json": {"schema": job}}}}
+    operation = {"responses": {"200": {"content": {"application/json": {"schema": {**OBJECT, "required": []}}}}}}
+    operation["responses"] |= accepted
+    api.usual = Answer(b'{"job": "j-77"}', status=202)
+    assert call(api, operation).data == {"job": "j-77"}
+
+
 @pytest.mark.parametrize("operation", [{}, WITH_OUTPUT])
 def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any]) -> None:
     api.usual = Answer(b'{"n": 1')

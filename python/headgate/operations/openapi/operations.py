@@ -20,6 +20,8 @@ _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 _LONGEST_NAME = 128
 
+_WITHOUT_A_BODY = ("204", "205")
+
 Include = Callable[[str, str, Mapping[str, Any]], bool]
 """Takes the method, the path and the operation as the document has it; whether it is wanted."""
 
@@ -126,15 +128,26 @@ def _told(schema: Schema, description: str) -> Schema:
 
 
 def _output_schema(document: Document, responses: Any) -> Schema | None:
-    """That of the first success that is JSON; what `default` says where no success is told of."""
+    """What every success that is JSON fits. None where one of them may be anything: another's schema is not its own."""
     if not isinstance(responses, Mapping):
         return None
-    successes = sorted(status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper()))
-    for status in successes or [status for status in ("default",) if status in responses]:
-        response = document.resolved(responses[status], f"the response {status}")
+    successes = [status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper())]
+    schemas: list[Any] = []
+    for status in successes:
+        response = document.resolved(responses[status] or {}, f"the response {status}")
         content = response.get("content")
-        for content_type, media in content.items() if isinstance(content, Mapping) else ():
-            schema = document.resolved(media or {}, f"the content {content_type}").get("schema")
-            if says_json(content_type) and schema is not None:
-                return Bundle(document, "received").whole(schema)
-    return None
+        if isinstance(content, Mapping) and content:
+            schemas += _json_schemas(document, content)
+        elif str(status) not in _WITHOUT_A_BODY:
+            return None
+    distinct = [each for index, each in enumerate(schemas) if each not in schemas[:index]]
+    if not distinct or None in distinct:
+        return None
+    return Bundle(document, "received").whole(distinct[0] if len(distinct) == 1 else {"anyOf": distinct})
+
+
+def _json_schemas(document: Document, content: Mapping[str, Any]) -> list[Any]:
+    """The schemas of a response that is JSON. It is asked for as such, so what vendors call theirs comes second."""
+    offered = {str(kind): media for kind, media in content.items() if says_json(str(kind))}
+    plain = [kind for kind in offered if kind.partition(";")[0].strip().lower() == "application/json"]
+    return [document.resolved(offered[kind] or {}, f"the content {kind}").get("schema") for kind in plain or offered]
