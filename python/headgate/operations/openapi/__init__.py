@@ -28,7 +28,7 @@ from headgate.operations.openapi.headers import header_value
 from headgate.operations.openapi.operations import Include, described_operations
 from headgate.operations.openapi.responses import Limits, StoredOver
 from headgate.operations.openapi.security import Applied, Credential, Security
-from headgate.operations.openapi.sending import new_client, sent, within
+from headgate.operations.openapi.sending import new_client, new_request, sent, within
 from headgate.operations.openapi.servers import check_base_url
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import Operation
@@ -151,7 +151,7 @@ async def _document(
         return Document(await read_document(source))
     what = "fetching the document"
     async with within(timeout, None, what):
-        request = client.build_request("GET", str(source), headers=httpx2.Headers(headers, encoding="utf-8"))
+        request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
         async with sent(client, request, Applied(), what) as response:
             if response.status_code >= 400:
                 raise CallError(

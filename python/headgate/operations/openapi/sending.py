@@ -11,7 +11,7 @@ import httpx2
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.security import Applied, hidden
 
-__all__ = ["new_client", "sent", "within"]
+__all__ = ["new_client", "new_request", "sent", "within"]
 
 _MOST_REDIRECTS = 10
 
@@ -36,6 +36,18 @@ def new_client() -> httpx2.AsyncClient:
     client = httpx2.AsyncClient(timeout=None)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
+
+
+def new_request(
+    client: httpx2.AsyncClient, method: str, url: str, headers: httpx2.Headers, content: bytes | None = None
+) -> httpx2.Request:
+    """A request with what the client adds to all of its requests."""
+    request = client.build_request(method, url, headers=headers, content=content)
+    # A client that has parameters has put them in the place of our own.
+    own = httpx2.URL(url)
+    more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
+    request.url = own.copy_with(query=b"&".join(filter(None, [own.query, str(more).encode()]))) if more else own
+    return request
 
 
 @asynccontextmanager
