@@ -120,6 +120,49 @@ def test_compressed_answers(api: API, coding: str, compress: Any) -> None:
     assert call(api).data.content == b"[1, 2]"
 
 
+def raw_deflate(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=-15)
+    return compressor.compress(data) + compressor.flush()
+
+
+TEXT = b"a line of a log\n" * 200_000
+COMPRESSED = {
+    "gzip": gzip.compress(TEXT),
+    "x-gzip": gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:]) + b"\0" * 512,
+    "deflate": zlib.compress(TEXT),
+    "Deflate": raw_deflate(TEXT),
+    "deflate, gzip": gzip.compress(zlib.compress(TEXT)),
+    "identity": TEXT,
+}
+
+
+@pytest.mark.parametrize("coding", COMPRESSED)
+def test_compressed_text_of_every_coding(api: API, coding: str) -> None:
+    api.usual = Answer(COMPRESSED[coding], "text/plain", headers=[("Content-Encoding", coding)])
+    assert call(api).data == TEXT.decode()
+    assert api.last.header("Accept-Encoding") == "gzip, deflate"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate", "deflate, gzip"])
+@pytest.mark.parametrize("missing", [1, 5, 40])
+def test_a_compressed_answer_that_ends_too_early_is_none(api: API, coding: str, missing: int) -> None:
+    api.usual = Answer(COMPRESSED[coding][:-missing], "text/plain", headers=[("Content-Encoding", coding)])
+    assert "ends before its" in str(failed(api))
+
+
+@pytest.mark.parametrize(("coding", "told"), [("br", "encoded as 'br'"), ("gzip", "is not gzip")])
+def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: str) -> None:
+    api.usual = Answer(b"\x1b\x03\xf8garbage", headers=[("Content-Encoding", coding)])
+    assert told in str(failed(api))
+    api.usual.status = 404
+    assert failed(api).details["status"] == 404
+
+
+def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
+    api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
+    assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))
+
+
 def chunked(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", "application/json")

@@ -23,6 +23,7 @@ import httpx2
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.calls import Call
+from headgate.operations.openapi.decoding import decoded
 from headgate.operations.openapi.document import MOST_DOCUMENT_BYTES, Document, is_url, read_document
 from headgate.operations.openapi.headers import header_value
 from headgate.operations.openapi.operations import Include, described_operations
@@ -158,7 +159,7 @@ async def _document(
                     "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}
                 )
             content = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in decoded(response):
                 content += chunk
                 if len(content) > MOST_DOCUMENT_BYTES:
                     raise InvalidArgument(f"a document has at most {MOST_DOCUMENT_BYTES} bytes; this one has more")

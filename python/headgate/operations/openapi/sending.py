@@ -9,6 +9,7 @@ from http.cookiejar import DefaultCookiePolicy
 import httpx2
 
 from headgate.operations.errors import CallError
+from headgate.operations.openapi.decoding import ACCEPTED_CODINGS
 from headgate.operations.openapi.security import Applied, hidden
 
 __all__ = ["new_client", "new_request", "sent", "within"]
@@ -43,6 +44,8 @@ def new_request(
 ) -> httpx2.Request:
     """A request with what the client adds to all of its requests."""
     request = client.build_request(method, url, headers=headers, content=content)
+    # The client would ask for more than `decoded` can read.
+    request.headers["Accept-Encoding"] = ACCEPTED_CODINGS
     # A client that has parameters has put them in the place of our own.
     own = httpx2.URL(url)
     more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
