@@ -356,6 +356,66 @@ def test_what_is_only_read_need_not_be_sent() -> None:
     assert output_of(schema)["required"] == ["id", "name"]
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"id": {"$ref": "#/components/schemas/Id"}, "name": {}}},
+        {"properties": {"id": {"allOf": [{"$ref": "#/components/schemas/Id"}]}, "name": {}}},
+        {"allOf": [{"$ref": "#/components/schemas/Base"}]},
+        {"$ref": "#/components/schemas/Base"},
+    ],
+)
+def test_what_is_only_ever_read_is_so_wherever_that_is_said(schema: dict[str, Any]) -> None:
+    components = {
+        "Id": {"type": "integer", "readOnly": True},
+        "Base": {"properties": {"id": {"$ref": "#/components/schemas/Id"}, "name": {}}},
+    }
+    told = {**schema, "required": ["id", "name"]}
+    assert input_of(told, **components)["properties"]["body"]["required"] == ["name"]
+    assert output_of(told, **components)["required"] == ["id", "name"]
+    beside = {"allOf": [schema, {"required": ["id", "name"]}]}
+    assert input_of(beside, **components)["properties"]["body"]["allOf"][1]["required"] == ["name"]
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+def test_schemas_that_refer_on_and_on(version: str) -> None:
+    def ref(number: int) -> dict[str, Any]:
+        return {"$ref": f"#/components/schemas/S{number % 5000}"}
+
+    chain = {f"S{number}": {"type": "object", "properties": {"next": ref(number + 1)}} for number in range(5000)}
+    assert len(output_of(ref(0), version, **chain)["$defs"]) == 5000
+    aliases = {f"S{number}": ref(number + 1) for number in range(4999)}
+    found = input_of(ref(0), version, **aliases, S4999={"type": "integer"})
+    assert found["$defs"]["S4999"] == {"type": "integer"}
+
+
+def test_a_schema_is_converted_once_for_all_operations() -> None:
+    responses = {"200": content({"$ref": "#/components/schemas/S"})}
+    paths = {f"/{number}": {"get": {"responses": responses}} for number in range(2)}
+    first, second = specs(document(paths, HERE, components={"schemas": {"S": {"type": "object"}}}))
+    assert first.output_schema == {"$ref": "#/$defs/S", "$defs": {"S": {"type": "object"}}}
+    assert isinstance(second.output_schema, dict)
+    assert second.output_schema["$defs"]["S"] is first.output_schema["$defs"]["S"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"required": [["a"], "b"]}, {"required": ["b"]}),
+        ({"type": {"a": 1}, "nullable": True}, {}),
+        ({"enum": 7, "nullable": True}, {}),
+        ({"items": {"type": [["string"]], "nullable": True}}, {"items": {}}),
+    ],
+)
+def test_what_no_schema_can_mean_is_left_out(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert output_of(schema, "3.0.3") == expected
+
+
+def test_a_reference_with_a_number_of_thousands_of_digits() -> None:
+    with pytest.raises(InvalidArgument, match="leads nowhere"):
+        output_of({"$ref": "#/components/schemas/S/allOf/" + "9" * 5000}, S={"allOf": [{}]})
+
+
 def content(schema: Any, content_type: str = "application/json") -> dict[str, Any]:
     return {"content": {content_type: {"schema": schema}}}
 

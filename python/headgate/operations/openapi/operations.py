@@ -8,6 +8,7 @@ from typing import Any
 from headgate.envelope.body import says_json
 from headgate.operations.openapi.bodies import RequestBody, read_body
 from headgate.operations.openapi.document import Document
+from headgate.operations.openapi.names import Names
 from headgate.operations.openapi.parameters import BODY, Parameter, read_parameters
 from headgate.operations.openapi.schemas import Bundle
 from headgate.operations.openapi.servers import server_url
@@ -44,7 +45,7 @@ def described_operations(
     document: Document, namespace: str, base_url: str | None, include: Include | None, *, has_output: bool = True
 ) -> Iterator[Described]:
     """All operations that are wanted, in the order of the document."""
-    taken: set[str] = set()
+    names = Names()
     for path, node in document.root.get("paths", {}).items():
         if not path.startswith("/"):
             continue  # an extension, `x-…`
@@ -53,7 +54,7 @@ def described_operations(
             if method in item:
                 operation = document.resolved(item[method], f"{method} {path}")
                 if include is None or include(method, path, operation):
-                    name = _free_name(operation.get("operationId") or f"{method}{path}", taken)
+                    name = names.free(_fit_name(operation.get("operationId") or f"{method}{path}"))
                     found = _described(document, namespace, name, method, path, item, operation, base_url)
                     yield found if has_output else _without_output(found)
 
@@ -95,13 +96,8 @@ def _without_output(described: Described) -> Described:
     return dataclasses.replace(described, spec=dataclasses.replace(described.spec, output_schema=None))
 
 
-def _free_name(wanted: Any, taken: set[str]) -> str:
-    fit = re.sub(r"[^A-Za-z0-9_-]+", "_", str(wanted)).strip("_")[:_LONGEST_NAME] or "operation"
-    name, number = fit, 2
-    while name in taken:
-        name, number = f"{fit}_{number}", number + 1
-    taken.add(name)
-    return name
+def _fit_name(wanted: Any) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", str(wanted)).strip("_")[:_LONGEST_NAME] or "operation"
 
 
 def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
@@ -120,7 +116,8 @@ def _input_schema(document: Document, parameters: list[Parameter], body: Request
     found: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         found["required"] = required
-    return {**found, "$defs": bundle.definitions} if bundle.definitions else found
+    definitions = bundle.definitions
+    return {**found, "$defs": definitions} if definitions else found
 
 
 def _told(schema: Schema, description: str) -> Schema:
