@@ -416,6 +416,41 @@ def test_a_reference_with_a_number_of_thousands_of_digits() -> None:
         output_of({"$ref": "#/components/schemas/S/allOf/" + "9" * 5000}, S={"allOf": [{}]})
 
 
+def test_an_operation_that_cannot_be_used_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    paths = {
+        "/good": {"get": {"operationId": "good"}},
+        "/bad": {"post": {"operationId": "bad", "parameters": [{"$ref": "other.yaml#/x"}]}, "put": 7},
+        "/worse": "nothing",
+        "/deep": {"get": {"responses": {"200": content(nested(2000))}}},
+    }
+    assert [spec.name for spec in specs(document(paths, HERE))] == ["good"]
+    told = [record.getMessage() for record in caplog.records if record.name == "headgate"]
+    assert len(told) == 4
+    assert "PUT /bad" in told[0]
+    assert "POST /bad" in told[1]
+    assert "'other.yaml#/x' leads out of this document" in told[1]
+    assert "/worse" in told[2]
+    assert "GET /deep of this document is left out: this document is nested too deeply" in told[3]
+    del paths["/good"]
+    with pytest.raises(InvalidArgument, match="put /bad must be an object"):
+        specs(document(paths, HERE))
+
+
+def test_an_error_of_include_is_its_own() -> None:
+    def include(*_: Any) -> bool:
+        raise InvalidArgument("mine")
+
+    with pytest.raises(InvalidArgument, match="mine"):
+        specs(PETS, include=include)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
 def content(schema: Any, content_type: str = "application/json") -> dict[str, Any]:
     return {"content": {content_type: {"schema": schema}}}
 

@@ -1,11 +1,14 @@
 """The operations of a document: each with its name, its schemas, and what is needed to call it."""
 
 import dataclasses
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from headgate.envelope.body import says_json
+from headgate.errors import InvalidArgument
 from headgate.operations.openapi.bodies import RequestBody, read_body
 from headgate.operations.openapi.document import Document
 from headgate.operations.openapi.names import Names
@@ -16,6 +19,8 @@ from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import Schema
 
 __all__ = ["Described", "Include", "described_operations"]
+
+_log = logging.getLogger("headgate")
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
@@ -43,20 +48,57 @@ class Described:
 
 def described_operations(
     document: Document, namespace: str, base_url: str | None, include: Include | None, *, has_output: bool = True
-) -> Iterator[Described]:
-    """All operations that are wanted, in the order of the document."""
-    names = Names()
+) -> list[Described]:
+    """All operations that are wanted, in the order of the document.
+
+    One that cannot be used is left out, with a warning. Raises `InvalidArgument` if that leaves none.
+    """
+    names, trouble, found = Names(), _Trouble(), list[Described]()
+    for path, method, item, operation in _wanted(document, include, trouble):
+        name = names.free(_fit_name(operation.get("operationId") or f"{method}{path}"))
+        with trouble.told_of(f"{method.upper()} {path}"):
+            each = _described(document, namespace, name, method, path, item, operation, base_url)
+            found.append(each if has_output else _without_output(each))
+    if not found and trouble.first is not None:
+        raise trouble.first
+    return found
+
+
+def _wanted(
+    document: Document, include: Include | None, trouble: "_Trouble"
+) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Path, method, what the path says for all methods, and the operation."""
     for path, node in document.root.get("paths", {}).items():
-        if not path.startswith("/"):
+        if not str(path).startswith("/"):
             continue  # an extension, `x-…`
-        item = document.resolved(node or {}, f"the path {path}")
+        item: Mapping[str, Any] = {}
+        with trouble.told_of(path):
+            item = document.resolved(node or {}, f"the path {path}")
         for method in _METHODS:
-            if method in item:
+            if method not in item:
+                continue
+            operation: Mapping[str, Any] | None = None
+            with trouble.told_of(f"{method.upper()} {path}"):
                 operation = document.resolved(item[method], f"{method} {path}")
-                if include is None or include(method, path, operation):
-                    name = names.free(_fit_name(operation.get("operationId") or f"{method}{path}"))
-                    found = _described(document, namespace, name, method, path, item, operation, base_url)
-                    yield found if has_output else _without_output(found)
+            if operation is not None and (include is None or include(method, path, operation)):
+                yield path, method, item, operation
+
+
+class _Trouble:
+    """What is wrong with parts of a document: told of at once, and the first of it kept."""
+
+    def __init__(self) -> None:
+        self.first: InvalidArgument | None = None
+
+    @contextmanager
+    def told_of(self, where: str) -> Iterator[None]:
+        try:
+            yield
+        except (InvalidArgument, RecursionError) as error:
+            if not isinstance(error, InvalidArgument):
+                error = InvalidArgument("this document is nested too deeply")
+            self.first = self.first or error
+            _log.warning("headgate: %s of this document is left out: %s", where, error)
 
 
 def _described(

@@ -70,9 +70,12 @@ class Bundle:
         found: dict[str, Schema] = {}
         # No recursion: schemas that refer to each other are as deep as there are many.
         left = [*self._refs][::-1]
+        been: set[str] = set()
         while left:
-            definition = self._all.definition(left.pop())
-            if definition.name not in found:
+            ref = left.pop()
+            if ref not in been:
+                been.add(ref)
+                definition = self._all.definition(ref)
                 found[definition.name] = definition.schema
                 left += [*definition.refs][::-1]
         return found
