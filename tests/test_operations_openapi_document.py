@@ -366,7 +366,7 @@ def test_what_is_only_read_need_not_be_sent() -> None:
     ],
 )
 def test_what_is_only_ever_read_is_so_wherever_that_is_said(schema: dict[str, Any]) -> None:
-    components = {
+    components: dict[str, Any] = {
         "Id": {"type": "integer", "readOnly": True},
         "Base": {"properties": {"id": {"$ref": "#/components/schemas/Id"}, "name": {}}},
     }

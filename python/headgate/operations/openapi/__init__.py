@@ -30,7 +30,7 @@ from headgate.operations.openapi.operations import Include, described_operations
 from headgate.operations.openapi.responses import Limits, StoredOver
 from headgate.operations.openapi.security import Applied, Credential, Security
 from headgate.operations.openapi.sending import new_client, new_request, sent, within
-from headgate.operations.openapi.servers import check_base_url
+from headgate.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import Operation
 
@@ -102,7 +102,8 @@ async def from_openapi(
     """The operations of an API, from a dict, a text, bytes, a `Path` or a URL with its OpenAPI document.
 
     `base_url` stands for whatever servers the document names. `security` has a key or token, `(user, password)`, or a
-    function that gives one, by the names of the document's security schemes; `headers` go with every request.
+    function that gives one, by the names of the document's security schemes; `headers` go with every request. Neither
+    goes to another host than the one that a document was fetched from, unless `base_url` names it.
     `timeout` is for a whole call, in seconds. `include(method, path, operation)` says which operations are wanted.
 
     With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
@@ -124,7 +125,9 @@ async def from_openapi(
             include,
             has_output=store is None,
         )
-        known = Security(document, security)
+        if is_url(document_or_url) and not base and (headers or security):
+            check_same_origin(str(document_or_url), (each.base_url for each in found))
+        known = Security(document, security, sent_headers.values())
         limits = Limits(max_error_bytes, max_body_bytes)
         stored = StoredOver(store, store_over) if store is not None else None
         operations = [
@@ -150,10 +153,11 @@ async def _document(
 ) -> Document:
     if not is_url(source):
         return Document(await read_document(source))
+    check_no_userinfo(source)
     what = "fetching the document"
     async with within(timeout, None, what):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
-        async with sent(client, request, Applied(), what) as response:
+        async with sent(client, request, Applied.hiding(headers.values()), what) as response:
             if response.status_code >= 400:
                 raise CallError(
                     "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}

@@ -75,7 +75,7 @@ async def sent(
     """The response to a request, its body unread. Failures on the way, also in the body, are `CallError`."""
     response: httpx2.Response | None = None
     try:
-        response = await _followed(client, request, applied)
+        response = await _followed(client, request, applied, what)
         yield response
     except httpx2.TimeoutException:
         raise
@@ -87,7 +87,9 @@ async def sent(
             await response.aclose()
 
 
-async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied) -> httpx2.Response:
+async def _followed(
+    client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied, what: str
+) -> httpx2.Response:
     # The client's own way with redirects takes every header but Authorization to any host.
     is_ours = True
     for _ in range(_MOST_REDIRECTS + 1):
@@ -101,6 +103,13 @@ async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied
             return response
         await response.aclose()
         if following.url.origin != request.url.origin:
+            if response.status_code in (307, 308) and request.content:
+                raise CallError(
+                    "EXECUTION_ERROR",
+                    f"{what} was sent on to {following.url.host}, which is not told what was in the body; "
+                    "if that is where the API is, give it as base_url",
+                    {"status": response.status_code},
+                )
             _make_fit_for_strangers(following, applied)
             is_ours = False
         elif "Cookie" in request.headers and "Cookie" not in following.headers:
