@@ -172,6 +172,20 @@ def test_parameters_of_a_client_come_after_those_of_a_call(api: API) -> None:
     assert api.last.target == "/x?q=a%2Cb,c&tenant=t+1"
 
 
+def test_a_parameter_with_plain_text_is_not_quoted(api: API) -> None:
+    assert target(api, {"in": "query", "content": {"text/plain": {"schema": {"type": "string"}}}}, "a b") == (
+        "/x?color=a%20b"
+    )
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "connection", "Transfer-Encoding"])
+def test_a_parameter_does_not_say_what_the_request_itself_does(api: API, name: str) -> None:
+    paths = one("/x", parameters=[{"name": name, "in": "header", "required": True}])
+    call(api, paths, {})
+    with pytest.raises(CallError, match=name):
+        call(api, paths, {name: "3"})
+
+
 def test_deep_objects_go_as_deep_as_they_are(api: API) -> None:
     said = {"in": "query", "style": "deepObject"}
     assert target(api, said, {"a": {"b": [1, 2]}}) == "/x?color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2"
