@@ -95,6 +95,10 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
         (Answer("é".encode("latin-1"), "text/plain; charset=iso-8859-1"), "é"),
         (Answer("é".encode(), "text/plain"), "é"),
         (Answer(b"a\xff", "text/plain; charset=nonsense"), "a\ufffd"),
+        *((Answer(b"hello", f"text/plain; charset={name}"), "hello") for name in ("hex", "zlib", "rot13", "undefined")),
+        (Answer(b"h\xffe", "text/plain; charset=idna"), "h\ufffde"),
+        (Answer(b"hello", "text/plain; charset=utf-16"), "hello"),
+        (Answer("hé".encode("utf-16"), "text/plain; charset=utf-16"), "hé"),
         (Answer(b"\x00\xff", "image/png"), b"\x00\xff"),
         (Answer(b'{"n": 1}', None), b'{"n": 1}'),
         (Answer(b"", "application/json"), None),
@@ -104,6 +108,24 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
 def test_other_content_types(api: API, answer: Answer, data: Any, operation: dict[str, Any]) -> None:
     api.usual = answer
     assert call(api, operation).data == data
+
+
+@pytest.mark.parametrize("charset", ["hex", "zlib", "idna", "undefined", "utf-16"])
+def test_an_error_in_a_charset_that_is_none_keeps_its_status(api: API, charset: str) -> None:
+    api.usual = Answer(b"h\xffello", f"text/plain; charset={charset}", 404)
+    assert failed(api).details["status"] == 404
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_nowhere_is_an_error(api: API, status: int) -> None:
+    api.usual = Answer(status=status)
+    error = failed(api)
+    assert "without a Location" in str(error)
+    assert error.details["status"] == status
+
+
+def test_a_connection_that_is_refused_says_to_where(api: API) -> None:
+    assert "failed at 127.0.0.1:1: ConnectError" in str(failed(api, base_url="http://127.0.0.1:1"))
 
 
 def test_head_has_no_data(api: API) -> None:

@@ -120,6 +120,9 @@ def test_an_answer_of_401_says_what_is_wanted(api: API) -> None:
     with pytest.raises(CallError) as caught:
         call(api, [], {})
     assert "security" not in str(caught.value)
+    with pytest.raises(CallError, match="what was given for the security scheme in_cookie was refused") as caught:
+        call(api, [{"bearer": [], "in_header": []}, {"in_cookie": []}], {"in_cookie": PLAIN})
+    assert "give it" not in str(caught.value)
 
 
 def test_a_scheme_that_the_document_does_not_have(api: API) -> None:

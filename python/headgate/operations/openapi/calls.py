@@ -52,7 +52,7 @@ class Call:
             request = self._request(given or {}, applied)
             async with sent(self._client, request, applied, tool) as response:
                 if response.status_code >= 400:
-                    raise await refused(response, applied, self._limits, wanted, tool=tool)
+                    raise await refused(response, applied, self._limits, requirement, wanted, tool=tool)
                 principal = context.identity.id if context.identity else None
                 return await envelope_of(response, self._limits, self._stored, tool=tool, principal=principal)
 

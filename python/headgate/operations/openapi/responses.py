@@ -64,7 +64,13 @@ async def envelope_of(
 
 
 async def refused(
-    response: httpx2.Response, applied: Applied, limits: Limits, wanted: list[Requirement], *, tool: str
+    response: httpx2.Response,
+    applied: Applied,
+    limits: Limits,
+    met: Requirement,
+    wanted: list[Requirement],
+    *,
+    tool: str,
 ) -> CallError:
     """The error of a status of 400 or more. What we sent to be let in does not come back in it."""
     longest = max(map(len, applied.secrets), default=0)
@@ -88,7 +94,9 @@ async def refused(
     if body != told or not is_all:
         details["body_cut"] = f"the first {len(body.encode())} of {size or f'more than {len(head)}'} bytes"
     message = f"{tool} was answered {response.status_code} {response.reason_phrase}".rstrip()
-    if response.status_code == 401 and wanted:
+    if response.status_code == 401 and met:
+        message += f"; what was given for the security scheme {' and '.join(met)} was refused"
+    elif response.status_code == 401 and wanted:
         ways = " or ".join(" and ".join(each) for each in wanted)
         message += f"; it wants the security scheme {ways}: give it in security="
     return CallError("EXECUTION_ERROR", message, details)
@@ -138,11 +146,12 @@ def _data(content: bytes, content_type: str) -> Any:
 
 def _text(content: bytes, content_type: str, *, is_all: bool = True) -> str:
     charset = httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
-    try:
-        decoder = codecs.getincrementaldecoder(charset or "utf-8")
-    except (LookupError, ValueError):
-        decoder = codecs.getincrementaldecoder("utf-8")
-    return decoder("replace").decode(content, is_all)
+    # There are codecs that are no charsets (`hex`, `zlib`), and each fails in a way of its own.
+    with contextlib.suppress(Exception):
+        found: object = codecs.getincrementaldecoder(charset or "utf-8")("replace").decode(content, is_all)
+        if isinstance(found, str):
+            return found
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(content, is_all)
 
 
 def _joined(headers: httpx2.Headers) -> dict[str, str]:

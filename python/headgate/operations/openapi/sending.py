@@ -15,6 +15,7 @@ from headgate.operations.openapi.security import Applied, hidden
 __all__ = ["new_client", "new_request", "sent", "within"]
 
 _MOST_REDIRECTS = 10
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 _FIT_FOR_STRANGERS = frozenset(
     {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
@@ -81,10 +82,15 @@ async def sent(
         raise
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         told = hidden(str(error) or "the connection broke", applied.secrets)
-        raise CallError("EXECUTION_ERROR", f"{what} failed: {type(error).__name__}: {told[:300]}") from None
+        where = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
+        raise CallError("EXECUTION_ERROR", f"{what} failed{where}: {type(error).__name__}: {told[:300]}") from None
     finally:
         if response is not None:
             await response.aclose()
+
+
+def _address(url: httpx2.URL) -> str:
+    return f"{url.host}:{url.port or {'http': 80, 'https': 443}.get(url.scheme, '')}"
 
 
 async def _followed(
@@ -100,6 +106,10 @@ async def _followed(
         )
         following = response.next_request
         if following is None:
+            if response.status_code in _REDIRECTS:
+                await response.aclose()
+                told = f"{what} was answered {response.status_code} without a Location, so it cannot be followed"
+                raise CallError("EXECUTION_ERROR", told, {"status": response.status_code})
             return response
         await response.aclose()
         if following.url.origin != request.url.origin:
