@@ -258,6 +258,32 @@ def test_registering_twice_is_refused() -> None:
         operations.register_into(registry)
 
 
+def test_all_are_registered_or_none() -> None:
+    operations = read(document({"/a": {"get": {}}, "/b": {"get": {}}}, HERE), namespace="api")
+    registry = OperationRegistry([operations[1]])
+    with pytest.raises(InvalidArgument, match=r"api\.get_b is registered already"):
+        operations.register_into(registry)
+    assert [spec.id for spec in registry] == ["api.get_b"]
+    asyncio.run(operations.aclose())
+    assert "api.get_b" in registry
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"security": "s3kret"}, "security is a dict"),
+        ({"headers": "s3kret"}, "headers is a dict"),
+        ({"headers": {"X": 7}}, "headers is a dict of texts"),
+        ({"client": httpx2.Client()}, r"client is an httpx2\.AsyncClient, not Client"),
+        *(({"timeout": value}, "timeout is a number") for value in ("3", 0, -1, True, float("nan"))),
+    ],
+)
+def test_options_are_checked_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told) as caught:
+        read(PETS, **options)
+    assert "s3kret" not in str(caught.value)
+
+
 def url_of(told: dict[str, Any], **options: Any) -> str:
     return repr(read(told, **options)[0].handler).split()[2].rstrip(">")
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Self, overload
 
 import httpx2
 
+from headgate.arguments import shown
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.calls import Call
@@ -62,7 +63,11 @@ class HTTPOperations(Sequence[Operation]):
         return len(self._operations)
 
     def register_into(self, registry: OperationRegistry) -> OperationRegistry:
-        """Registers all of them."""
+        """Registers all of them, or none if one of their ids is taken."""
+        ids = [operation.spec.id for operation in self._operations]
+        taken = next((each for each in ids if registry.get_handler(each) is not None), None)
+        if taken is not None:
+            raise InvalidArgument(f"{taken} is registered already; unregister it first, or use another namespace")
         for operation in self._operations:
             registry.register(operation.spec, operation.handler)
             self._registered.append((registry, operation.spec.id))
@@ -111,6 +116,7 @@ async def from_openapi(
 
     Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
     """
+    _check_options(client, security, headers, timeout)
     sent_headers = {name: header_value(name, value) for name, value in (headers or {}).items()}
     own_client = new_client() if client is None else None
     used_client = client or own_client or new_client()
@@ -141,6 +147,23 @@ async def from_openapi(
         await _close(own_client)
         raise
     return HTTPOperations(operations, own_client)
+
+
+def _check_options(client: object, security: object, headers: object, timeout: object) -> None:
+    if client is not None and not isinstance(client, httpx2.AsyncClient):
+        raise InvalidArgument(f"client is an httpx2.AsyncClient, not {type(client).__name__}")
+    # Neither is shown: they are secrets.
+    if security is not None and not isinstance(security, Mapping):
+        raise InvalidArgument('security is a dict of credentials by the names of schemes, such as {"api_key": key}')
+    if headers is not None and not _is_of_texts(headers):
+        raise InvalidArgument('headers is a dict of texts, such as {"X-Tenant": "7"}')
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
+        raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {shown(timeout)}")
+
+
+def _is_of_texts(headers: object) -> bool:
+    return isinstance(headers, Mapping) and all(isinstance(each, str) for pair in headers.items() for each in pair)
 
 
 async def _close(client: httpx2.AsyncClient | None) -> None:
