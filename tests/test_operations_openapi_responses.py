@@ -180,6 +180,20 @@ def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: s
     assert failed(api).details["status"] == 404
 
 
+def test_an_answer_that_a_hook_of_the_client_has_read(api: API) -> None:
+    async def read(response: httpx2.Response) -> None:
+        await response.aread()
+
+    api.usual = Answer(gzip.compress(b"[1]"), headers=[("Content-Encoding", "gzip")])
+
+    async def run() -> Any:
+        client = httpx2.AsyncClient(event_hooks={"response": [read]})
+        async with client, await from_openapi(document(one("/x"), api.url), client) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    assert asyncio.run(run()).data.content == b"[1]"
+
+
 def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
     api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
     assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))

@@ -17,6 +17,10 @@ _PIECE = 1024 * 1024
 
 async def decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
     """The body as it was before it was compressed. Raises `CallError` for one that is broken, or ends too early."""
+    if response.is_stream_consumed:
+        # A hook of the client has read it, or a transport had it whole: it is decoded already.
+        yield response.content
+        return
     chunks: AsyncIterator[bytes] = response.aiter_raw()
     for coding in reversed(response.headers.get_list("Content-Encoding", split_commas=True)):
         name = coding.strip().lower()
