@@ -212,11 +212,17 @@ def test_texts_and_bytes(api: API, content_type: str, body: Any, sent_type: str,
     assert api.last.header("content-type") == sent_type
 
 
-@pytest.mark.parametrize("media_type", ["application/octet-stream", "multipart/form-data"])
-def test_a_file_is_given_as_bytes_and_not_as_where_it_is(media_type: str) -> None:
+@pytest.mark.parametrize(
+    ("media_type", "given"),
+    [
+        ("application/octet-stream", Path("abcd")),
+        ("multipart/form-data", {"f": Path("abcd")}),
+        ("multipart/form-data", {"f": {"content": Path("abcd")}}),
+    ],
+)
+def test_a_file_is_given_as_bytes_and_not_as_where_it_is(media_type: str, given: Any) -> None:
     schema = {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}
     paths = one("/x", "post", requestBody={"content": {media_type: {"schema": schema}}})
-    given = Path("abcd") if media_type == "application/octet-stream" else {"f": Path("abcd")}
 
     async def run() -> None:
         async with await from_openapi(document(paths, "http://127.0.0.1:1"), namespace="api") as operations:

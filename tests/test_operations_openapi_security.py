@@ -310,6 +310,28 @@ def test_a_fetched_document_does_not_choose_who_is_told_secrets(api: API, other_
 
 
 @pytest.mark.parametrize(
+    "secret",
+    [{"headers": {"X-Own": PLAIN}}, {"auth": ("ann", PLAIN)}, {"cookies": {"c": PLAIN}}, {"params": {"key": PLAIN}}],
+)
+def test_nor_who_is_told_the_secrets_of_a_client(api: API, other_host: API, secret: Any) -> None:
+    async def run() -> None:
+        async with httpx2.AsyncClient(**secret) as client:
+            await from_openapi(f"{api.url}/openapi.json", client)
+
+    api.answers["/openapi.json"] = Answer(json.dumps(described(other_host, [])).encode())
+    with pytest.raises(InvalidArgument, match="base_url"):
+        asyncio.run(run())
+
+
+def test_what_everyone_may_see_is_not_hidden(api: API) -> None:
+    api.usual = Answer(b"{}", status=403)
+    with pytest.raises(CallError) as caught:
+        asked(api, headers={"Accept": "application/json", "Accept-Encoding": "identity"})
+    assert caught.value.details["headers"] == {"content-type": "application/json"}
+    assert api.last.header("Accept-Encoding") == "identity"
+
+
+@pytest.mark.parametrize(
     ("secret", "written"),
     [
         ('se"cr/et\\tök', json.dumps('se"cr/et\\tök')),

@@ -30,7 +30,7 @@ from headgate.operations.openapi.headers import header_value
 from headgate.operations.openapi.operations import Include, described_operations
 from headgate.operations.openapi.responses import Limits, StoredOver
 from headgate.operations.openapi.security import Applied, Credential, Security
-from headgate.operations.openapi.sending import new_client, new_request, sent, within
+from headgate.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are, within
 from headgate.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import Operation
@@ -131,9 +131,9 @@ async def from_openapi(
             include,
             has_output=store is None,
         )
-        if is_url(document_or_url) and not base and (headers or security):
+        if is_url(document_or_url) and not base and (headers or security or tells_who_we_are(used_client)):
             check_same_origin(str(document_or_url), (each.base_url for each in found))
-        known = Security(document, security, sent_headers.values())
+        known = Security(document, security, sent_headers)
         limits = Limits(max_error_bytes, max_body_bytes)
         stored = StoredOver(store, store_over) if store is not None else None
         operations = [
@@ -180,13 +180,13 @@ async def _document(
     what = "fetching the document"
     async with within(timeout, None, what):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
-        async with sent(client, request, Applied.hiding(headers.values()), what) as response:
+        async with sent(client, request, Applied.hiding(headers), what) as response:
             if response.status_code >= 400:
                 raise CallError(
                     "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}
                 )
             content = bytearray()
-            async for chunk in decoded(response):
+            async for chunk in decoded(response, what):
                 content += chunk
                 if len(content) > MOST_DOCUMENT_BYTES:
                     raise InvalidArgument(f"a document has at most {MOST_DOCUMENT_BYTES} bytes; this one has more")

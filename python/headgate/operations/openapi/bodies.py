@@ -85,7 +85,7 @@ class RequestBody:
         said = str(self._encoding(name).get("contentType") or "").partition(",")[0].strip()
         said = "" if "*" in said else said
         match value:
-            case {"content": str() | bytes() as content} if is_file:
+            case {"content": content} if is_file:
                 kind = value.get("contentType") or said or "application/octet-stream"
                 return value.get("filename") or name, _bytes(content, name), kind
             case bytes():

@@ -42,7 +42,7 @@ async def envelope_of(
 ) -> ResponseEnvelope[Any]:
     """The envelope of a response that is no error."""
     content_type = response.headers.get("Content-Type", "")
-    chunks = decoded(response)
+    chunks = decoded(response, tool)
     most = limits.max_body_bytes if stored is None else stored.size
     first = [chunk async for chunk in _up_to(chunks, most)]
     is_all = sum(map(len, first)) <= most
@@ -75,7 +75,7 @@ async def refused(
     """The error of a status of 400 or more. What we sent to be let in does not come back in it."""
     longest = max(map(len, applied.secrets), default=0)
     most = limits.max_error_bytes + 4 * longest
-    head = await _readable(response, most)
+    head = await _readable(response, most, tool)
     is_all = len(head) <= most
     told = hidden(_text(head, response.headers.get("Content-Type", ""), is_all=is_all), applied.secrets)
     if not is_all and longest:
@@ -102,11 +102,11 @@ async def refused(
     return CallError("EXECUTION_ERROR", message, details)
 
 
-async def _readable(response: httpx2.Response, most: int) -> bytes:
+async def _readable(response: httpx2.Response, most: int, tool: str) -> bytes:
     """What can be read of the body of an error. If that is not all, the status is still more than what is wrong."""
     head = bytearray()
     with contextlib.suppress(CallError):
-        async for chunk in _up_to(decoded(response), most):
+        async for chunk in _up_to(decoded(response, tool), most):
             head += chunk
     return bytes(head)
 

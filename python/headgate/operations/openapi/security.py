@@ -7,14 +7,14 @@ import base64
 import dataclasses
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote_plus
 
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.document import Document
-from headgate.operations.openapi.headers import header_value
+from headgate.operations.openapi.headers import FIT_FOR_STRANGERS, header_value
 from headgate.operations.openapi.styles import percent_encoded
 
 __all__ = ["Applied", "Credential", "Requirement", "Security", "hidden"]
@@ -44,12 +44,13 @@ class Applied:
     secrets: set[str] = dataclasses.field(default_factory=set)
 
     @classmethod
-    def hiding(cls, values: Iterable[str]) -> Self:
+    def hiding(cls, headers: Mapping[str, str]) -> Self:
         """Nothing is added, and values of headers are not seen: neither whole, nor what stands behind `Bearer`."""
         found = cls()
-        for value in values:
-            found.hide(value)
-            found.hide(value.rpartition(" ")[2])
+        for name, value in headers.items():
+            if name.lower() not in FIT_FOR_STRANGERS:
+                found.hide(value)
+                found.hide(value.rpartition(" ")[2])
         return found
 
     def hide(self, secret: str) -> None:
@@ -64,9 +65,9 @@ class Security:
     """The schemes of a document, and the credentials that we have for them."""
 
     def __init__(
-        self, document: Document, credentials: Mapping[str, Credential] | None, header_values: Iterable[str] = ()
+        self, document: Document, credentials: Mapping[str, Credential] | None, headers: Mapping[str, str]
     ) -> None:
-        self._header_values = [*header_values]
+        self._headers = headers
         self._schemes = _schemes(document)
         self._credentials = dict(credentials or {})
         unknown = sorted(set(self._credentials) - set(self._schemes))
@@ -82,7 +83,7 @@ class Security:
 
     async def applied(self, requirement: Requirement) -> Applied:
         """What a request needs to meet a requirement."""
-        found = Applied.hiding(self._header_values)
+        found = Applied.hiding(self._headers)
         for name in requirement:
             _apply(self._schemes[name], name, await self._secret(name), found)
         return found

@@ -10,18 +10,13 @@ import httpx2
 
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.decoding import ACCEPTED_CODINGS
+from headgate.operations.openapi.headers import FIT_FOR_STRANGERS
 from headgate.operations.openapi.security import Applied, hidden
 
-__all__ = ["new_client", "new_request", "sent", "within"]
+__all__ = ["new_client", "new_request", "sent", "tells_who_we_are", "within"]
 
 _MOST_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
-
-_FIT_FOR_STRANGERS = frozenset(
-    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
-    | {"host", "transfer-encoding", "user-agent"}
-)
-"""Headers that another host may see. Any other may be what tells us from everyone else."""
 
 
 class _Masked(httpx2.URL):
@@ -40,13 +35,19 @@ def new_client() -> httpx2.AsyncClient:
     return client
 
 
+def tells_who_we_are(client: httpx2.AsyncClient) -> bool:
+    """Whether a client adds anything to its requests that is not for everyone."""
+    has_headers = any(name.lower() not in FIT_FOR_STRANGERS for name in client.headers)
+    return client.auth is not None or has_headers or bool(client.params) or any(True for _ in client.cookies.jar)
+
+
 def new_request(
     client: httpx2.AsyncClient, method: str, url: str, headers: httpx2.Headers, content: bytes | None = None
 ) -> httpx2.Request:
     """A request with what the client adds to all of its requests."""
     request = client.build_request(method, url, headers=headers, content=content)
     # The client would ask for more than `decoded` can read.
-    request.headers["Accept-Encoding"] = ACCEPTED_CODINGS
+    request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPTED_CODINGS)
     # A client that has parameters has put them in the place of our own.
     own = httpx2.URL(url)
     more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
@@ -130,7 +131,7 @@ async def _followed(
 
 def _make_fit_for_strangers(request: httpx2.Request, applied: Applied) -> None:
     for name in [*request.headers]:
-        if name.lower() not in _FIT_FOR_STRANGERS:
+        if name.lower() not in FIT_FOR_STRANGERS:
             del request.headers[name]
     for name in applied.query_names:
         if name in request.url.params:
