@@ -6,10 +6,11 @@ import email
 import email.policy
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from headgate.operations import CallError, OperationRegistry, from_openapi
+from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
 from http_api import API, document, http_api, one
 
 
@@ -192,6 +193,10 @@ def test_a_name_of_a_file_stays_a_name(api: API) -> None:
     ("content_type", "body", "sent_type", "arrived"),
     [
         ("text/plain", "é", "text/plain; charset=utf-8", "é".encode()),
+        ("text/plain; charset=ISO-8859-1", "é", "text/plain; charset=ISO-8859-1", b"\xe9"),
+        ('text/plain; charset="ISO-8859-1"; v=1', "名", "text/plain; charset=utf-8; v=1", "名".encode()),
+        ("text/plain; charset=hex", "ab", "text/plain; charset=utf-8", b"ab"),
+        ("application/json; charset=iso-8859-1", "é", "application/json; charset=utf-8", '"é"'.encode()),
         ("text/csv; charset=utf-8", "a,b", "text/csv; charset=utf-8", b"a,b"),
         ("application/xml", "<a/>", "application/xml; charset=utf-8", b"<a/>"),
         ("text/*", "x", "text/plain; charset=utf-8", b"x"),
@@ -205,6 +210,31 @@ def test_texts_and_bytes(api: API, content_type: str, body: Any, sent_type: str,
     schema = {"type": "string", "format": "binary"} if isinstance(body, bytes) else {}
     assert send(api, {content_type: {"schema": schema}}, body) == arrived
     assert api.last.header("content-type") == sent_type
+
+
+@pytest.mark.parametrize(
+    ("media_type", "given"),
+    [
+        ("application/octet-stream", Path("abcd")),
+        ("multipart/form-data", {"f": Path("abcd")}),
+        ("multipart/form-data", {"f": {"content": Path("abcd")}}),
+    ],
+)
+def test_a_file_is_given_as_bytes_and_not_as_where_it_is(media_type: str, given: Any) -> None:
+    schema = {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}
+    paths = one("/x", "post", requestBody={"content": {media_type: {"schema": schema}}})
+
+    async def run() -> None:
+        async with await from_openapi(document(paths, "http://127.0.0.1:1"), namespace="api") as operations:
+            await cast("Any", operations[0].handler({"body": given}, CallContext()))
+
+    with pytest.raises(CallError, match="read it, and give bytes"):
+        asyncio.run(run())
+
+
+def test_the_types_of_a_content_are_texts(api: API) -> None:
+    send(api, cast("Any", {7: {}, "application/json": {}}), {"a": 1})
+    assert api.last.header("content-type") == "application/json"
 
 
 def test_bytes_that_are_neither_bytes_nor_base64(api: API) -> None:

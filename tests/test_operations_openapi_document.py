@@ -258,6 +258,32 @@ def test_registering_twice_is_refused() -> None:
         operations.register_into(registry)
 
 
+def test_all_are_registered_or_none() -> None:
+    operations = read(document({"/a": {"get": {}}, "/b": {"get": {}}}, HERE), namespace="api")
+    registry = OperationRegistry([operations[1]])
+    with pytest.raises(InvalidArgument, match=r"api\.get_b is registered already"):
+        operations.register_into(registry)
+    assert [spec.id for spec in registry] == ["api.get_b"]
+    asyncio.run(operations.aclose())
+    assert "api.get_b" in registry
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"security": "s3kret"}, "security is a dict"),
+        ({"headers": "s3kret"}, "headers is a dict"),
+        ({"headers": {"X": 7}}, "headers is a dict of texts"),
+        ({"client": httpx2.Client()}, r"client is an httpx2\.AsyncClient, not Client"),
+        *(({"timeout": value}, "timeout is a number") for value in ("3", 0, -1, True, float("nan"))),
+    ],
+)
+def test_options_are_checked_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told) as caught:
+        read(PETS, **options)
+    assert "s3kret" not in str(caught.value)
+
+
 def url_of(told: dict[str, Any], **options: Any) -> str:
     return repr(read(told, **options)[0].handler).split()[2].rstrip(">")
 
@@ -356,6 +382,101 @@ def test_what_is_only_read_need_not_be_sent() -> None:
     assert output_of(schema)["required"] == ["id", "name"]
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"id": {"$ref": "#/components/schemas/Id"}, "name": {}}},
+        {"properties": {"id": {"allOf": [{"$ref": "#/components/schemas/Id"}]}, "name": {}}},
+        {"allOf": [{"$ref": "#/components/schemas/Base"}]},
+        {"$ref": "#/components/schemas/Base"},
+    ],
+)
+def test_what_is_only_ever_read_is_so_wherever_that_is_said(schema: dict[str, Any]) -> None:
+    components: dict[str, Any] = {
+        "Id": {"type": "integer", "readOnly": True},
+        "Base": {"properties": {"id": {"$ref": "#/components/schemas/Id"}, "name": {}}},
+    }
+    told = {**schema, "required": ["id", "name"]}
+    assert input_of(told, **components)["properties"]["body"]["required"] == ["name"]
+    assert output_of(told, **components)["required"] == ["id", "name"]
+    beside = {"allOf": [schema, {"required": ["id", "name"]}]}
+    assert input_of(beside, **components)["properties"]["body"]["allOf"][1]["required"] == ["name"]
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+def test_schemas_that_refer_on_and_on(version: str) -> None:
+    def ref(number: int) -> dict[str, Any]:
+        return {"$ref": f"#/components/schemas/S{number % 5000}"}
+
+    chain = {f"S{number}": {"type": "object", "properties": {"next": ref(number + 1)}} for number in range(5000)}
+    assert len(output_of(ref(0), version, **chain)["$defs"]) == 5000
+    aliases = {f"S{number}": ref(number + 1) for number in range(4999)}
+    found = input_of(ref(0), version, **aliases, S4999={"type": "integer"})
+    assert found["$defs"]["S4999"] == {"type": "integer"}
+
+
+def test_a_schema_is_converted_once_for_all_operations() -> None:
+    responses = {"200": content({"$ref": "#/components/schemas/S"})}
+    paths = {f"/{number}": {"get": {"responses": responses}} for number in range(2)}
+    first, second = specs(document(paths, HERE, components={"schemas": {"S": {"type": "object"}}}))
+    assert first.output_schema == {"$ref": "#/$defs/S", "$defs": {"S": {"type": "object"}}}
+    assert isinstance(second.output_schema, dict)
+    assert second.output_schema["$defs"]["S"] is first.output_schema["$defs"]["S"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"required": [["a"], "b"]}, {"required": ["b"]}),
+        ({"type": {"a": 1}, "nullable": True}, {}),
+        ({"enum": 7, "nullable": True}, {}),
+        ({"items": {"type": [["string"]], "nullable": True}}, {"items": {}}),
+    ],
+)
+def test_what_no_schema_can_mean_is_left_out(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert output_of(schema, "3.0.3") == expected
+
+
+def test_a_reference_with_a_number_of_thousands_of_digits() -> None:
+    with pytest.raises(InvalidArgument, match="leads nowhere"):
+        output_of({"$ref": "#/components/schemas/S/allOf/" + "9" * 5000}, S={"allOf": [{}]})
+
+
+def test_an_operation_that_cannot_be_used_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    paths = {
+        "/good": {"get": {"operationId": "good"}},
+        "/bad": {"post": {"operationId": "bad", "parameters": [{"$ref": "other.yaml#/x"}]}, "put": 7},
+        "/worse": "nothing",
+        "/deep": {"get": {"responses": {"200": content(nested(2000))}}},
+    }
+    assert [spec.name for spec in specs(document(paths, HERE))] == ["good"]
+    told = [record.getMessage() for record in caplog.records if record.name == "headgate"]
+    assert len(told) == 4
+    assert "PUT /bad" in told[0]
+    assert "POST /bad" in told[1]
+    assert "'other.yaml#/x' leads out of this document" in told[1]
+    assert "/worse" in told[2]
+    assert "GET /deep of this document is left out: this document is nested too deeply" in told[3]
+    del paths["/good"]
+    with pytest.raises(InvalidArgument, match="put /bad must be an object"):
+        specs(document(paths, HERE))
+
+
+def test_an_error_of_include_is_its_own() -> None:
+    def include(*_: Any) -> bool:
+        raise InvalidArgument("mine")
+
+    with pytest.raises(InvalidArgument, match="mine"):
+        specs(PETS, include=include)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
 def content(schema: Any, content_type: str = "application/json") -> dict[str, Any]:
     return {"content": {content_type: {"schema": schema}}}
 
@@ -363,13 +484,23 @@ def content(schema: Any, content_type: str = "application/json") -> dict[str, An
 @pytest.mark.parametrize(
     ("responses", "expected"),
     [
-        ({"404": content({"const": 1}), "201": content({"const": 2}), "200": content({"const": 3})}, {"const": 3}),
-        ({"200": {}, "201": content({"const": 2})}, {"const": 2}),
+        (
+            {"404": content({"const": 1}), "201": content({"const": 2}), "200": content({"const": 3})},
+            {"anyOf": [{"const": 2}, {"const": 3}]},
+        ),
+        ({"200": content({"const": 2}), "201": content({"const": 2})}, {"const": 2}),
+        ({"200": {}, "201": content({"const": 2})}, None),
+        ({"200": {"content": {"application/json": {}}}, "201": content({"const": 2})}, None),
+        ({"200": content({"const": 2}), "204": {}, "206": content({}, "text/csv")}, {"const": 2}),
         ({"2XX": content({"const": 2})}, {"const": 2}),
-        ({"default": content({"const": 2})}, {"const": 2}),
+        ({"default": content({"const": 2})}, None),
         ({"204": {}, "default": content({"const": 2})}, None),
         ({"200": content({"const": 2}, "text/plain")}, None),
         ({"200": content({"const": 2}, "application/hal+json")}, {"const": 2}),
+        (
+            {"200": {"content": {"application/hal+json": {"schema": False}, "application/json": {"schema": True}}}},
+            True,
+        ),
         ({"200": {"$ref": "#/components/responses/R"}}, {"const": 9}),
         ({}, None),
         (None, None),

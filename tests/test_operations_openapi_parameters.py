@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 from typing import Any, cast
 
+import httpx2
 import pytest
 from headgate import InvalidArgument
 from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
@@ -158,6 +159,31 @@ def test_a_parameter_with_content_is_json(api: API) -> None:
     assert target(api, {"in": "query", **said}, {"a": [1, "b"]}) == "/x?color=%7B%22a%22%3A%5B1%2C%22b%22%5D%7D"
     target(api, {"in": "header", **said}, {"a": 1})
     assert api.last.header("color") == '{"a":1}'
+
+
+def test_parameters_of_a_client_come_after_those_of_a_call(api: API) -> None:
+    async def run() -> None:
+        client = httpx2.AsyncClient(params={"tenant": "t 1", "q": "of the client"})
+        async with client, await from_openapi(document(paths, api.url), client, namespace="api") as operations:
+            await operations.register_into(OperationRegistry()).execute("api.op", {"q": ["a,b", "c"]})
+
+    paths = one("/x", parameters=[{"name": "q", "in": "query", "explode": False}])
+    asyncio.run(run())
+    assert api.last.target == "/x?q=a%2Cb,c&tenant=t+1"
+
+
+def test_a_parameter_with_plain_text_is_not_quoted(api: API) -> None:
+    assert target(api, {"in": "query", "content": {"text/plain": {"schema": {"type": "string"}}}}, "a b") == (
+        "/x?color=a%20b"
+    )
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "connection", "Transfer-Encoding"])
+def test_a_parameter_does_not_say_what_the_request_itself_does(api: API, name: str) -> None:
+    paths = one("/x", parameters=[{"name": name, "in": "header", "required": True}])
+    call(api, paths, {})
+    with pytest.raises(CallError, match=name):
+        call(api, paths, {name: "3"})
 
 
 def test_deep_objects_go_as_deep_as_they_are(api: API) -> None:

@@ -72,6 +72,15 @@ def test_json_is_parsed_where_a_schema_asks_for_it(api: API) -> None:
     assert call(api, WITH_OUTPUT).data == {"n": 1}
 
 
+def test_an_answer_is_not_made_to_fit_what_another_status_answers(api: API) -> None:
+    job = {"type": "object", "properties": {"job": {"type": "string"}}, "required": ["job"]}
+    accepted = {"202": {"content": {"application/json": {"schema": job}}}}
+    operation = {"responses": {"200": {"content": {"application/json": {"schema": {**OBJECT, "required": []}}}}}}
+    operation["responses"] |= accepted
+    api.usual = Answer(b'{"job": "j-77"}', status=202)
+    assert call(api, operation).data == {"job": "j-77"}
+
+
 @pytest.mark.parametrize("operation", [{}, WITH_OUTPUT])
 def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any]) -> None:
     api.usual = Answer(b'{"n": 1')
@@ -86,6 +95,10 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
         (Answer("é".encode("latin-1"), "text/plain; charset=iso-8859-1"), "é"),
         (Answer("é".encode(), "text/plain"), "é"),
         (Answer(b"a\xff", "text/plain; charset=nonsense"), "a\ufffd"),
+        *((Answer(b"hello", f"text/plain; charset={name}"), "hello") for name in ("hex", "zlib", "rot13", "undefined")),
+        (Answer(b"h\xffe", "text/plain; charset=idna"), "h\ufffde"),
+        (Answer(b"hello", "text/plain; charset=utf-16"), "hello"),
+        (Answer("hé".encode("utf-16"), "text/plain; charset=utf-16"), "hé"),
         (Answer(b"\x00\xff", "image/png"), b"\x00\xff"),
         (Answer(b'{"n": 1}', None), b'{"n": 1}'),
         (Answer(b"", "application/json"), None),
@@ -95,6 +108,24 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
 def test_other_content_types(api: API, answer: Answer, data: Any, operation: dict[str, Any]) -> None:
     api.usual = answer
     assert call(api, operation).data == data
+
+
+@pytest.mark.parametrize("charset", ["hex", "zlib", "idna", "undefined", "utf-16"])
+def test_an_error_in_a_charset_that_is_none_keeps_its_status(api: API, charset: str) -> None:
+    api.usual = Answer(b"h\xffello", f"text/plain; charset={charset}", 404)
+    assert failed(api).details["status"] == 404
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_nowhere_is_an_error(api: API, status: int) -> None:
+    api.usual = Answer(status=status)
+    error = failed(api)
+    assert "without a Location" in str(error)
+    assert error.details["status"] == status
+
+
+def test_a_connection_that_is_refused_says_to_where(api: API) -> None:
+    assert "failed at 127.0.0.1:1: ConnectError" in str(failed(api, base_url="http://127.0.0.1:1"))
 
 
 def test_head_has_no_data(api: API) -> None:
@@ -109,6 +140,63 @@ def test_head_has_no_data(api: API) -> None:
 def test_compressed_answers(api: API, coding: str, compress: Any) -> None:
     api.usual = Answer(compress(b"[1, 2]"), headers=[("Content-Encoding", coding)])
     assert call(api).data.content == b"[1, 2]"
+
+
+def raw_deflate(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=-15)
+    return compressor.compress(data) + compressor.flush()
+
+
+TEXT = b"a line of a log\n" * 200_000
+COMPRESSED = {
+    "gzip": gzip.compress(TEXT),
+    "x-gzip": gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:]) + b"\0" * 512,
+    "deflate": zlib.compress(TEXT),
+    "Deflate": raw_deflate(TEXT),
+    "deflate, gzip": gzip.compress(zlib.compress(TEXT)),
+    "identity": TEXT,
+}
+
+
+@pytest.mark.parametrize("coding", COMPRESSED)
+def test_compressed_text_of_every_coding(api: API, coding: str) -> None:
+    api.usual = Answer(COMPRESSED[coding], "text/plain", headers=[("Content-Encoding", coding)])
+    assert call(api).data == TEXT.decode()
+    assert api.last.header("Accept-Encoding") == "gzip, deflate"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate", "deflate, gzip"])
+@pytest.mark.parametrize("missing", [1, 5, 40])
+def test_a_compressed_answer_that_ends_too_early_is_none(api: API, coding: str, missing: int) -> None:
+    api.usual = Answer(COMPRESSED[coding][:-missing], "text/plain", headers=[("Content-Encoding", coding)])
+    assert "that ends too early" in str(failed(api))
+
+
+@pytest.mark.parametrize(("coding", "told"), [("br", "in the encoding 'br'"), ("gzip", "what is not gzip")])
+def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: str) -> None:
+    api.usual = Answer(b"\x1b\x03\xf8garbage", headers=[("Content-Encoding", coding)])
+    assert told in str(failed(api))
+    api.usual.status = 404
+    assert failed(api).details["status"] == 404
+
+
+def test_an_answer_that_a_hook_of_the_client_has_read(api: API) -> None:
+    async def read(response: httpx2.Response) -> None:
+        await response.aread()
+
+    api.usual = Answer(gzip.compress(b"[1]"), headers=[("Content-Encoding", "gzip")])
+
+    async def run() -> Any:
+        client = httpx2.AsyncClient(event_hooks={"response": [read]})
+        async with client, await from_openapi(document(one("/x"), api.url), client) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    assert asyncio.run(run()).data.content == b"[1]"
+
+
+def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
+    api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
+    assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))
 
 
 def chunked(handler: BaseHTTPRequestHandler) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -119,6 +120,9 @@ def test_an_answer_of_401_says_what_is_wanted(api: API) -> None:
     with pytest.raises(CallError) as caught:
         call(api, [], {})
     assert "security" not in str(caught.value)
+    with pytest.raises(CallError, match="what was given for the security scheme in_cookie was refused") as caught:
+        call(api, [{"bearer": [], "in_header": []}, {"in_cookie": []}], {"in_cookie": PLAIN})
+    assert "give it" not in str(caught.value)
 
 
 def test_a_scheme_that_the_document_does_not_have(api: API) -> None:
@@ -267,3 +271,111 @@ def test_headers_go_with_every_request(api: API) -> None:
     call(api, [], {}, headers={"X-Own": "1", "accept": "text/csv"})
     assert (api.last.header("x-own"), api.last.header("accept")) == ("1", "text/csv")
     assert [name.lower() for name, _ in api.last.headers].count("accept") == 1
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_body_is_not_sent_on_to_another_host(api: API, other_host: API, status: int) -> None:
+    api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y")])
+    paths = one("/x", "post", requestBody={"content": {"application/json": {}}})
+
+    async def run() -> None:
+        async with await from_openapi(document(paths, api.url)) as operations:
+            await operations.register_into(OperationRegistry()).execute("api.op", {"body": {"password": PLAIN}})
+
+    with pytest.raises(CallError, match=r"sent on to 127\.0\.0\.1.*base_url"):
+        asyncio.run(run())
+    assert other_host.arrived == []
+
+
+def fetched(api: API, **options: Any) -> Any:
+    async def run() -> Any:
+        async with await from_openapi(f"{api.url}/openapi.json", namespace="api", **options) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("options", [{"headers": {"X-Own": PLAIN}}, {"security": {"in_header": PLAIN}}])
+def test_a_fetched_document_does_not_choose_who_is_told_secrets(api: API, other_host: API, options: Any) -> None:
+    elsewhere = described(other_host, [{"in_header": []}])
+    api.answers["/openapi.json"] = Answer(json.dumps(elsewhere).encode())
+    with pytest.raises(InvalidArgument, match=f"{other_host.url}, which is not.*base_url"):
+        fetched(api, **options)
+    assert other_host.arrived == []
+    fetched(api)
+    fetched(api, **options, base_url=other_host.url)
+    assert len(other_host.arrived) == 2
+    api.answers["/openapi.json"] = Answer(json.dumps(described(api, [{"in_header": []}])).encode())
+    fetched(api, **options)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [{"headers": {"X-Own": PLAIN}}, {"auth": ("ann", PLAIN)}, {"cookies": {"c": PLAIN}}, {"params": {"key": PLAIN}}],
+)
+def test_nor_who_is_told_the_secrets_of_a_client(api: API, other_host: API, secret: Any) -> None:
+    async def run() -> None:
+        async with httpx2.AsyncClient(**secret) as client:
+            await from_openapi(f"{api.url}/openapi.json", client)
+
+    api.answers["/openapi.json"] = Answer(json.dumps(described(other_host, [])).encode())
+    with pytest.raises(InvalidArgument, match="base_url"):
+        asyncio.run(run())
+
+
+def test_what_everyone_may_see_is_not_hidden(api: API) -> None:
+    api.usual = Answer(b"{}", status=403)
+    with pytest.raises(CallError) as caught:
+        asked(api, headers={"Accept": "application/json", "Accept-Encoding": "identity"})
+    assert caught.value.details["headers"] == {"content-type": "application/json"}
+    assert api.last.header("Accept-Encoding") == "identity"
+
+
+@pytest.mark.parametrize(
+    ("secret", "written"),
+    [
+        ('se"cr/et\\tök', json.dumps('se"cr/et\\tök')),
+        ('se"cr/et\\tök', json.dumps('se"cr/et\\tök', ensure_ascii=False)),
+        ("se/cret/token", '"se\\/cret\\/token"'),
+        ("  padded-secret ", "padded-secret"),
+        ("with a space/in it", "with+a+space%2Fin+it"),
+    ],
+)
+def test_secrets_are_hidden_however_they_are_written(api: API, secret: str, written: str) -> None:
+    api.usual = Answer(f"you sent {written}!".encode(), "text/plain; charset=utf-8", 403)
+    for options in ({"security": {"bearer": secret}}, {"headers": {"X-Own": secret}}):
+        with pytest.raises(CallError) as caught:
+            asked(api, **options)
+        assert caught.value.details["body"].replace('"', "") == "you sent [hidden]!"
+
+
+def asked(api: API, **options: Any) -> Any:
+    async def run() -> Any:
+        async with await from_openapi(described(api, [{"bearer": []}]), **options) as operations:
+            return await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    return asyncio.run(run())
+
+
+def test_a_token_in_headers_is_hidden_without_what_stands_before_it(api: API) -> None:
+    api.usual = Answer(f"token {PLAIN} is unknown".encode(), "text/plain", 403)
+    with pytest.raises(CallError) as caught:
+        asked(api, headers={"Authorization": f"Bearer {PLAIN}"})
+    assert caught.value.details["body"] == "token [hidden] is unknown"
+
+
+@pytest.mark.parametrize("place", ["base_url", "client", "document", "server"])
+def test_a_password_in_a_url_is_refused_and_not_shown(api: API, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = api.url.replace("//", f"//ann:{PLAIN}@")
+    found = described(api, [])
+    ways: dict[str, dict[str, Any]] = {
+        "base_url": {"document_or_url": found, "base_url": url},
+        "client": {"document_or_url": found, "client": httpx2.AsyncClient(base_url=url)},
+        "document": {"document_or_url": f"{url}/openapi.json"},
+        "server": {"document_or_url": {**found, "servers": [{"url": url}]}},
+    }
+    with pytest.raises(InvalidArgument, match=r"a user or a password.*security=") as caught:
+        asyncio.run(from_openapi(**ways[place]))
+    assert PLAIN not in str(caught.value) + caplog.text
+    assert api.arrived == []

@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING, Self, overload
 
 import httpx2
 
+from headgate.arguments import shown
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.calls import Call
+from headgate.operations.openapi.decoding import decoded
 from headgate.operations.openapi.document import MOST_DOCUMENT_BYTES, Document, is_url, read_document
 from headgate.operations.openapi.headers import header_value
 from headgate.operations.openapi.operations import Include, described_operations
 from headgate.operations.openapi.responses import Limits, StoredOver
 from headgate.operations.openapi.security import Applied, Credential, Security
-from headgate.operations.openapi.sending import new_client, sent, within
-from headgate.operations.openapi.servers import check_base_url
+from headgate.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are, within
+from headgate.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import Operation
 
@@ -61,7 +63,11 @@ class HTTPOperations(Sequence[Operation]):
         return len(self._operations)
 
     def register_into(self, registry: OperationRegistry) -> OperationRegistry:
-        """Registers all of them."""
+        """Registers all of them, or none if one of their ids is taken."""
+        ids = [operation.spec.id for operation in self._operations]
+        taken = next((each for each in ids if registry.get_handler(each) is not None), None)
+        if taken is not None:
+            raise InvalidArgument(f"{taken} is registered already; unregister it first, or use another namespace")
         for operation in self._operations:
             registry.register(operation.spec, operation.handler)
             self._registered.append((registry, operation.spec.id))
@@ -101,7 +107,8 @@ async def from_openapi(
     """The operations of an API, from a dict, a text, bytes, a `Path` or a URL with its OpenAPI document.
 
     `base_url` stands for whatever servers the document names. `security` has a key or token, `(user, password)`, or a
-    function that gives one, by the names of the document's security schemes; `headers` go with every request.
+    function that gives one, by the names of the document's security schemes; `headers` go with every request. Neither
+    goes to another host than the one that a document was fetched from, unless `base_url` names it.
     `timeout` is for a whole call, in seconds. `include(method, path, operation)` says which operations are wanted.
 
     With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
@@ -109,6 +116,7 @@ async def from_openapi(
 
     Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
     """
+    _check_options(client, security, headers, timeout)
     sent_headers = {name: header_value(name, value) for name, value in (headers or {}).items()}
     own_client = new_client() if client is None else None
     used_client = client or own_client or new_client()
@@ -123,7 +131,9 @@ async def from_openapi(
             include,
             has_output=store is None,
         )
-        known = Security(document, security)
+        if is_url(document_or_url) and not base and (headers or security or tells_who_we_are(used_client)):
+            check_same_origin(str(document_or_url), (each.base_url for each in found))
+        known = Security(document, security, sent_headers)
         limits = Limits(max_error_bytes, max_body_bytes)
         stored = StoredOver(store, store_over) if store is not None else None
         operations = [
@@ -139,6 +149,23 @@ async def from_openapi(
     return HTTPOperations(operations, own_client)
 
 
+def _check_options(client: object, security: object, headers: object, timeout: object) -> None:
+    if client is not None and not isinstance(client, httpx2.AsyncClient):
+        raise InvalidArgument(f"client is an httpx2.AsyncClient, not {type(client).__name__}")
+    # Neither is shown: they are secrets.
+    if security is not None and not isinstance(security, Mapping):
+        raise InvalidArgument('security is a dict of credentials by the names of schemes, such as {"api_key": key}')
+    if headers is not None and not _is_of_texts(headers):
+        raise InvalidArgument('headers is a dict of texts, such as {"X-Tenant": "7"}')
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
+        raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {shown(timeout)}")
+
+
+def _is_of_texts(headers: object) -> bool:
+    return isinstance(headers, Mapping) and all(isinstance(each, str) for pair in headers.items() for each in pair)
+
+
 async def _close(client: httpx2.AsyncClient | None) -> None:
     if client is not None:
         await client.aclose()
@@ -149,16 +176,17 @@ async def _document(
 ) -> Document:
     if not is_url(source):
         return Document(await read_document(source))
+    check_no_userinfo(source)
     what = "fetching the document"
     async with within(timeout, None, what):
-        request = client.build_request("GET", str(source), headers=httpx2.Headers(headers, encoding="utf-8"))
-        async with sent(client, request, Applied(), what) as response:
+        request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
+        async with sent(client, request, Applied.hiding(headers), what) as response:
             if response.status_code >= 400:
                 raise CallError(
                     "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}
                 )
             content = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in decoded(response, what):
                 content += chunk
                 if len(content) > MOST_DOCUMENT_BYTES:
                     raise InvalidArgument(f"a document has at most {MOST_DOCUMENT_BYTES} bytes; this one has more")

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +22,8 @@ __all__ = ["RequestBody", "read_body"]
 _Kind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 
 _Part: TypeAlias = tuple[str, tuple[str | None, bytes, str | None]]
+
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
 
 _TEXTS = frozenset({"application/xml", "application/yaml", "application/graphql", "application/javascript"})
 
@@ -49,13 +52,13 @@ class RequestBody:
         """The bytes of a body, and what they are said to be."""
         match self.kind:
             case "json":
-                return _json(given), self.content_type
+                return _json(given), _in_utf8(self.content_type)
             case "form":
                 return self._form(given), self.content_type
             case "multipart":
                 return _multipart(list(self._parts(given)))
             case "text":
-                return _text(given), self.content_type
+                return _text(given, self.content_type)
         return _bytes(given, "body"), self.content_type
 
     def _form(self, given: Any) -> bytes:
@@ -82,15 +85,15 @@ class RequestBody:
         said = str(self._encoding(name).get("contentType") or "").partition(",")[0].strip()
         said = "" if "*" in said else said
         match value:
-            case {"content": str() | bytes() as content} if is_file:
+            case {"content": content} if is_file:
                 kind = value.get("contentType") or said or "application/octet-stream"
                 return value.get("filename") or name, _bytes(content, name), kind
             case bytes():
                 return name, value, said or "application/octet-stream"
-            case str() if is_file:
-                return name, _bytes(value, name), said or "application/octet-stream"
             case Mapping():
                 return None, _json(value), said or "application/json"
+            case _ if is_file:
+                return name, _bytes(value, name), said or "application/octet-stream"
         return None, styles.as_text(value).encode("utf-8", "surrogatepass"), said or None
 
     def _encoding(self, name: str) -> Mapping[str, Any]:
@@ -103,7 +106,8 @@ def read_body(document: Document, node: Any) -> RequestBody | None:
     if node is None:
         return None
     body = document.resolved(node, "a request body")
-    content = document.resolved(body.get("content") or {}, "the content of a request body")
+    offers = document.resolved(body.get("content") or {}, "the content of a request body")
+    content = {str(kind): media for kind, media in offers.items()}
     if not content:
         return None
     offered = next((each for each in content if _kind(each) == "json"), next(iter(content)))
@@ -165,15 +169,28 @@ def _json(given: Any) -> bytes:
         raise CallError("VALIDATION_ERROR", f"body cannot be written as JSON: {error!s:.200}") from None
 
 
-def _text(given: Any) -> bytes:
-    return given if isinstance(given, bytes) else styles.as_text(given).encode("utf-8", "surrogatepass")
+def _text(given: Any, content_type: str) -> tuple[bytes, str]:
+    """In the charset that is asked for, or in UTF-8 if that has no such characters, or there is none of the name."""
+    if isinstance(given, bytes):
+        return given, content_type
+    text, charset = styles.as_text(given), _CHARSET.search(content_type)
+    try:
+        return text.encode(charset[1] if charset else "utf-8"), content_type
+    except (LookupError, UnicodeError):
+        return text.encode("utf-8", "surrogatepass"), _in_utf8(content_type)
+
+
+def _in_utf8(content_type: str) -> str:
+    return _CHARSET.sub("charset=utf-8", content_type)
 
 
 def _bytes(given: Any, what: str) -> bytes:
     if isinstance(given, bytes):
         return given
+    if not isinstance(given, str):
+        raise CallError("VALIDATION_ERROR", f"{what} is a {type(given).__name__}; read it, and give bytes")
     try:
-        return base64.b64decode("".join(str(given).split()), validate=True)
+        return base64.b64decode("".join(given.split()), validate=True)
     except (binascii.Error, ValueError):
         told = f"{what} is not base64; encode what it should hold, or give bytes"
         raise CallError("VALIDATION_ERROR", told) from None

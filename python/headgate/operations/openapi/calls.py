@@ -11,7 +11,7 @@ from headgate.operations.openapi import parameters
 from headgate.operations.openapi.operations import Described
 from headgate.operations.openapi.responses import Limits, StoredOver, envelope_of, refused
 from headgate.operations.openapi.security import Applied, Security
-from headgate.operations.openapi.sending import sent, within
+from headgate.operations.openapi.sending import new_request, sent, within
 from headgate.operations.spec import CallContext
 
 __all__ = ["Call"]
@@ -52,7 +52,7 @@ class Call:
             request = self._request(given or {}, applied)
             async with sent(self._client, request, applied, tool) as response:
                 if response.status_code >= 400:
-                    raise await refused(response, applied, self._limits, wanted, tool=tool)
+                    raise await refused(response, applied, self._limits, requirement, wanted, tool=tool)
                 principal = context.identity.id if context.identity else None
                 return await envelope_of(response, self._limits, self._stored, tool=tool, principal=principal)
 
@@ -73,7 +73,7 @@ class Call:
         if content_type is not None:
             headers["Content-Type"] = content_type
         url = f"{described.base_url}{path}" + (f"?{query}" if query else "")
-        return self._client.build_request(described.method, url, headers=headers, content=content)
+        return new_request(self._client, described.method, url, headers, content)
 
     def _body(self, given: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         body = self._described.body

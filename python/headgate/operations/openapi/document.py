@@ -17,9 +17,6 @@ __all__ = ["MOST_DOCUMENT_BYTES", "Document", "is_url", "read_document"]
 
 MOST_DOCUMENT_BYTES = 20 * 1024 * 1024
 
-_MOST_HOPS = 32
-"""A reference that leads to a reference that leads on for longer than this goes around in circles."""
-
 
 class Document:
     """An OpenAPI document, and where it was fetched from."""
@@ -29,17 +26,22 @@ class Document:
         self.root = root
         self.url = url
         self.is_3_0 = str(root["openapi"]).startswith("3.0")
+        self.kept: dict[Any, Any] = {}
+        """What was made of it once, for all of its operations."""
 
     def resolved(self, node: Any, what: str) -> Mapping[str, Any]:
         """An object of the document, behind whatever references stand in front of it."""
-        for _ in range(_MOST_HOPS):
+        been: set[str] = set()
+        while True:
             if not isinstance(node, Mapping):
                 raise InvalidArgument(f"{what} must be an object in this document, not {shown(node)}")
             ref = node.get("$ref")
             if not isinstance(ref, str):
                 return node
+            if ref in been:
+                raise InvalidArgument(f"{what} is a $ref that leads back to itself")
+            been.add(ref)
             node = self.at(ref)
-        raise InvalidArgument(f"{what} is a $ref that leads back to itself")
 
     def at(self, ref: str) -> Any:
         """What a reference leads to. Raises `InvalidArgument` where that is nowhere, or elsewhere."""
@@ -50,7 +52,7 @@ class Document:
             key = part.replace("~1", "/").replace("~0", "~")
             if isinstance(node, Mapping) and key in node:
                 node = node[key]
-            elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+            elif isinstance(node, list) and key.isdecimal() and len(key) < 10 and int(key) < len(node):
                 node = node[int(key)]
             else:
                 raise InvalidArgument(f"$ref {ref[:200]!r} leads nowhere in this document")

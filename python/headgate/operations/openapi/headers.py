@@ -4,7 +4,13 @@ import re
 
 from headgate.operations.errors import CallError
 
-__all__ = ["header_value"]
+__all__ = ["FIT_FOR_STRANGERS", "header_value"]
+
+FIT_FOR_STRANGERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
+    | {"host", "transfer-encoding", "user-agent"}
+)
+"""Headers that anyone may see. Any other may be what tells us from everyone else."""
 
 _BREAKS_THE_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 

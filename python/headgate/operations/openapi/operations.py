@@ -1,13 +1,17 @@
 """The operations of a document: each with its name, its schemas, and what is needed to call it."""
 
 import dataclasses
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from headgate.envelope.body import says_json
+from headgate.errors import InvalidArgument
 from headgate.operations.openapi.bodies import RequestBody, read_body
 from headgate.operations.openapi.document import Document
+from headgate.operations.openapi.names import Names
 from headgate.operations.openapi.parameters import BODY, Parameter, read_parameters
 from headgate.operations.openapi.schemas import Bundle
 from headgate.operations.openapi.servers import server_url
@@ -16,9 +20,13 @@ from headgate.operations.validation import Schema
 
 __all__ = ["Described", "Include", "described_operations"]
 
+_log = logging.getLogger("headgate")
+
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 _LONGEST_NAME = 128
+
+_WITHOUT_A_BODY = ("204", "205")
 
 Include = Callable[[str, str, Mapping[str, Any]], bool]
 """Takes the method, the path and the operation as the document has it; whether it is wanted."""
@@ -40,20 +48,57 @@ class Described:
 
 def described_operations(
     document: Document, namespace: str, base_url: str | None, include: Include | None, *, has_output: bool = True
-) -> Iterator[Described]:
-    """All operations that are wanted, in the order of the document."""
-    taken: set[str] = set()
+) -> list[Described]:
+    """All operations that are wanted, in the order of the document.
+
+    One that cannot be used is left out, with a warning. Raises `InvalidArgument` if that leaves none.
+    """
+    names, trouble, found = Names(), _Trouble(), list[Described]()
+    for path, method, item, operation in _wanted(document, include, trouble):
+        name = names.free(_fit_name(operation.get("operationId") or f"{method}{path}"))
+        with trouble.told_of(f"{method.upper()} {path}"):
+            each = _described(document, namespace, name, method, path, item, operation, base_url)
+            found.append(each if has_output else _without_output(each))
+    if not found and trouble.first is not None:
+        raise trouble.first
+    return found
+
+
+def _wanted(
+    document: Document, include: Include | None, trouble: "_Trouble"
+) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Path, method, what the path says for all methods, and the operation."""
     for path, node in document.root.get("paths", {}).items():
-        if not path.startswith("/"):
+        if not str(path).startswith("/"):
             continue  # an extension, `x-…`
-        item = document.resolved(node or {}, f"the path {path}")
+        item: Mapping[str, Any] = {}
+        with trouble.told_of(path):
+            item = document.resolved(node or {}, f"the path {path}")
         for method in _METHODS:
-            if method in item:
+            if method not in item:
+                continue
+            operation: Mapping[str, Any] | None = None
+            with trouble.told_of(f"{method.upper()} {path}"):
                 operation = document.resolved(item[method], f"{method} {path}")
-                if include is None or include(method, path, operation):
-                    name = _free_name(operation.get("operationId") or f"{method}{path}", taken)
-                    found = _described(document, namespace, name, method, path, item, operation, base_url)
-                    yield found if has_output else _without_output(found)
+            if operation is not None and (include is None or include(method, path, operation)):
+                yield path, method, item, operation
+
+
+class _Trouble:
+    """What is wrong with parts of a document: told of at once, and the first of it kept."""
+
+    def __init__(self) -> None:
+        self.first: InvalidArgument | None = None
+
+    @contextmanager
+    def told_of(self, where: str) -> Iterator[None]:
+        try:
+            yield
+        except (InvalidArgument, RecursionError) as error:
+            if not isinstance(error, InvalidArgument):
+                error = InvalidArgument("this document is nested too deeply")
+            self.first = self.first or error
+            _log.warning("headgate: %s of this document is left out: %s", where, error)
 
 
 def _described(
@@ -93,13 +138,8 @@ def _without_output(described: Described) -> Described:
     return dataclasses.replace(described, spec=dataclasses.replace(described.spec, output_schema=None))
 
 
-def _free_name(wanted: Any, taken: set[str]) -> str:
-    fit = re.sub(r"[^A-Za-z0-9_-]+", "_", str(wanted)).strip("_")[:_LONGEST_NAME] or "operation"
-    name, number = fit, 2
-    while name in taken:
-        name, number = f"{fit}_{number}", number + 1
-    taken.add(name)
-    return name
+def _fit_name(wanted: Any) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", str(wanted)).strip("_")[:_LONGEST_NAME] or "operation"
 
 
 def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
@@ -118,7 +158,8 @@ def _input_schema(document: Document, parameters: list[Parameter], body: Request
     found: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         found["required"] = required
-    return {**found, "$defs": bundle.definitions} if bundle.definitions else found
+    definitions = bundle.definitions
+    return {**found, "$defs": definitions} if definitions else found
 
 
 def _told(schema: Schema, description: str) -> Schema:
@@ -126,15 +167,26 @@ def _told(schema: Schema, description: str) -> Schema:
 
 
 def _output_schema(document: Document, responses: Any) -> Schema | None:
-    """That of the first success that is JSON; what `default` says where no success is told of."""
+    """What every success that is JSON fits. None where one of them may be anything: another's schema is not its own."""
     if not isinstance(responses, Mapping):
         return None
-    successes = sorted(status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper()))
-    for status in successes or [status for status in ("default",) if status in responses]:
-        response = document.resolved(responses[status], f"the response {status}")
+    successes = [status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper())]
+    schemas: list[Any] = []
+    for status in successes:
+        response = document.resolved(responses[status] or {}, f"the response {status}")
         content = response.get("content")
-        for content_type, media in content.items() if isinstance(content, Mapping) else ():
-            schema = document.resolved(media or {}, f"the content {content_type}").get("schema")
-            if says_json(content_type) and schema is not None:
-                return Bundle(document, "received").whole(schema)
-    return None
+        if isinstance(content, Mapping) and content:
+            schemas += _json_schemas(document, content)
+        elif str(status) not in _WITHOUT_A_BODY:
+            return None
+    distinct = [each for index, each in enumerate(schemas) if each not in schemas[:index]]
+    if not distinct or None in distinct:
+        return None
+    return Bundle(document, "received").whole(distinct[0] if len(distinct) == 1 else {"anyOf": distinct})
+
+
+def _json_schemas(document: Document, content: Mapping[str, Any]) -> list[Any]:
+    """The schemas of a response that is JSON. It is asked for as such, so what vendors call theirs comes second."""
+    offered = {str(kind): media for kind, media in content.items() if says_json(str(kind))}
+    plain = [kind for kind in offered if kind.partition(";")[0].strip().lower() == "application/json"]
+    return [document.resolved(offered[kind] or {}, f"the content {kind}").get("schema") for kind in plain or offered]

@@ -36,8 +36,11 @@ _STYLES = {
     "cookie": ("form",),
 }
 
-_SAID_ELSEWHERE = frozenset({"accept", "authorization", "content-type"})
-"""Headers that by the specification are no parameters: bodies, responses and security speak of them."""
+_SAID_ELSEWHERE = frozenset(
+    {"accept", "authorization", "content-type"}
+    | {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that are no parameters: by the specification, or because the request itself and its connection say them."""
 
 _PLACE = re.compile(r"\{([^{}/]+)\}")
 
@@ -57,7 +60,7 @@ class Parameter:
     explode: bool = True
     allow_reserved: bool = False
     is_json: bool = False
-    """Whether the document gives it a content instead of a style."""
+    """Whether the document gives it a content instead of a style, and that is not plain text."""
 
     def written(self, given: Any) -> Any:
         """The value that the style is applied to."""
@@ -139,7 +142,7 @@ def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
     style = node.get("style", usual_style)
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")
-    content = next(iter(node["content"].values()), None) if isinstance(node.get("content"), Mapping) else None
+    kind, content = next(iter(node["content"].items()), ("", None)) if _has_content(node) else ("", None)
     return Parameter(
         key=name,
         name=name,
@@ -150,8 +153,12 @@ def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
         style=style,
         explode=bool(node.get("explode", style in ("form", "deepObject"))),
         allow_reserved=node.get("allowReserved") is True,
-        is_json=content is not None,
+        is_json=content is not None and not str(kind).strip().lower().startswith("text/plain"),
     )
+
+
+def _has_content(node: Mapping[str, Any]) -> bool:
+    return isinstance(node.get("content"), Mapping)
 
 
 def _with_distinct_keys(parameters: list[Parameter], taken: set[str]) -> list[Parameter]:

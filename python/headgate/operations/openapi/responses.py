@@ -1,6 +1,7 @@
 """What comes back: an envelope around bytes that nobody has parsed, or an error that says what the server said."""
 
 import codecs
+import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,7 @@ import httpx2
 from headgate.envelope import Body, ResponseEnvelope, http_envelope
 from headgate.envelope.body import says_json
 from headgate.operations.errors import CallError
+from headgate.operations.openapi.decoding import decoded
 from headgate.operations.openapi.security import Applied, Requirement, hidden
 from headgate.store import Store
 
@@ -40,7 +42,7 @@ async def envelope_of(
 ) -> ResponseEnvelope[Any]:
     """The envelope of a response that is no error."""
     content_type = response.headers.get("Content-Type", "")
-    chunks = response.aiter_bytes(1024 * 1024)
+    chunks = decoded(response, tool)
     most = limits.max_body_bytes if stored is None else stored.size
     first = [chunk async for chunk in _up_to(chunks, most)]
     is_all = sum(map(len, first)) <= most
@@ -62,12 +64,18 @@ async def envelope_of(
 
 
 async def refused(
-    response: httpx2.Response, applied: Applied, limits: Limits, wanted: list[Requirement], *, tool: str
+    response: httpx2.Response,
+    applied: Applied,
+    limits: Limits,
+    met: Requirement,
+    wanted: list[Requirement],
+    *,
+    tool: str,
 ) -> CallError:
     """The error of a status of 400 or more. What we sent to be let in does not come back in it."""
     longest = max(map(len, applied.secrets), default=0)
     most = limits.max_error_bytes + 4 * longest
-    head = b"".join([chunk async for chunk in _up_to(response.aiter_bytes(), most)])
+    head = await _readable(response, most, tool)
     is_all = len(head) <= most
     told = hidden(_text(head, response.headers.get("Content-Type", ""), is_all=is_all), applied.secrets)
     if not is_all and longest:
@@ -86,10 +94,21 @@ async def refused(
     if body != told or not is_all:
         details["body_cut"] = f"the first {len(body.encode())} of {size or f'more than {len(head)}'} bytes"
     message = f"{tool} was answered {response.status_code} {response.reason_phrase}".rstrip()
-    if response.status_code == 401 and wanted:
+    if response.status_code == 401 and met:
+        message += f"; what was given for the security scheme {' and '.join(met)} was refused"
+    elif response.status_code == 401 and wanted:
         ways = " or ".join(" and ".join(each) for each in wanted)
         message += f"; it wants the security scheme {ways}: give it in security="
     return CallError("EXECUTION_ERROR", message, details)
+
+
+async def _readable(response: httpx2.Response, most: int, tool: str) -> bytes:
+    """What can be read of the body of an error. If that is not all, the status is still more than what is wrong."""
+    head = bytearray()
+    with contextlib.suppress(CallError):
+        async for chunk in _up_to(decoded(response, tool), most):
+            head += chunk
+    return bytes(head)
 
 
 async def _up_to(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
@@ -127,11 +146,12 @@ def _data(content: bytes, content_type: str) -> Any:
 
 def _text(content: bytes, content_type: str, *, is_all: bool = True) -> str:
     charset = httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
-    try:
-        decoder = codecs.getincrementaldecoder(charset or "utf-8")
-    except (LookupError, ValueError):
-        decoder = codecs.getincrementaldecoder("utf-8")
-    return decoder("replace").decode(content, is_all)
+    # There are codecs that are no charsets (`hex`, `zlib`), and each fails in a way of its own.
+    with contextlib.suppress(Exception):
+        found: object = codecs.getincrementaldecoder(charset or "utf-8")("replace").decode(content, is_all)
+        if isinstance(found, str):
+            return found
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(content, is_all)
 
 
 def _joined(headers: httpx2.Headers) -> dict[str, str]:

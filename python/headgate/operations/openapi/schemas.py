@@ -1,11 +1,13 @@
 """Schemas of a document, as JSON Schema 2020-12 that needs nothing but itself."""
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
 from headgate.operations.dialect import in_modern_words
 from headgate.operations.openapi.document import Document
+from headgate.operations.openapi.names import Names
 from headgate.operations.validation import Schema
 
 __all__ = ["BASE64", "Bundle", "Direction", "is_binary"]
@@ -52,71 +54,137 @@ class Bundle:
     """Schemas that are used together, and under `definitions` all that they refer to, each once."""
 
     def __init__(self, document: Document, direction: Direction, *, takes_files: bool = False) -> None:
-        self._document = document
-        self._direction = direction
-        self._takes_files = takes_files
-        self._names: dict[str, str] = {}
-        self.definitions: dict[str, Schema] = {}
+        key = (Bundle, direction, takes_files)
+        if key not in document.kept:
+            document.kept[key] = _Definitions(document, direction, takes_files)
+        self._all: _Definitions = document.kept[key]
+        self._refs: dict[str, None] = {}
 
     def converted(self, schema: Any) -> Schema:
         """A schema with its references into `definitions`."""
+        return self._all.converted(schema, self._refs)
+
+    @property
+    def definitions(self) -> dict[str, Schema]:
+        """All that what was converted leads to."""
+        found: dict[str, Schema] = {}
+        # No recursion: schemas that refer to each other are as deep as there are many.
+        left = [*self._refs][::-1]
+        been: set[str] = set()
+        while left:
+            ref = left.pop()
+            if ref not in been:
+                been.add(ref)
+                definition = self._all.definition(ref)
+                found[definition.name] = definition.schema
+                left += [*definition.refs][::-1]
+        return found
+
+    def whole(self, schema: Any) -> Schema:
+        """One schema with all that it refers to."""
+        found, definitions = self.converted(schema), self.definitions
+        if isinstance(found, bool) or not definitions:
+            return found
+        # Its own `$defs` were reached by references of the document, which lead to copies now.
+        return {**found, "$defs": definitions}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Definition:
+    name: str
+    schema: Schema
+    refs: Mapping[str, None]
+    """What it refers to itself, in order."""
+
+
+class _Definitions:
+    """What the references of a document lead to, converted once for all operations."""
+
+    def __init__(self, document: Document, direction: Direction, takes_files: bool) -> None:
+        self._document = document
+        self._mark = _ABSENT_WHEN[direction]
+        self._takes_files = takes_files
+        self._names: dict[str, str] = {}
+        self._names_taken = Names()
+        self._known: dict[str, _Definition] = {}
+
+    def definition(self, ref: str) -> _Definition:
+        if ref not in self._known:
+            refs: dict[str, None] = {}
+            schema = self.converted(self._document.at(ref), refs)
+            self._known[ref] = _Definition(self._name(ref), schema, refs)
+        return self._known[ref]
+
+    def converted(self, schema: Any, refs: dict[str, None], not_sent: Set[str] = frozenset()) -> Schema:
+        """A schema in modern words; the references in it are noted, and not followed."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
             return {}
         if self._takes_files and _is_file(schema):
             return {**_FILE, **{key: schema[key] for key in ("title", "description") if key in schema}}
-        found = {key: self._inner(key, value) for key, value in schema.items() if key not in _DROPPED}
-        if isinstance(schema.get("$ref"), str):
-            found["$ref"] = self._referred(schema["$ref"])
+        ref = schema.get("$ref")
+        if isinstance(ref, str):
+            refs[ref] = None
             if self._document.is_3_0:
-                return {"$ref": found["$ref"]}
-        self._forgive_what_is_not_sent(found, schema)
+                return {"$ref": f"#/$defs/{self._name(ref)}"}
+        not_sent = not_sent | self._not_sent(schema)
+        found = {key: self._inner(key, value, refs, not_sent) for key, value in schema.items() if _says(key, value)}
+        if isinstance(ref, str):
+            found["$ref"] = f"#/$defs/{self._name(ref)}"
         return in_modern_words(found) if self._document.is_3_0 else found
 
-    def whole(self, schema: Any) -> Schema:
-        """One schema with all that it refers to."""
-        found = self.converted(schema)
-        if isinstance(found, bool) or not self.definitions:
-            return found
-        # Its own `$defs` were reached by references of the document, which lead to copies now.
-        return {**found, "$defs": self.definitions}
-
-    def _inner(self, key: str, value: Any) -> Any:
+    def _inner(self, key: str, value: Any, refs: dict[str, None], not_sent: Set[str]) -> Any:
         if key in _OF_NAMES and isinstance(value, Mapping):
-            return {name: self.converted(each) for name, each in value.items()}
+            return {str(name): self.converted(each, refs) for name, each in value.items()}
         if key in _OF_SCHEMAS and isinstance(value, list):
-            return [self.converted(each) for each in value]
+            return [self.converted(each, refs, not_sent if key == "allOf" else frozenset()) for each in value]
         if key in _OF_ONE and isinstance(value, Mapping | bool):
-            return self.converted(value)
+            return self.converted(value, refs)
+        if key == "required":
+            return [name for name in value if isinstance(name, str) and name not in not_sent]
         return value
 
-    def _referred(self, ref: str) -> str:
+    def _name(self, ref: str) -> str:
         if ref not in self._names:
-            target = self._document.at(ref)
-            name = self._free_name(ref)
-            # Known before it is converted: it may refer to itself.
-            self._names[ref] = name
-            self.definitions[name] = True
-            self.definitions[name] = self.converted(target)
-        return f"#/$defs/{self._names[ref]}"
+            wanted = re.sub(r"[^A-Za-z0-9._-]", "_", ref.rsplit("/", 1)[-1]) or "schema"
+            self._names[ref] = self._names_taken.free(wanted)
+        return self._names[ref]
 
-    def _free_name(self, ref: str) -> str:
-        wanted = re.sub(r"[^A-Za-z0-9._-]", "_", ref.rsplit("/", 1)[-1]) or "schema"
-        name, number = wanted, 1
-        while name in self.definitions:
-            name, number = f"{wanted}_{number}", number + 1
-        return name
-
-    def _forgive_what_is_not_sent(self, found: dict[str, Any], schema: Mapping[str, Any]) -> None:
+    def _not_sent(self, schema: Mapping[str, Any]) -> set[str]:
         """What is only ever read need not be sent, though it is required of what is received, and the other way."""
-        properties, required = schema.get("properties"), schema.get("required")
-        if not isinstance(required, list):
-            found.pop("required", None)  # `required: true` on a property is a common slip, and no JSON Schema
-            return
-        mark = _ABSENT_WHEN[self._direction]
-        if isinstance(properties, Mapping):
-            found["required"] = [name for name in required if not _is_marked(properties.get(name), mark)]
+        if "required" not in schema and "allOf" not in schema:
+            return set()
+        return {
+            name
+            for each in self._parts(schema)
+            if isinstance(properties := each.get("properties"), Mapping)
+            for name, node in properties.items()
+            if any(part.get(self._mark) is True for part in self._parts(node))
+        }
+
+    def _parts(self, schema: Any) -> Iterator[Mapping[str, Any]]:
+        """A schema, and all that it is made of by `allOf` and references."""
+        left, been = [schema], set[int]()
+        while left:
+            node = left.pop()
+            if not isinstance(node, Mapping) or id(node) in been:
+                continue
+            been.add(id(node))
+            yield node
+            several = node.get("allOf")
+            left += several if isinstance(several, list) else []
+            if isinstance(node.get("$ref"), str):
+                left.append(self._document.at(node["$ref"]))
+
+
+def _says(key: str, value: Any) -> bool:
+    """Whether a word of a schema says anything. `required: true` on a property is a common slip, for one."""
+    if key in ("required", "enum"):
+        return isinstance(value, list)
+    if key == "type":
+        return all(isinstance(each, str) for each in (value if isinstance(value, list) else [value]))
+    return key not in _DROPPED
 
 
 def is_binary(schema: Any) -> bool:
@@ -132,7 +200,3 @@ def _is_file(schema: Mapping[str, Any]) -> bool:
     if schema.get("type") not in ("string", ["string"], ["string", "null"], None):
         return False
     return schema.get("format") == "binary" or ("contentMediaType" in schema and "contentEncoding" not in schema)
-
-
-def _is_marked(schema: Any, mark: str) -> bool:
-    return isinstance(schema, Mapping) and schema.get(mark) is True

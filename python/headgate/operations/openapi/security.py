@@ -6,13 +6,15 @@ Nothing here shows a credential: not in `repr`, not in an error.
 import base64
 import dataclasses
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
+from urllib.parse import quote_plus
 
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.document import Document
-from headgate.operations.openapi.headers import header_value
+from headgate.operations.openapi.headers import FIT_FOR_STRANGERS, header_value
 from headgate.operations.openapi.styles import percent_encoded
 
 __all__ = ["Applied", "Credential", "Requirement", "Security", "hidden"]
@@ -41,11 +43,31 @@ class Applied:
     cookies: list[str] = dataclasses.field(default_factory=list)
     secrets: set[str] = dataclasses.field(default_factory=set)
 
+    @classmethod
+    def hiding(cls, headers: Mapping[str, str]) -> Self:
+        """Nothing is added, and values of headers are not seen: neither whole, nor what stands behind `Bearer`."""
+        found = cls()
+        for name, value in headers.items():
+            if name.lower() not in FIT_FOR_STRANGERS:
+                found.hide(value)
+                found.hide(value.rpartition(" ")[2])
+        return found
+
+    def hide(self, secret: str) -> None:
+        """Hides a secret, also as it comes back from who writes it in their own way."""
+        for text in {secret, secret.strip()}:
+            as_json = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
+            slashes = [each.replace("/", "\\/") for each in as_json]
+            self.secrets.update({text, percent_encoded(text), quote_plus(text), *as_json, *slashes})
+
 
 class Security:
     """The schemes of a document, and the credentials that we have for them."""
 
-    def __init__(self, document: Document, credentials: Mapping[str, Credential] | None) -> None:
+    def __init__(
+        self, document: Document, credentials: Mapping[str, Credential] | None, headers: Mapping[str, str]
+    ) -> None:
+        self._headers = headers
         self._schemes = _schemes(document)
         self._credentials = dict(credentials or {})
         unknown = sorted(set(self._credentials) - set(self._schemes))
@@ -61,7 +83,7 @@ class Security:
 
     async def applied(self, requirement: Requirement) -> Applied:
         """What a request needs to meet a requirement."""
-        found = Applied()
+        found = Applied.hiding(self._headers)
         for name in requirement:
             _apply(self._schemes[name], name, await self._secret(name), found)
         return found
@@ -99,7 +121,7 @@ def _apply(scheme: Mapping[str, Any], name: str, secret: Secret, to: Applied) ->
         case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
             user, password = _pair(name, secret)
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
-            to.secrets.add(password)
+            to.hide(password)
             _apply_header("Authorization", f"Basic {token}", token, to)
         case {"type": "http" | "oauth2" | "openIdConnect"}:
             kind = str(scheme.get("scheme") or "Bearer")
@@ -113,7 +135,7 @@ def _apply_key(where: str, key: str, token: str, to: Applied) -> None:
     if where == "header":
         _apply_header(key, token, token, to)
         return
-    to.secrets.update({token, percent_encoded(token)})
+    to.hide(token)
     pair = f"{percent_encoded(key)}={percent_encoded(token)}"
     if where == "cookie":
         to.cookies.append(pair)
@@ -124,7 +146,7 @@ def _apply_key(where: str, key: str, token: str, to: Applied) -> None:
 
 def _apply_header(name: str, value: str, secret: str, to: Applied) -> None:
     to.headers[name] = header_value(name, value)
-    to.secrets.add(secret)
+    to.hide(secret)
 
 
 def _token(name: str, secret: object) -> str:

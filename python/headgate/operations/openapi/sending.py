@@ -9,17 +9,14 @@ from http.cookiejar import DefaultCookiePolicy
 import httpx2
 
 from headgate.operations.errors import CallError
+from headgate.operations.openapi.decoding import ACCEPTED_CODINGS
+from headgate.operations.openapi.headers import FIT_FOR_STRANGERS
 from headgate.operations.openapi.security import Applied, hidden
 
-__all__ = ["new_client", "sent", "within"]
+__all__ = ["new_client", "new_request", "sent", "tells_who_we_are", "within"]
 
 _MOST_REDIRECTS = 10
-
-_FIT_FOR_STRANGERS = frozenset(
-    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
-    | {"host", "transfer-encoding", "user-agent"}
-)
-"""Headers that another host may see. Any other may be what tells us from everyone else."""
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class _Masked(httpx2.URL):
@@ -36,6 +33,26 @@ def new_client() -> httpx2.AsyncClient:
     client = httpx2.AsyncClient(timeout=None)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
+
+
+def tells_who_we_are(client: httpx2.AsyncClient) -> bool:
+    """Whether a client adds anything to its requests that is not for everyone."""
+    has_headers = any(name.lower() not in FIT_FOR_STRANGERS for name in client.headers)
+    return client.auth is not None or has_headers or bool(client.params) or any(True for _ in client.cookies.jar)
+
+
+def new_request(
+    client: httpx2.AsyncClient, method: str, url: str, headers: httpx2.Headers, content: bytes | None = None
+) -> httpx2.Request:
+    """A request with what the client adds to all of its requests."""
+    request = client.build_request(method, url, headers=headers, content=content)
+    # The client would ask for more than `decoded` can read.
+    request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPTED_CODINGS)
+    # A client that has parameters has put them in the place of our own.
+    own = httpx2.URL(url)
+    more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
+    request.url = own.copy_with(query=b"&".join(filter(None, [own.query, str(more).encode()]))) if more else own
+    return request
 
 
 @asynccontextmanager
@@ -60,19 +77,26 @@ async def sent(
     """The response to a request, its body unread. Failures on the way, also in the body, are `CallError`."""
     response: httpx2.Response | None = None
     try:
-        response = await _followed(client, request, applied)
+        response = await _followed(client, request, applied, what)
         yield response
     except httpx2.TimeoutException:
         raise
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         told = hidden(str(error) or "the connection broke", applied.secrets)
-        raise CallError("EXECUTION_ERROR", f"{what} failed: {type(error).__name__}: {told[:300]}") from None
+        where = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
+        raise CallError("EXECUTION_ERROR", f"{what} failed{where}: {type(error).__name__}: {told[:300]}") from None
     finally:
         if response is not None:
             await response.aclose()
 
 
-async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied) -> httpx2.Response:
+def _address(url: httpx2.URL) -> str:
+    return f"{url.host}:{url.port or {'http': 80, 'https': 443}.get(url.scheme, '')}"
+
+
+async def _followed(
+    client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied, what: str
+) -> httpx2.Response:
     # The client's own way with redirects takes every header but Authorization to any host.
     is_ours = True
     for _ in range(_MOST_REDIRECTS + 1):
@@ -83,9 +107,20 @@ async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied
         )
         following = response.next_request
         if following is None:
+            if response.status_code in _REDIRECTS:
+                await response.aclose()
+                told = f"{what} was answered {response.status_code} without a Location, so it cannot be followed"
+                raise CallError("EXECUTION_ERROR", told, {"status": response.status_code})
             return response
         await response.aclose()
         if following.url.origin != request.url.origin:
+            if response.status_code in (307, 308) and request.content:
+                raise CallError(
+                    "EXECUTION_ERROR",
+                    f"{what} was sent on to {following.url.host}, which is not told what was in the body; "
+                    "if that is where the API is, give it as base_url",
+                    {"status": response.status_code},
+                )
             _make_fit_for_strangers(following, applied)
             is_ours = False
         elif "Cookie" in request.headers and "Cookie" not in following.headers:
@@ -96,7 +131,7 @@ async def _followed(client: httpx2.AsyncClient, request: httpx2.Request, applied
 
 def _make_fit_for_strangers(request: httpx2.Request, applied: Applied) -> None:
     for name in [*request.headers]:
-        if name.lower() not in _FIT_FOR_STRANGERS:
+        if name.lower() not in FIT_FOR_STRANGERS:
             del request.headers[name]
     for name in applied.query_names:
         if name in request.url.params:

@@ -1,21 +1,24 @@
 """Where an API is: what is given, else what the document says, as far as that leads to http or https."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
+
+import httpx2
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument
 from headgate.operations.openapi.document import Document
 
-__all__ = ["check_base_url", "server_url"]
+__all__ = ["check_base_url", "check_no_userinfo", "check_same_origin", "server_url"]
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 def check_base_url(url: object) -> str:
     """Refuses what no request can be sent to."""
+    check_no_userinfo(url)
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
     except ValueError:
@@ -30,6 +33,27 @@ def check_base_url(url: object) -> str:
     ):
         raise InvalidArgument(f"an API is at an http or https URL without a query, not at {shown(url)}; give base_url")
     return str(url).rstrip("/")
+
+
+def check_no_userinfo(url: object) -> None:
+    """Refuses a user and a password in a URL, without showing them. URLs are logged, and are in errors."""
+    authority = re.match(r"[^/?#]*//([^/?#\\]*)", url) if isinstance(url, str) else None
+    if authority is not None and "@" in authority[1]:
+        raise InvalidArgument(
+            "a URL with a user or a password is not used, for it would be logged; give them in security=, in headers=,"
+            " or as the auth of a client"
+        )
+
+
+def check_same_origin(given: str, servers: Iterable[str]) -> None:
+    """Refuses servers at other origins than the one that was given: only the document names them."""
+    expected = httpx2.URL(given).origin
+    other = next((each for each in servers if httpx2.URL(each).origin != expected), None)
+    if other is not None:
+        raise InvalidArgument(
+            f"this document says that its API is at {other:.200}, which is not where it was fetched from; "
+            "to send headers or security there, give it as base_url"
+        )
 
 
 def server_url(document: Document, *levels: Any) -> str:
