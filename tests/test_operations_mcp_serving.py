@@ -74,8 +74,8 @@ def test_operations_are_tools(era: str) -> None:
         assert put.input_schema == {"type": "object"}
         # What is listed still says what comes.
         assert put.output_schema
-        for wrong in ([{"n": "x"}], {"result": [{"n": "x"}]}, {}, {"n": 1}, 7):
-            assert not Draft202012Validator(put.output_schema).is_valid(wrong)
+        for each in ([{"n": "x"}], {"result": [{"n": "x"}]}, {}, {"n": 1}, 7):
+            assert not Draft202012Validator(put.output_schema).is_valid(each)
         # The client checks what comes by what is listed, references and all.
         got = await client.call_tool("get", {"n": 7})
         assert (got.structured_content, told(got)) == ({"n": 7}, {"n": 7})
