@@ -169,6 +169,29 @@ def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> 
     with_tools_of(stdio, test, mode=LEGACY, namespace="up")
 
 
+def test_a_call_that_is_under_way_is_aborted_by_closing(stdio: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        call = asyncio.create_task(registry.execute("up.waits", {}))
+        while not (await told(registry))["waits"]:
+            await asyncio.sleep(0.01)
+        await server.close()
+        with pytest.raises(CallError, match="may or may not have run") as caught:
+            await call
+        assert caught.value.code == "ABORTED"
+
+    with_tools_of(stdio, test, mode=era, namespace="up")
+
+
+def test_asking_for_the_tools_has_an_end(stdio: Any) -> None:
+    async def test(_: OperationRegistry, server: MCPOperations) -> None:
+        server._connect_timeout = 0.000001
+        with pytest.raises(CallError, match="the list of tools") as caught:
+            await server.refresh()
+        assert caught.value.code == "TIMEOUT"
+
+    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+
+
 def test_another_event_loop_is_told_so(stdio: Any) -> None:
     registry, server = OperationRegistry(), from_mcp(stdio, namespace="up")
     loop = asyncio.new_event_loop()

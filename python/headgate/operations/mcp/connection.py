@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
-from headgate.operations.mcp.unreadable import CALL, give_up_unreadable
+from headgate.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
@@ -58,7 +58,7 @@ class Connection:
         self.is_lost = False
         self._answers: Answers = {} if answers is None else answers
         self._is_foreign = is_foreign
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(FIRST_ID)
         self._leave = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ class Connection:
         # and what they are worth is said later.
         session = self.client.session
         request = {"method": method, "params": params}
-        request_id = f"{CALL}{next(self._numbers)}"
+        request_id = next(self._numbers)
         options: CallOptions = {"request_id": request_id}
         session._stamp(request, options)
         if timeout is not None:

@@ -22,7 +22,7 @@ from mcp_types import Tool
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.connection import Connection
-from headgate.operations.mcp.failures import SessionForgotten, unreachable
+from headgate.operations.mcp.failures import ConnectionLost, SessionForgotten, unreachable
 from headgate.operations.mcp.results import envelope_of, error_of, says_unknown
 from headgate.operations.mcp.targets import Answers, Target, is_connected, upstream_of
 from headgate.operations.registry import OperationRegistry
@@ -164,7 +164,10 @@ class MCPOperations:
 
     async def refresh(self) -> None:
         """Asks the server for its tools now. It happens by itself when the server says that they changed."""
-        await self._refresh(await self._open_connection())
+        try:
+            await self._refresh(await self._open_connection())
+        except Exception as error:
+            raise error_of(error, f"the list of tools of {self._upstream.label}") from error
 
     async def _open(self, answers: Answers) -> Connection:
         if self._borrowed is None:
@@ -248,6 +251,10 @@ class MCPOperations:
         arguments = _checked(spec, {} if given is None else given)
         try:
             result = await self._sent(spec, arguments, context)
+        except ConnectionLost as error:
+            if self._is_closed:
+                raise CallError("ABORTED", f"{spec.id} may or may not have run: its server was closed") from error
+            raise error_of(error, spec.id) from error
         except Exception as error:
             raise error_of(error, spec.id) from error
         if says_unknown(result, spec.name):

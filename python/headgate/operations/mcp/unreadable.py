@@ -8,10 +8,10 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import PARSE_ERROR, ErrorData
 from pydantic import ValidationError
 
-__all__ = ["CALL", "give_up_unreadable"]
+__all__ = ["FIRST_ID", "give_up_unreadable"]
 
-CALL = "call-"
-"""What the ids of our own requests begin with; those of the SDK are numbers."""
+FIRST_ID = 1_000_000
+"""Where the ids of our own requests begin: numbers, because some servers know no others. The SDK's begin at 1."""
 
 
 def give_up_unreadable(session: ClientSession, error: Exception) -> None:
@@ -31,7 +31,7 @@ def give_up_unreadable(session: ClientSession, error: Exception) -> None:
             dispatcher._resolve_pending(request_id, outcome)
         case None if isinstance(said, str) and '"jsonrpc"' in said:
             # Those of the SDK, such as for changes, go on for as long as the connection does.
-            for request_id in [each for each in dispatcher._pending if str(each).startswith(CALL)]:
+            for request_id in [each for each in dispatcher._pending if isinstance(each, int) and each >= FIRST_ID]:
                 dispatcher._resolve_pending(request_id, outcome)
 
 
