@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     InputRequiredResult,
     InputResponses,
@@ -45,6 +45,8 @@ _BETWEEN_LISTINGS = 1.0
 """Seconds from one listing to the next, however often a server says that its tools changed."""
 
 _NOT_FOUND = 404
+
+_NO_SESSION = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
 _STAND_INS = ("Server returned an error response", "Not Found")
 """What the SDK says for a status that came without an error of the protocol."""
@@ -198,8 +200,9 @@ class Connection:
             raise HTTPRefused(refusal.status) from error
         if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
             raise ConnectionLost(error.message) from error
-        # Whatever else it may be, here it may be a session that nobody knows any more. Nothing is sent twice for it.
-        if self._is_foreign and (error.code, error.message) == (INVALID_REQUEST, "Session terminated"):
+        # Where HTTP is someone else's, only words can tell of a session that nobody knows any more. They may be a
+        # tool's own: the next call connects again, and nothing is sent twice.
+        if self._is_foreign and _NO_SESSION.search(error.message):
             self.is_lost = True
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
