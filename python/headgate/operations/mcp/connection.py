@@ -55,7 +55,7 @@ _STAND_INS = ("Server returned an error response", "Not Found")
 class Connection:
     """A client for one connection. It has a task of its own, because the SDK wants it left where it was entered."""
 
-    def __init__(self, client: Client, answers: Answers | None = None, *, is_foreign: bool = True) -> None:
+    def __init__(self, client: Client, answers: Answers | None = None, *, is_foreign: bool = False) -> None:
         self.client = client
         self.is_lost = False
         self._answers: Answers = {} if answers is None else answers

@@ -52,7 +52,7 @@ class Upstream:
     make: Callable[[Any], Client]
     is_command: bool = False
     is_foreign: bool = False
-    """Whether its transport is someone else's, so that nothing is known of what HTTP answers."""
+    """Whether its transports are made by someone else, so that nothing is known of what HTTP answers."""
 
     def client(self, answers: Answers) -> Client:
         """A client for one connection: the SDK's are for no more."""
@@ -90,7 +90,7 @@ def upstream_of(target: Target, mode: str) -> Upstream:
         case Server() | MCPServer():
             return Upstream(f"the server {server.name:.64}", lambda _: server, make)
     if hasattr(server, "__aenter__"):
-        return Upstream("the server", lambda _: server, make, is_foreign=True)
+        return Upstream("the server", lambda _: server, make)
     if callable(server):
         return Upstream("the server", lambda _: server(), make, is_foreign=True)
     raise InvalidArgument(
