@@ -55,11 +55,11 @@ def test_a_tools_own_words_neither_run_it_twice_nor_end_the_connection(transport
 def test_a_client_of_someone_else_is_not_given_up_for_words(stdio: Any, era: str) -> None:
     async def check() -> None:
         registry = OperationRegistry()
-        async with Client(StdioServerParameters(command=stdio[0], args=stdio[1:]), mode=era) as client:
-            async with from_mcp(client, namespace="up") as server:
-                server.register_into(registry)
-                await failing(registry, "up.refuses", {"error": {"code": -32600, "message": "Session terminated"}})
-                assert (await told(registry))["refuses"] == 1
+        parameters = StdioServerParameters(command=stdio[0], args=stdio[1:])
+        async with Client(parameters, mode=era) as client, from_mcp(client, namespace="up") as server:
+            server.register_into(registry)
+            await failing(registry, "up.refuses", {"error": {"code": -32600, "message": "Session terminated"}})
+            assert (await told(registry))["refuses"] == 1
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
