@@ -1,6 +1,7 @@
-"""A server without any SDK, which says whatever it is told to: `python raw_server.py stdio|http`.
+"""A server without any SDK, which says whatever it is told to: `python raw_server.py stdio|http [TOOLS]`.
 
-Over HTTP it says on stdout which port it is at. It serves both eras, its tools in pages of two.
+Over HTTP it says on stdout which port it is at. It serves both eras, its tools in pages of two. `TOOLS` is JSON: more
+that it lists, whatever they are.
 """
 
 import json
@@ -29,11 +30,13 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "waits", "inputSchema": ANY},
     {"name": "told", "inputSchema": ANY},
     {"name": "dies", "inputSchema": ANY},
+    {"name": "writes", "inputSchema": ANY, "description": "The lines that it is told to write, and nothing else."},
     {"name": "x" * 300, "inputSchema": ANY},
 ]
 
 CANCELLED: list[Any] = []
 CALLED: list[str] = []
+LISTED: list[Any] = []
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -58,6 +61,7 @@ def made_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             versions = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": stamp}
             return {"result": {**complete, **versions}}
         case "tools/list", _:
+            LISTED.append(params)
             start = int(params.get("cursor", 0))
             page: dict[str, Any] = {"tools": TOOLS[start : start + 2]}
             # The last page comes around, as some servers have it.
@@ -76,11 +80,11 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
             return {"result": arguments["result"]}
         case "refuses":
             return {"error": arguments["error"]}
-        case "waits":
+        case "waits" | "writes":
             return None
         case "told":
             counts = {tool: CALLED.count(tool) for tool in ("refuses", "waits")}
-            said = {**counts, "cancelled": len(CANCELLED), "pid": os.getpid()}
+            said = {**counts, "cancelled": len(CANCELLED), "listed": len(LISTED), "pid": os.getpid()}
             return {"result": {"content": [], "structuredContent": said}}
         case "dies":
             os._exit(1)
@@ -118,7 +122,15 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+def write(message: dict[str, Any]) -> None:
+    """Lines in Latin-1, so that they can be any bytes, with the id of the call where they say `ID`."""
+    for line in message["params"]["arguments"]["lines"]:
+        sys.stdout.buffer.write(line.replace("ID", json.dumps(message["id"])).encode("latin-1") + b"\n")
+    sys.stdout.buffer.flush()
+
+
 def main() -> None:
+    TOOLS.extend(json.loads(sys.argv[2]) if len(sys.argv) > 2 else [])
     if sys.argv[1] == "http":
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         sys.stdout.write(f"{server.server_port}\n")
@@ -128,7 +140,10 @@ def main() -> None:
         sys.stdin.read()
         os._exit(0)
     for line in sys.stdin:
-        if (made := answer(json.loads(line))) is not None:
+        message = json.loads(line)
+        if message["method"] == "tools/call" and message["params"]["name"] == "writes":
+            write(message)
+        if (made := answer(message)) is not None:
             sys.stdout.write(json.dumps(made) + "\n")
             sys.stdout.flush()
 

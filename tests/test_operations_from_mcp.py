@@ -12,7 +12,6 @@ import pytest
 from headgate import InvalidArgument
 from headgate.envelope import MCPResponseMeta, unwrap
 from headgate.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec
-from headgate.operations.mcp.connection import clients_of
 from headgate.operations.mcp.tools import MCPOperations, from_mcp
 from headgate.operations.registry import run
 from mcp import Client, StdioServerParameters
@@ -53,7 +52,7 @@ def meta_of(envelope: Any) -> MCPResponseMeta:
 def test_all_pages_of_tools_become_operations(raw: Any, era: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert server.namespace == "raw_server_tests_"
-        names = ["says", "says_a_number", "refuses", "waits", "told", "dies"]
+        names = ["says", "says_a_number", "refuses", "waits", "told", "dies", "writes"]
         assert [spec.name for spec in registry] == names
         assert [operation.spec for operation in server.operations] == registry.list()
         says, number = registry.list()[:2]
@@ -250,7 +249,7 @@ def test_targets_of_every_kind_are_servers() -> None:
 @pytest.mark.parametrize("wrong", [7, None, [], [1], {"a": 1}])
 def test_what_is_no_server_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="takes a URL, a command"):
-        clients_of(wrong, "auto")
+        from_mcp(wrong)
 
 
 def test_a_namespace_that_is_taken_is_refused_whole() -> None:

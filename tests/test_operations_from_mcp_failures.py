@@ -13,6 +13,7 @@ from headgate.envelope import unwrap
 from headgate.operations import CallContext, CallError, OperationRegistry
 from headgate.operations.mcp.tools import MCPOperations, from_mcp
 from headgate.operations.registry import run
+from mcp.client.streamable_http import streamable_http_client
 from mcp_server import make_server
 from mcp_types import Tool
 from upstreams import TRANSPORTS, target_of, until, with_tools_of
@@ -188,6 +189,28 @@ def test_a_session_that_was_forgotten_is_begun_anew() -> None:
             with started("changing_server.py", "http", str(port)) as again:
                 assert again.stdout
                 again.stdout.readline()
+                assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
+                await server.close()
+                again.kill()
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_over_a_transport_of_someone_else_a_forgotten_session_costs_a_call() -> None:
+    async def check() -> None:
+        registry = OperationRegistry()
+        with started("changing_server.py", "http") as process:
+            assert process.stdout
+            port = int(process.stdout.readline())
+            server = from_mcp(lambda: streamable_http_client(f"http://127.0.0.1:{port}/mcp"), mode=LEGACY)
+            (await server.connect()).register_into(registry)
+            process.kill()
+            process.wait()
+            with started("changing_server.py", "http", str(port)) as again:
+                assert again.stdout
+                again.stdout.readline()
+                # Nobody knows whether it ran, so that it is not sent twice; the next one connects again.
+                assert (await failing(registry, "changing.text", {"size": 3})).code == "EXECUTION_ERROR"
                 assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
                 await server.close()
                 again.kill()

@@ -19,9 +19,11 @@ from headgate.operations import (
     OperationRegistry,
     OperationSpec,
 )
+from headgate.operations.mcp import serving
 from headgate.operations.mcp.serving import serve_operations, tool_names
 from headgate.operations.mcp.tools import from_mcp
 from headgate.servers.mcp import Headgate
+from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.shared.exceptions import MCPError
@@ -65,9 +67,15 @@ def test_operations_are_tools(era: str) -> None:
 
     async def test(client: Client) -> None:
         get, put = (await client.list_tools()).tools
-        assert (get.name, get.description, get.input_schema, get.output_schema) == ("get", "Gets.", NUMBER, NUMBER)
+        assert (get.name, get.description, get.input_schema) == ("get", "Gets.", NUMBER)
+        assert get.output_schema
+        assert (get.output_schema["type"], get.output_schema["anyOf"][0]) == ("object", NUMBER)
         assert [is_query(get), is_query(put)] == [True, False]
         assert put.input_schema == {"type": "object"}
+        # What is listed still says what comes.
+        assert put.output_schema
+        for each in ([{"n": "x"}], {"result": [{"n": "x"}]}, {}, {"n": 1}, 7):
+            assert not Draft202012Validator(put.output_schema).is_valid(each)
         # The client checks what comes by what is listed, references and all.
         got = await client.call_tool("get", {"n": 7})
         assert (got.structured_content, told(got)) == ({"n": 7}, {"n": 7})
@@ -144,12 +152,106 @@ def test_what_someone_may_not_call_they_are_not_shown(era: str) -> None:
             return [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
 
         assert await names() == ["open"]
-        assert told(await client.call_tool("secret", {}))["error"]["code"] == "ACCESS_DENIED"
+        # It is as if there were none, by whatever name.
+        for name, unknown in (("secret", "public"), ("ns.secret", "ns.public")):
+            said = [await refusal(client, each) for each in (name, unknown)]
+            assert said[0].replace(name, unknown) == said[1]
         scopes.append("root")
         assert await names() == ["open", "secret"]
         assert text_of(await client.call_tool("secret", {})) == "ada"
 
     serve(registry, test, era, identity=lambda _: Identity("ada", scopes))
+
+
+async def refusal(client: Client, name: str) -> str:
+    with pytest.raises(MCPError, match=f"Unknown tool: {name}") as caught:
+        await client.call_tool(name, {})
+    return caught.value.message.partition(";")[0]
+
+
+def test_a_name_is_never_given_to_another(era: str) -> None:
+    registry = OperationRegistry([Operation(spec("find", "crm"), lambda *_: "crm")])
+
+    async def test(client: Client) -> None:
+        async def names() -> list[str]:
+            return [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+        assert await names() == ["find"]
+        registry.register(spec("find", "shop"), lambda *_: "shop")
+        assert await names() == ["crm_find", "shop_find"]
+        # Whoever listed them before still calls what they meant.
+        assert text_of(await client.call_tool("find", {})) == "crm"
+        registry.unregister("crm.find")
+        assert await names() == ["shop_find"]
+        await refusal(client, "find")
+        await refusal(client, "crm_find")
+        registry.register(spec("find", "crm"), lambda *_: "crm again")
+        registry.unregister("shop.find")
+        assert await names() == ["find"]
+
+    serve(registry, test, era)
+
+
+def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+
+    class Counting(dict[str, str]):
+        def get(self, *args: Any) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().get(*args)
+
+    # All of them clash, with and without their namespaces.
+    monkeypatch.setattr(serving, "_fit", lambda _: "one")
+    many = [spec("same", f"n{number}") for number in range(2000)]
+    assert len(tool_names(many, Counting())) == len(many)
+    assert looked <= 3 * len(many)
+
+
+NOTHING_FITS: dict[str, tuple[Any, Any]] = {
+    "null": ({"anyOf": [NUMBER, {"type": "null"}]}, None),
+    "no_null": (NUMBER, None),
+    "bytes": (NUMBER, b"\x00"),
+    "wrong": (NUMBER, {"n": "seven"}),
+    "wrong_list": (LIST, [{"n": "seven"}]),
+    "empty": (NUMBER, http_envelope(None, status_code=204, headers={}, content_type="")),
+    "html": (NUMBER, http_envelope("<p>", status_code=200, headers={}, content_type="text/html")),
+    "page": (LIST, over_http(Body(b"<p>", "text/html"))),
+    "blocks": (NUMBER, mcp_envelope(None, content=[TEXT])),
+    "never": (False, 5),
+    "nonsense": ({"type": "strnig"}, "t"),
+    "elsewhere": ({"$ref": "https://example.com/schema"}, "t"),
+    "nullable": ({"type": "string", "nullable": True}, None),
+    "itself": ({"type": "object", "properties": {"next": {"$ref": "#"}}}, {"next": {"next": 7}}),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING_FITS)
+def test_no_answer_makes_a_client_raise(case: str, era: str) -> None:
+    schema, data = NOTHING_FITS[case]
+    registry = OperationRegistry([Operation(spec("op", output_schema=schema), lambda *_: data)])
+
+    async def test(client: Client) -> None:
+        await client.list_tools()
+        result = await client.call_tool("op", {})
+        assert not result.is_error
+        assert result.content
+
+    serve(registry, test, era)
+
+
+def test_a_tool_that_only_says_a_text_can_be_served_again(era: str) -> None:
+    inner = OperationRegistry([Operation(spec("op", output_schema=NUMBER), lambda *_: "none today")])
+
+    async def run() -> None:
+        outer = OperationRegistry()
+        async with asyncio.timeout(60), from_mcp(serve_operations(inner), mode=era, namespace="inner") as imported:
+            imported.register_into(outer)
+            async with Client(serve_operations(outer), mode=era) as client:
+                await client.list_tools()
+                assert text_of(await client.call_tool("op", {})) == "none today"
+
+    asyncio.run(run())
 
 
 def test_large_bodies_become_handles_without_being_parsed(
@@ -213,5 +315,7 @@ def test_a_server_that_has_tools_is_refused() -> None:
     for wrong in (MCPServer("x"), MCPServer("x")._lowlevel_server, 7):
         with pytest.raises(InvalidArgument, match="low-level"):
             serve_operations(OperationRegistry(), wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="takes an OperationRegistry"):
+        serve_operations({})  # type: ignore[arg-type]
     server = Server[Any]("mine")
     assert serve_operations(OperationRegistry(), server) is server

@@ -197,3 +197,95 @@ def test_errors_are_responses_and_results() -> None:
         result = error_to_call_tool_result(error)
         assert result["isError"] is True
         assert json.loads(result["content"][0]["text"]) == error.to_dict()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[TEXT], [TEXT, TEXT], [], [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]],
+)
+@pytest.mark.parametrize("is_legacy", [False, True])
+def test_an_envelope_that_was_json_is_served_alike(content: Any, is_legacy: bool) -> None:
+    for envelope in (
+        blocks_itself(content=content),
+        mcp_envelope({"n": 1}, content=content, structured_content={"n": 1}),
+        mcp_envelope({"n": 1}, content=content),
+    ):
+        again = ResponseEnvelope.from_json(envelope.to_json())
+        assert to_http_response(again) == to_http_response(envelope)
+        for each in (None, spec(output_schema=NUMBER)):
+            told = to_call_tool_result(envelope, spec=each, is_legacy=is_legacy)
+            assert to_call_tool_result(again, spec=each, is_legacy=is_legacy) == told
+
+
+def test_null_is_structured_where_the_schema_has_it() -> None:
+    nothing = local_envelope(None, "ns.op")
+    maybe = spec(output_schema={"anyOf": [NUMBER, {"type": "null"}]})
+    assert to_call_tool_result(nothing, spec=maybe)["structuredContent"] is None
+    assert to_call_tool_result(nothing, spec=maybe, is_legacy=True)["structuredContent"] == {"result": None}
+    assert "structuredContent" not in to_call_tool_result(nothing, spec=spec(output_schema=NUMBER))
+    assert "structuredContent" not in to_call_tool_result(nothing)
+
+
+def test_bytes_in_what_a_tool_said_are_json() -> None:
+    envelope = mcp_envelope({"n": b"\x00"}, structured_content={"n": 1})
+    result = to_call_tool_result(envelope, spec=spec(output_schema=NUMBER))
+    assert result["structuredContent"] == {"n": {"$base64": "AA=="}}
+
+
+@pytest.mark.parametrize("bad", ["b\r\nset-cookie: evil=1", "a\nb", "\x00", "\x7f", "\u20ac", 7, None])
+def test_headers_that_would_be_something_else_are_left_out(bad: Any) -> None:
+    headers = {"x-good": "caf\xe9\t1", "x-bad": bad, "x bad": "1", "x\r\n": "1", "": "1", "connection": bad}
+    response = to_http_response(http_envelope(b"x", status_code=200, headers=headers, content_type="text/plain"))
+    assert response.headers == {"x-good": "caf\xe9\t1", "content-type": "text/plain"}
+
+
+def test_a_content_type_is_on_one_line() -> None:
+    kind = "image/png\r\nset-cookie: a=b"
+    for envelope in (
+        http(b"x", kind),
+        local_envelope(Body(b"x", kind), "ns.op"),
+        blocks_itself(content=[{"type": "image", "data": "eA==", "mimeType": kind}]),
+    ):
+        assert to_http_response(envelope).headers == {"content-type": "application/octet-stream"}
+
+
+@pytest.mark.parametrize("data", ["a", "\xe9"])
+def test_a_block_that_is_no_base64_is_told_as_it_is(data: str) -> None:
+    block = {"type": "image", "data": data, "mimeType": "image/png"}
+    response = to_http_response(blocks_itself(content=[block]))
+    assert (response.status, json.loads(response.body)) == (200, [block])
+
+
+@pytest.mark.parametrize(
+    ("status", "sent"),
+    [(100, 200), (103, 200), (0, 502), (-1, 502), (99999, 502), (600, 502), (206, 206), (599, 599)],
+)
+def test_a_status_is_one_that_can_be_sent(status: int, sent: int) -> None:
+    response = to_http_response(http(b"body", status=status))
+    assert (response.status, response.body) == (sent, b"body")
+
+
+@pytest.mark.parametrize("status", [204, 205, 304])
+def test_some_statuses_have_no_body(status: int) -> None:
+    response = to_http_response(http(b"body", status=status))
+    assert (response.status, response.body, response.headers) == (status, b"", {})
+
+
+@pytest.mark.parametrize("details", [{"b": b"\x00"}, {"o": object()}, {"nan": float("nan")}])
+def test_any_details_can_be_told(details: Any) -> None:
+    error = CallError("TIMEOUT", "late", details)
+    for told in (error_to_http_response(error).body, error_to_call_tool_result(error)["content"][0]["text"]):
+        assert json.loads(told)["error"]["code"] == "TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "undefined", "unicode_escape", "raw_unicode_escape", "hex", "rot13", "zlib"]
+)
+def test_what_is_no_encoding_of_text_is_bytes(charset: str) -> None:
+    (block,) = to_call_tool_result(http(Body(b"\\ud800ab-", f"text/plain; charset={charset}")))["content"]
+    assert base64.b64decode(block["resource"]["blob"]) == b"\\ud800ab-"
+
+
+def test_half_a_character_is_bytes() -> None:
+    (block,) = to_call_tool_result(http(Body(b"+2AA-", "text/plain; charset=utf-7")))["content"]
+    assert block["type"] == "resource"

@@ -19,7 +19,7 @@ from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import is_meaningful
 from headgate.payload import encoded
 
-__all__ = ["finished"]
+__all__ = ["finished", "is_only_blocks"]
 
 _log = logging.getLogger("headgate")
 
@@ -62,12 +62,16 @@ def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
     """
     meta, data = envelope.meta, envelope.data
     if isinstance(meta, MCPResponseMeta):
-        # Equal, and not only the same: an envelope that was JSON has its blocks twice.
-        is_blocks = meta.structured_content is None and data == meta.content
-        return not (meta.is_error or is_blocks)
+        return not (meta.is_error or is_only_blocks(data, meta))
     if isinstance(meta, HTTPResponseMeta):
         return data is not None and says_json(meta.content_type) and (not isinstance(data, Body) or _is_parsed(data))
     return True
+
+
+def is_only_blocks(data: Any, meta: MCPResponseMeta) -> bool:
+    """Whether a tool's data is its blocks, because it said nothing that is structured."""
+    # Equal, and not only the same: an envelope that was JSON has its blocks twice.
+    return meta.structured_content is None and bool(data == meta.content)
 
 
 def _is_parsed(body: Body) -> bool:

@@ -4,6 +4,7 @@ result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"})
 """
 
 import base64
+import codecs
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import orjson
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
 from headgate.envelope.body import parsed, written
 from headgate.operations.errors import CallCode, CallError
+from headgate.operations.results import is_only_blocks
 from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
 from headgate.payload import encoded, expects_json, is_text
@@ -56,6 +58,19 @@ _STATUSES: Mapping[CallCode, int] = {
 
 _BAD_GATEWAY = 502
 
+_WITHOUT_BODY = (204, 205, 304)
+
+# What else they are may be another header, or another response.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
+
+_NO_CHARSETS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
+"""Encodings of text that are Python's own, or of names; some take forever."""
+
+_NOTHING = object()
+"""There is nothing structured; `None` is what JSON calls null."""
+
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 
@@ -83,11 +98,11 @@ def to_call_tool_result(
         result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
         if own := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
             result["_meta"] = own
-        structured = _structured_by_tool(envelope, meta, spec)
+        structured = _structured_by_tool(envelope.data, meta, spec)
     else:
         result = {"content": [_block(envelope)], "isError": False}
-        structured = _structured(envelope.data) if spec is not None and is_meaningful(spec.output_schema) else None
-    if structured is None:
+        structured = _structured(envelope.data, spec)
+    if structured is _NOTHING:
         return result
     if is_legacy and (not isinstance(structured, Mapping) or (spec is not None and is_wrapped(spec.output_schema))):
         structured = {"result": structured}
@@ -96,7 +111,7 @@ def to_call_tool_result(
 
 def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
     """What went wrong, as a result that a model can act on."""
-    return {"content": [{"type": "text", "text": encoded(error.to_dict()).decode()}], "isError": True}
+    return {"content": [{"type": "text", "text": _told(error).decode()}], "isError": True}
 
 
 def is_wrapped(schema: Schema | None) -> bool:
@@ -116,7 +131,7 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
         case HTTPResponseMeta():
             return _of_http(data, meta)
         case MCPResponseMeta():
-            body, kind = _of_blocks(meta) if data is meta.content else (written(data), _JSON)
+            body, kind = _of_blocks(meta) if is_only_blocks(data, meta) else (written(data), _JSON)
             return _response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
     match data:
         case Body():
@@ -129,24 +144,33 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
 def error_to_http_response(error: CallError) -> HTTPResponse:
     """What went wrong, as a response. If it went wrong at another server, that is a 502."""
     is_of_another = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
-    return _response(_BAD_GATEWAY if is_of_another else _STATUSES[error.code], _JSON, encoded(error.to_dict()))
+    return _response(_BAD_GATEWAY if is_of_another else _STATUSES[error.code], _JSON, _told(error))
+
+
+def _told(error: CallError) -> bytes:
+    try:
+        return written(error.to_dict())
+    except (TypeError, ValueError, RecursionError):
+        # Anyone may have put anything into the details.
+        return written(CallError(error.code, str(error)).to_dict())
 
 
 def _response(status: int, kind: str, body: bytes) -> HTTPResponse:
-    return HTTPResponse(status, {"content-type": kind}, body)
+    return HTTPResponse(status, {"content-type": _clean(kind)}, body)
+
+
+def _clean(content_type: str) -> str:
+    return content_type if _CONTENT_TYPE.fullmatch(content_type) else _OCTETS
 
 
 def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
-    named = {
-        name.strip().lower()
-        for key in meta.headers
-        if key.lower() == "connection"
-        for name in meta.headers[key].split(",")
-    }
-    headers = {key.lower(): value for key, value in meta.headers.items() if key.lower() not in _LEFT_OUT | named}
-    if meta.status_code in (204, 304):
-        return HTTPResponse(meta.status_code, headers, b"")
-    kind = meta.content_type or _OCTETS
+    given = {key.lower(): value for key, value in meta.headers.items()}
+    named = {name.strip().lower() for name in str(given.get("connection", "")).split(",")}
+    headers = {key: value for key, value in given.items() if key not in _LEFT_OUT | named and _is_header(key, value)}
+    status = _status(meta.status_code)
+    if status in _WITHOUT_BODY:
+        return HTTPResponse(status, headers, b"")
+    kind = _clean(meta.content_type)
     match data:
         case Body():
             body = data.content
@@ -156,7 +180,18 @@ def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
             body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
         case _:
             body, kind = written(data), kind if expects_json(kind) else _JSON
-    return HTTPResponse(meta.status_code, {**headers, "content-type": kind}, body)
+    return HTTPResponse(status, {**headers, "content-type": kind}, body)
+
+
+def _is_header(name: str, value: object) -> bool:
+    return bool(_HEADER_NAME.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE.fullmatch(value))
+
+
+def _status(status: int) -> int:
+    """A status that a response can have: after one that is only on the way, the response was there."""
+    if 100 <= status < 200:
+        return 200
+    return status if 200 <= status <= 599 else _BAD_GATEWAY
 
 
 def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
@@ -164,29 +199,38 @@ def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
     match meta.content:
         case [{"type": "text", "text": str(text)}] if is_text(text):
             return text.encode(), _TEXT
-        case [{"type": "image" | "audio", "data": str(data), "mimeType": str(kind)}]:
-            return base64.b64decode(data), kind
-        case [{"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}]:
-            return base64.b64decode(data), kind
+        case [{"type": "image" | "audio", "data": str(data), "mimeType": str(kind)}] | [
+            {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}
+        ]:
+            try:
+                return base64.b64decode(data), kind
+            except ValueError:
+                pass
     return encoded(meta.content), _JSON
 
 
-def _structured_by_tool(envelope: ResponseEnvelope[Any], meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
+def _structured_by_tool(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
     """What a tool said itself; but where a schema is served, what was made to fit it."""
     is_of_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
-    return envelope.data if is_of_schema and envelope.data is not meta.content else meta.structured_content
+    if is_of_schema and not is_only_blocks(data, meta):
+        return _structured(data, spec)
+    return _NOTHING if meta.structured_content is None else meta.structured_content
 
 
 _ONLY_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
-def _structured(data: Any) -> Any:
-    """Data as JSON has it; nothing of bytes, which no schema speaks of."""
+def _structured(data: Any, spec: OperationSpec | None) -> Any:
+    """Data as JSON has it, if a schema speaks of it; none speaks of bytes."""
+    if spec is None or not is_meaningful(spec.output_schema):
+        return _NOTHING
     match data:
+        case None:
+            return _NOTHING if spec.output.problems(None) else None
         case Body():
-            return data.json() if data.is_json else None
+            return data.json() if data.is_json else _NOTHING
         case bytes() | bytearray() | memoryview():
-            return None
+            return _NOTHING
     try:
         orjson.dumps(data, option=_ONLY_JSON)
     except TypeError:
@@ -214,10 +258,9 @@ def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
     if family in ("image", "audio"):
         return {"type": family, "data": base64.b64encode(content).decode(), "mimeType": kind}
     if family == "text" or kind.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
-        try:
-            return {"type": "text", "text": content.decode(_charset(content_type))}
-        except (LookupError, UnicodeDecodeError):
-            pass
+        text = _decoded(content, content_type)
+        if text is not None:
+            return {"type": "text", "text": text}
     # A resource has a name. This one says that there is nothing to read under it.
     resource = {"uri": "headgate:inline", "mimeType": kind, "blob": base64.b64encode(content).decode()}
     return {"type": "resource", "resource": resource}
@@ -227,6 +270,14 @@ def _essence(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower() or _OCTETS
 
 
-def _charset(content_type: str) -> str:
+def _decoded(content: bytes, content_type: str) -> str | None:
+    """Bytes as the text that they are said to be, if they are."""
     found = _CHARSET.search(content_type)
-    return found[1] if found else "utf-8"
+    try:
+        codec = codecs.lookup(found[1] if found else "utf-8")
+        if not codec._is_text_encoding or codec.name in _NO_CHARSETS:
+            return None
+        text = codec.decode(content)[0]
+    except (LookupError, UnicodeError):
+        return None
+    return text if is_text(text) else None

@@ -1,43 +1,39 @@
 """A client of the `mcp` SDK that any task may use, and what a server says before anything is made of it."""
 
 import asyncio
-import dataclasses
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
-from mcp import Client, StdioServerParameters
-from mcp.client import Transport
+from mcp import Client
 from mcp.client.session import IncomingMessage
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.server import MCPServer, Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    CONNECTION_CLOSED,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     InputRequiredResult,
     InputResponses,
+    ListToolsResult,
     Tool,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
-from headgate.arguments import shown
-from headgate.errors import InvalidArgument
+from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
+from headgate.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
+from headgate.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
 
-__all__ = ["Connection", "Target", "clients_of", "is_connected"]
+__all__ = ["Connection"]
 
 _log = logging.getLogger("headgate")
-
-Target: TypeAlias = (
-    "Client | Server[Any] | MCPServer[Any] | StdioServerParameters | Sequence[str] | str | Transport "
-    "| Callable[[], Transport]"
-)
-"""A server: its URL, a command, the server itself, a transport or what makes one, or a client."""
 
 _MOST_PAGES = 1000
 """How many pages of tools are followed: some servers have no last one."""
@@ -45,61 +41,43 @@ _MOST_PAGES = 1000
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 """Seconds before a stream of changes that broke off is opened again."""
 
+_BETWEEN_LISTINGS = 1.0
+"""Seconds from one listing to the next, however often a server says that its tools changed."""
 
-def is_connected(target: object) -> bool:
-    """Whether it is a client that someone else has connected, and will leave."""
-    if not isinstance(target, Client):
-        return False
-    try:
-        return target.session is not None
-    except RuntimeError:
-        return False
+_NOT_FOUND = 404
 
+_NO_SESSION = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
-def clients_of(target: Target, mode: str) -> Callable[[], Client]:
-    """What makes a client for every connection: the SDK's are for one only."""
-    match target:
-        case Client(server=str(url)):
-            return lambda: dataclasses.replace(target, server=_over_http(url))
-        case Client():
-            return lambda: dataclasses.replace(target)
-        case str(url):
-            return lambda: Client(_over_http(url), mode=mode)
-        case [str(command), *arguments] if all(isinstance(argument, str) for argument in arguments):
-            parameters = StdioServerParameters(command=command, args=arguments)
-            return lambda: Client(parameters, mode=mode)
-        case StdioServerParameters() | Server() | MCPServer():
-            return lambda: Client(target, mode=mode)
-    if hasattr(target, "__aenter__"):
-        return lambda: Client(cast("Transport", target), mode=mode)
-    if callable(target):
-        return lambda: Client(target(), mode=mode)
-    raise InvalidArgument(
-        f"from_mcp() takes a URL, a command as a list, StdioServerParameters, a server, a transport or an mcp.Client, "
-        f"not {shown(target)}"
-    )
-
-
-def _over_http(url: str) -> Transport:
-    # The SDK gives up on events of more than 1 MiB, and a result is one event.
-    return streamable_http_client(url, max_sse_event_size=None)
+_STAND_INS = ("Server returned an error response", "Not Found")
+"""What the SDK says for a status that came without an error of the protocol."""
 
 
 class Connection:
     """A client for one connection. It has a task of its own, because the SDK wants it left where it was entered."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, answers: Answers | None = None, *, is_foreign: bool = False) -> None:
         self.client = client
         self.is_lost = False
+        self._answers: Answers = {} if answers is None else answers
+        self._is_foreign = is_foreign
+        self._numbers = itertools.count(FIRST_ID)
         self._leave = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
+        self._stop_hearing: Callable[[], object] = lambda: None
 
     @classmethod
-    async def opened(cls, client: Client, timeout: float) -> "Connection":
-        """Connects. Raises whatever the SDK does, or `TimeoutError`."""
+    def borrowed(cls, client: Client) -> "Connection":
+        """One over a client that someone else has connected, and will leave."""
         connection = cls(client)
+        connection._hear_unreadable()
+        return connection
+
+    @classmethod
+    async def opened(cls, upstream: Upstream, answers: Answers, timeout: float) -> "Connection":
+        """Connects. Raises whatever the SDK does, or `TimeoutError`; what HTTP refused is in `answers` then."""
+        connection = cls(upstream.client(answers), answers, is_foreign=upstream.is_foreign)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         connection._keeper = asyncio.create_task(connection._keep(ready))
         try:
@@ -114,6 +92,7 @@ class Connection:
     async def _keep(self, ready: "asyncio.Future[None]") -> None:
         try:
             async with self.client:
+                self._hear_unreadable()
                 ready.set_result(None)
                 await self._leave.wait()
         except BaseException as error:
@@ -134,6 +113,7 @@ class Connection:
             self._follower.cancel()
             # It is what ends the listener.
             await asyncio.wait([self._follower])
+        self._stop_hearing()
         if tasks := [task for task in (self._keeper, self._listener) if task is not None]:
             await asyncio.wait(tasks)
 
@@ -144,25 +124,26 @@ class Connection:
             return False
         return not getattr(self.client.session._dispatcher, "_closed", False)
 
-    async def tools(self) -> tuple[list[Tool], str | None]:
-        """All pages of the server's tools, and what it calls itself."""
+    async def tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
+        """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
         tools: list[Tool] = []
         info = self.client.server_info
         name = info.name if info is not None else None
-        cursor: str | None = None
-        seen: set[str | None] = set()
+        cursor: object = None
+        seen: set[object] = set()
         while cursor not in seen and len(seen) < _MOST_PAGES:
             seen.add(cursor)
             try:
-                page = await self.client.list_tools(cursor=cursor, cache_mode="bypass")
+                page = await self._sent("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     break
                 raise
-            tools += page.tools
-            name = name or _name_in(page.meta)
-            cursor = page.next_cursor
-            if cursor is None:
+            # It is what makes the SDK send arguments as headers.
+            tools += self.client.session._absorb_tool_listing(_readable(page), complete=False).tools
+            name = name or _name_in(page.get("_meta"))
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str):
                 break
         return tools, name
 
@@ -178,7 +159,7 @@ class Connection:
                 }
             if state is not None:
                 params["requestState"] = state
-            result = await self._sent(params, timeout)
+            result = await self._sent("tools/call", params, timeout)
             if result.get("resultType") == "input_required":
                 return InputRequiredResult.model_validate(result, by_name=False)
             return result
@@ -189,20 +170,40 @@ class Connection:
             if error.code != HEADER_MISMATCH:
                 raise
             # Arguments go into headers as the list of tools says, which is of another day.
-            await self.tools()
+            await self.tools(timeout)
             first = await send(None, None)
         return await self.client._drive_input_required(first, send)
 
-    async def _sent(self, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
-        # `call_tool` raises for blocks of types that the SDK does not know, for content that does not fit the output
-        # schema, and drops fields of later versions: all of these are results, and what they are worth is said later.
+    async def _sent(self, method: str, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+        # The SDK's own functions raise for blocks of types that it does not know, for content that does not fit the
+        # output schema, and for all tools because of one, and drop fields of later versions: all of these are results,
+        # and what they are worth is said later.
         session = self.client.session
-        request = {"method": "tools/call", "params": params}
-        options: CallOptions = {}
+        request = {"method": method, "params": params}
+        request_id = next(self._numbers)
+        options: CallOptions = {"request_id": request_id}
         session._stamp(request, options)
-        if (timeout := timeout if timeout is not None else self.client.read_timeout_seconds) is not None:
+        if timeout is not None:
             options["timeout"] = timeout
-        return await session._dispatcher.send_raw_request("tools/call", params, options)
+        try:
+            return await session._dispatcher.send_raw_request(method, params, options)
+        except MCPError as error:
+            self._tell(error, self._answers.pop(request_id, None))
+            raise
+
+    def _tell(self, error: MCPError, refusal: Refusal | None) -> None:
+        """Raises what an error means to the connection, by what the SDK and HTTP know; words are anyone's."""
+        if refusal is not None and refusal.had_session and refusal.status == _NOT_FOUND:
+            self.is_lost = True
+            raise SessionForgotten from error
+        if refusal is not None and error.message in _STAND_INS:
+            raise HTTPRefused(refusal.status) from error
+        if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
+            raise ConnectionLost(error.message) from error
+        # Where HTTP is someone else's, only words can tell of a session that nobody knows any more. They may be a
+        # tool's own: the next call connects again, and nothing is sent twice.
+        if self._is_foreign and _NO_SESSION.search(error.message):
+            self.is_lost = True
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
@@ -217,18 +218,35 @@ class Connection:
                 await changed.wait()
                 changed.clear()
                 await refresh()
+                await asyncio.sleep(_BETWEEN_LISTINGS)
         finally:
             stop()
 
     def _overhear(self, changed: asyncio.Event) -> Callable[[], object]:
         """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
+
+        async def hear(message: IncomingMessage) -> None:
+            if isinstance(message, ToolListChangedNotification):
+                changed.set()
+
+        return self._hear(hear)
+
+    def _hear_unreadable(self) -> None:
+        session = self.client.session
+
+        async def hear(message: IncomingMessage) -> None:
+            if isinstance(message, Exception):
+                give_up_unreadable(session, message)
+
+        self._stop_hearing = self._hear(hear)
+
+    def _hear(self, hear: Callable[[IncomingMessage], Awaitable[None]]) -> Callable[[], object]:
         # A client that someone else connected has a handler already, which stays.
         session = self.client.session
         before = session._message_handler
 
         async def handle(message: IncomingMessage) -> None:
-            if isinstance(message, ToolListChangedNotification):
-                changed.set()
+            await hear(message)
             await before(message)
 
         session._message_handler = handle
@@ -261,6 +279,19 @@ class Connection:
                 return
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY)
+
+
+def _readable(page: dict[str, Any]) -> ListToolsResult:
+    """What of a page is tools."""
+    listed = page.get("tools")
+    tools: list[Tool] = []
+    for each in listed if isinstance(listed, list) else []:
+        try:
+            tools.append(Tool.model_validate(each, by_name=False))
+        except ValidationError as error:
+            name = each.get("name") if isinstance(each, dict) else each
+            _log.warning("headgate: the tool %.64r is left out: %s", name, error.errors()[0]["msg"])
+    return ListToolsResult(tools=tools)
 
 
 def _name_in(meta: Any) -> str | None:

@@ -5,23 +5,24 @@ import re
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from headgate.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope, mcp_envelope
 from headgate.envelope.body import parsed
 from headgate.operations.errors import CallError
+from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import is_meaningful
 from headgate.payload import encoded
 
-__all__ = ["envelope_of", "error_of", "is_connection_lost", "is_session_refused", "says_unknown"]
+__all__ = ["envelope_of", "error_of", "says_unknown"]
 
 _MOST_MESSAGE = 1000
 _MOST_DATA = 4096
 """How much of what a server says of an error is told on."""
 
-_NO_SESSION = -32001
-"""What other SDKs answer to a session that they do not know; ours has it for timeouts."""
+_TIMED_OUT = re.compile(r"Request '[a-z/]+' timed out")
+"""What the SDK says of time that is up. Other SDKs have the code for something else."""
 
 _UNKNOWN = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
 
@@ -63,24 +64,6 @@ def says_unknown(result: dict[str, Any], tool: str) -> bool:
     return False
 
 
-def is_connection_lost(error: BaseException) -> bool:
-    """Whether whatever is sent next would fail as well."""
-    if not isinstance(error, MCPError):
-        return False
-    # Servers have the same code for errors of their own, so that only the SDK's words tell.
-    is_closed = error.code == CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream"))
-    return is_closed or is_session_refused(error)
-
-
-def is_session_refused(error: BaseException) -> bool:
-    """Whether a server has forgotten the session, and so has not even looked at the call."""
-    return (
-        isinstance(error, MCPError)
-        and error.code in (INVALID_REQUEST, _NO_SESSION)
-        and re.search(r"\bsession (terminated|not found|expired)", error.message, re.IGNORECASE) is not None
-    )
-
-
 def error_of(error: BaseException, operation_id: str) -> CallError:
     """What a call that came to nothing is told as."""
     if isinstance(error, CallError):
@@ -88,22 +71,29 @@ def error_of(error: BaseException, operation_id: str) -> CallError:
     if isinstance(error, TimeoutError):
         return CallError("TIMEOUT", f"{operation_id} took too long: {error!s:.200}".rstrip(": "))
     told = (str(error) or type(error).__name__)[:_MOST_MESSAGE]
-    if not isinstance(error, MCPError):
-        return CallError(
-            "EXECUTION_ERROR", f"{operation_id} could not be called: {told}", {"type": type(error).__name__}
-        )
+    match error:
+        case ConnectionLost():
+            return CallError(
+                "EXECUTION_ERROR",
+                f"{operation_id} may or may not have run: the connection to its server was lost ({told}); "
+                "the next call connects again",
+                {"code": CONNECTION_CLOSED},
+            )
+        case SessionForgotten():
+            return CallError("EXECUTION_ERROR", f"{operation_id} has not run: its server forgets every session at once")
+        case HTTPRefused(status=status):
+            return CallError("EXECUTION_ERROR", f"{operation_id} failed: {told}", {"status": status})
+        case MCPError():
+            return _error_of_protocol(error, told, operation_id)
+    return CallError("EXECUTION_ERROR", f"{operation_id} could not be called: {told}", {"type": type(error).__name__})
+
+
+def _error_of_protocol(error: MCPError, told: str, operation_id: str) -> CallError:
     details: dict[str, Any] = {"code": error.code}
     if error.data is not None and len(encoded(error.data)) <= _MOST_DATA:
         details["data"] = error.data
     if error.code == METHOD_NOT_FOUND or (error.code == INVALID_PARAMS and _UNKNOWN.search(told)):
         return CallError("OPERATION_NOT_FOUND", f"{operation_id} is not there any more: {told}", details)
-    if error.code == REQUEST_TIMEOUT and not is_session_refused(error):
+    if error.code == REQUEST_TIMEOUT and _TIMED_OUT.fullmatch(told):
         return CallError("TIMEOUT", f"{operation_id} took too long: {told}", details)
-    if is_connection_lost(error):
-        return CallError(
-            "EXECUTION_ERROR",
-            f"{operation_id} may or may not have run: the connection to its server was lost ({told}); "
-            "the next call connects again",
-            details,
-        )
     return CallError("EXECUTION_ERROR", f"{operation_id} failed: {told}", details)

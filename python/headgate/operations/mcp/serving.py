@@ -5,10 +5,9 @@ server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 
 import collections
 import difflib
-import itertools
 import logging
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from mcp.server import Server
@@ -25,13 +24,16 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from headgate.arguments import shown
 from headgate.errors import InvalidArgument
+from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.serving import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
 from headgate.servers.mcp import Headgate, principal_of
+from headgate.servers.schemas import or_else
 
 __all__ = ["serve_operations", "tool_names"]
 
@@ -40,6 +42,17 @@ _log = logging.getLogger("headgate")
 _Context = ServerRequestContext[Any, Any]
 
 _LONGEST_NAME = 128
+
+_UNSTRUCTURED = {"unstructured": True}
+
+_UNSTRUCTURED_SCHEMA = {
+    "type": "object",
+    "description": "The answer is in the content, and is not structured.",
+    "properties": {"unstructured": {"const": True}},
+    "required": ["unstructured"],
+}
+"""What a schema cannot promise: there are responses without a body, pages of HTML, and tools that only say a text.
+Clients that check what comes refuse a result that is not what was listed, content and all."""
 
 
 def serve_operations(
@@ -54,7 +67,11 @@ def serve_operations(
     A tool has the name of its operation or, where that is not the only one of that name, the namespace before it. Who
     calls is said by `identity`, else by the token of the request; what they may not call they are not shown either.
     With a `headgate`, results that are too large become handles.
+
+    Names are stable: one that an operation had is never another's, and it can be called by it for as long as it lasts.
     """
+    if not isinstance(registry, OperationRegistry):
+        raise InvalidArgument(f"serve_operations() takes an OperationRegistry, not {shown(registry)}")
     server = Server("operations") if server is None else server
     if not isinstance(server, Server) or server.get_request_handler("tools/call") is not None:
         raise InvalidArgument("serve_operations() takes a low-level mcp.server.Server that has no tools of its own")
@@ -66,62 +83,88 @@ def serve_operations(
     return server
 
 
-def tool_names(specs: Iterable[OperationSpec]) -> dict[str, OperationSpec]:
-    """Operations by the names of their tools."""
+def tool_names(specs: Iterable[OperationSpec], given: dict[str, str] | None = None) -> dict[str, OperationSpec]:
+    """Operations by the names of their tools. `given` is the ids by the names they ever had; it is kept up."""
+    given = {} if given is None else given
     specs = [spec for spec in specs if spec.type != "subscription"]
     plain = collections.Counter(_fit(spec.name) for spec in specs)
+    numbers: collections.Counter[str] = collections.Counter()
     named: dict[str, OperationSpec] = {}
     for spec in specs:
         name = _fit(spec.name)
-        if plain[name] > 1:
-            name = _unused(_fit(f"{spec.namespace}_{spec.name}"), {*named, *plain})
+        if plain[name] > 1 or given.get(name, spec.id) != spec.id:
+            base = name = _fit(f"{spec.namespace}_{spec.name}")
+            # Counting goes on where it stopped, so that a thousand of a name are not tried a thousand times each.
+            while given.get(name, spec.id) != spec.id or name in plain or name in named:
+                numbers[base] += 1
+                name = f"{base[: _LONGEST_NAME - 8]}_{numbers[base] + 1}"
         named[name] = spec
+        given[name] = spec.id
     return named
-
-
-def _unused(name: str, used: Container[str]) -> str:
-    numbered = (f"{name[: _LONGEST_NAME - 8]}_{number}" for number in itertools.count(2))
-    return next(each for each in itertools.chain([name], numbered) if each not in used)
 
 
 class _Tools:
     def __init__(self, registry: OperationRegistry, identity: Callable[[_Context], Identity | None]) -> None:
         self._registry = registry
         self._identity = identity
+        self._given: dict[str, str] = {}
+
+    def _shown_to(self, identity: Identity | None) -> dict[str, OperationSpec]:
+        named = tool_names(self._registry, self._given)
+        return {name: spec for name, spec in named.items() if spec.access_control.allows(identity)}
 
     async def list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
         del params
-        identity = self._identity(ctx)
-        shown = {
-            name: spec for name, spec in tool_names(self._registry).items() if spec.access_control.allows(identity)
-        }
+        shown = self._shown_to(self._identity(ctx))
         return ListToolsResult(tools=[_tool(name, spec, _is_legacy(ctx)) for name, spec in shown.items()])
 
     async def call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
-        named = tool_names(self._registry)
-        # By its id, too: what a tool is called changes when another of the same name comes.
-        spec = named.get(params.name) or next((each for each in named.values() if each.id == params.name), None)
+        identity = self._identity(ctx)
+        shown = self._shown_to(identity)
+        spec = shown.get(params.name) or self._known_as(params.name, shown)
         if spec is None:
-            near = difflib.get_close_matches(params.name, named, 3, 0.4)
+            # Whoever may not call it does not learn that it is there.
+            near = difflib.get_close_matches(params.name[:_LONGEST_NAME], shown, 3, 0.4)
             hint = f"; there are {', '.join(near)}" if near else ""
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}{hint}")
         try:
-            result = await self._called(ctx, spec, params.arguments or {})
+            result = await self._called(ctx, spec, params.arguments or {}, identity)
         except CallError as error:
             result = error_to_call_tool_result(error)
         return {"resultType": "complete", **result}
 
-    async def _called(self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        identity = self._identity(ctx)
-        if not spec.access_control.allows(identity):
-            raise CallError("ACCESS_DENIED", f"{spec.id} is not for you; ask for the scopes that it requires")
+    def _known_as(self, name: str, shown: Mapping[str, OperationSpec]) -> OperationSpec | None:
+        """By its id, or by what it was called before another of the same name came."""
+        operation_id = self._given.get(name, name)
+        return next((spec for spec in shown.values() if spec.id == operation_id), None)
+
+    async def _called(
+        self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None
+    ) -> dict[str, Any]:
         request = None if ctx.request_id is None else str(ctx.request_id)
         envelope = await self._registry.execute(spec.id, dict(arguments), CallContext(request, identity=identity))
         try:
-            return to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx))
+            return _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
         except (TypeError, ValueError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
+
+
+def _kept(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
+    """A result that is what was listed; where it is not, that it is not structured."""
+    if result["isError"] or not _is_listed(spec):
+        return result
+    # On the wire, null is the same as nothing.
+    told = structured = result.get("structuredContent")
+    if is_legacy and is_wrapped(spec.output_schema) and isinstance(structured, Mapping):
+        structured = structured["result"]
+    is_fit = told is not None and not spec.output.problems(structured)
+    return result if is_fit else {**result, "structuredContent": _UNSTRUCTURED}
+
+
+def _is_listed(spec: OperationSpec) -> bool:
+    """Whether its schema says something, and can be understood: clients refuse all results under one that cannot."""
+    return is_meaningful(spec.output_schema) and spec.output._validator is not None
 
 
 def _tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
@@ -129,7 +172,7 @@ def _tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
         name=name,
         description=spec.description or None,
         input_schema=_of_object(spec.input_schema),
-        output_schema=_output_schema(spec.output_schema, is_legacy) if is_meaningful(spec.output_schema) else None,
+        output_schema=_output_schema(spec.output_schema, is_legacy) if _is_listed(spec) else None,
         annotations=ToolAnnotations(read_only_hint=spec.type == "query"),
     )
 
@@ -142,11 +185,14 @@ def _of_object(schema: Schema | None) -> dict[str, Any]:
 def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         schema = {"not": {}}
+    # Clients do not know what OpenAPI 3.0 says in words of its own.
+    told: Mapping[str, Any] = cast("Mapping[str, Any]", modern(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and is_wrapped(schema)):
-        return dict(schema)
+        return or_else(told, _UNSTRUCTURED_SCHEMA)
     # With a name of its own, what it refers to is still looked for in it.
-    inner = {"$id": "headgate:result", **schema}
-    return {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    inner = {"$id": "headgate:result", **told}
+    wrapped = {"properties": {"result": inner}, "required": ["result"]}
+    return {"type": "object", "anyOf": [wrapped, _UNSTRUCTURED_SCHEMA]}
 
 
 def _is_legacy(ctx: _Context) -> bool:

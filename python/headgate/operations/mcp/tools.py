@@ -12,7 +12,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,14 +21,10 @@ from mcp_types import Tool
 
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
-from headgate.operations.mcp.connection import Connection, Target, clients_of, is_connected
-from headgate.operations.mcp.results import (
-    envelope_of,
-    error_of,
-    is_connection_lost,
-    is_session_refused,
-    says_unknown,
-)
+from headgate.operations.mcp.connection import Connection
+from headgate.operations.mcp.failures import ConnectionLost, SessionForgotten, unreachable
+from headgate.operations.mcp.results import envelope_of, error_of, says_unknown
+from headgate.operations.mcp.targets import Answers, Target, is_connected, upstream_of
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import CallContext, Operation, OperationSpec
 
@@ -50,6 +46,7 @@ def from_mcp(
     parse_json: bool = True,
     connect_timeout: float = 30.0,
     connect_attempts: int = 5,
+    call_timeout: float | None = 300.0,
 ) -> "MCPOperations":
     """The tools of a server, as operations. Use it with `async with`, or `connect` and `close` it.
 
@@ -60,6 +57,7 @@ def from_mcp(
     `namespace` is the server's name if it is not given. `mode` is as `mcp.Client` has it. With `parse_json`, a tool
     that lists an output schema and answers with one text that is JSON, and nothing structured, has answered that JSON.
     A connection that is lost is made again by the next call, in up to `connect_attempts` of `connect_timeout` seconds.
+    A call that has no deadline of its own has `call_timeout` seconds; with `None`, it waits for as long as it takes.
     """
     return MCPOperations(
         target,
@@ -68,6 +66,7 @@ def from_mcp(
         parse_json=parse_json,
         connect_timeout=connect_timeout,
         connect_attempts=connect_attempts,
+        call_timeout=call_timeout,
     )
 
 
@@ -83,14 +82,19 @@ class MCPOperations:
         parse_json: bool,
         connect_timeout: float,
         connect_attempts: int,
+        call_timeout: float | None,
     ) -> None:
-        if connect_attempts < 1 or connect_timeout <= 0:
-            raise InvalidArgument("connect_attempts and connect_timeout must be more than 0")
+        if connect_attempts < 1 or connect_timeout <= 0 or (call_timeout is not None and call_timeout <= 0):
+            raise InvalidArgument("connect_attempts, connect_timeout and call_timeout must be more than 0")
+        if namespace is not None:
+            OperationSpec(namespace=namespace, name="any")
         self._borrowed = target if isinstance(target, Client) and is_connected(target) else None
-        self._make_client: Callable[[], Client] = clients_of(target, mode)
+        self._upstream = upstream_of(target, mode)
         self._parse_json = parse_json
         self._connect_timeout = connect_timeout
         self._connect_attempts = connect_attempts
+        self._call_timeout = call_timeout
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.namespace = namespace
         """What the operations are under. Until a server is connected it is `None`, unless it was given."""
         self._operations: dict[str, Operation] = {}
@@ -107,19 +111,29 @@ class MCPOperations:
         return [*self._operations.values()]
 
     async def connect(self) -> Self:
-        """Connects and asks for the tools. Raises `CallError` if the server cannot be reached."""
-        if self._is_closed:
-            raise CallError("EXECUTION_ERROR", "this server was closed; use another from_mcp()")
+        """Connects and asks for the tools, unless it is connected. Raises `CallError` if that cannot be done."""
         try:
-            await self._open()
-        except Exception as error:
+            await self._open_connection(attempts=1)
+        except BaseException:
+            # Whoever cannot connect will not think of closing.
             await self.close()
-            raise error_of(error, self.namespace or "the server") from error
+            raise
         return self
 
     async def close(self) -> None:
         """Leaves the server, and takes its operations out of the registries."""
         self._is_closed = True
+        loop = self._loop
+        if loop is asyncio.get_running_loop():
+            await self._leave()
+        elif loop is not None and loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._leave(), loop))
+        # In a loop that has ended, there is nothing to leave any more.
+        self._operations = {}
+        self._sync()
+        self._registered.clear()
+
+    async def _leave(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
@@ -127,9 +141,6 @@ class MCPOperations:
             self._retire(self._connection)
         while self._leaving:
             await asyncio.wait(self._leaving)
-        self._operations = {}
-        self._sync()
-        self._registered.clear()
 
     async def __aenter__(self) -> Self:
         return await self.connect()
@@ -144,6 +155,8 @@ class MCPOperations:
 
         Raises `InvalidArgument`, and registers none of them, if one of their ids is taken.
         """
+        if self._connection is None or self._is_closed:
+            raise InvalidArgument("it is not connected; use async with from_mcp(...) as server, and register it there")
         if taken := [each.spec.id for each in self.operations if registry.get_handler(each.spec.id) is not None]:
             raise InvalidArgument(f"{taken[0]} is registered already; give from_mcp() another namespace")
         self._registered.append((registry, {}))
@@ -151,13 +164,16 @@ class MCPOperations:
 
     async def refresh(self) -> None:
         """Asks the server for its tools now. It happens by itself when the server says that they changed."""
-        await self._refresh(await self._open_connection())
+        try:
+            await self._refresh(await self._open_connection())
+        except Exception as error:
+            raise error_of(error, f"the list of tools of {self._upstream.label}") from error
 
-    async def _open(self) -> Connection:
+    async def _open(self, answers: Answers) -> Connection:
         if self._borrowed is None:
-            connection = await Connection.opened(self._make_client(), self._connect_timeout)
+            connection = await Connection.opened(self._upstream, answers, self._connect_timeout)
         elif self._connection is None:
-            connection = Connection(self._borrowed)
+            connection = Connection.borrowed(self._borrowed)
         else:
             raise CallError(
                 "EXECUTION_ERROR", "the connection is lost, and its client is someone else's; connect another client"
@@ -175,11 +191,14 @@ class MCPOperations:
     async def _refresh(self, connection: Connection) -> None:
         # Of two lists that are asked for at once, the one asked for last must be the one that stays.
         async with self._refreshing:
-            tools, name = await connection.tools()
+            tools, name = await connection.tools(self._connect_timeout)
             if self.namespace is None:
                 self.namespace = _fit(name)
             listed: dict[str, Operation] = {}
             for tool in tools:
+                if tool.name in listed:
+                    _log.warning("headgate: %s lists two tools %.64r; the first is taken", self.namespace, tool.name)
+                    continue
                 try:
                     listed[tool.name] = self._operation(self.namespace, tool)
                 except InvalidArgument as error:
@@ -208,7 +227,9 @@ class MCPOperations:
         for registry, ours in self._registered:
             for operation_id, operation in [*ours.items()]:
                 if listed.get(operation_id) != operation:
-                    registry.unregister(operation_id)
+                    # Someone may have put another in its place.
+                    if registry.get_handler(operation_id) is operation.handler:
+                        registry.unregister(operation_id)
                     del ours[operation_id]
             for operation_id, operation in listed.items():
                 if operation_id in ours:
@@ -230,6 +251,10 @@ class MCPOperations:
         arguments = _checked(spec, {} if given is None else given)
         try:
             result = await self._sent(spec, arguments, context)
+        except ConnectionLost as error:
+            if self._is_closed:
+                raise CallError("ABORTED", f"{spec.id} may or may not have run: its server was closed") from error
+            raise error_of(error, spec.id) from error
         except Exception as error:
             raise error_of(error, spec.id) from error
         if says_unknown(result, spec.name):
@@ -237,50 +262,63 @@ class MCPOperations:
         return envelope_of(result, spec, parse_json=self._parse_json)
 
     async def _sent(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
-        async with asyncio.timeout(_left(context)):
-            connection = await self._open_connection()
         try:
-            return await connection.call(spec.name, arguments, _left(context))
-        except Exception as error:
-            if not is_connection_lost(error):
-                raise
-            self._retire(connection)
-            if not is_session_refused(error):
-                raise
-        # Nobody has run it, so that it can be sent again; once, because a server may forget every session.
+            return await self._sent_once(spec, arguments, context)
+        except SessionForgotten:
+            # Nobody has run it, so that it can be sent again; once, because a server may forget every session.
+            return await self._sent_once(spec, arguments, context)
+
+    async def _sent_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         async with asyncio.timeout(_left(context)):
             connection = await self._open_connection()
-        return await connection.call(spec.name, arguments, _left(context))
+        timeout = _left(context) or connection.client.read_timeout_seconds or self._call_timeout
+        return await connection.call(spec.name, arguments, timeout)
 
-    async def _open_connection(self) -> Connection:
+    async def _open_connection(self, attempts: int | None = None) -> Connection:
         """The connection, made again if it was lost; all who wait for one wait for the same."""
         if self._is_closed:
-            raise CallError("EXECUTION_ERROR", f"the server of {self.namespace} was closed")
+            raise CallError("EXECUTION_ERROR", f"{self._upstream.label} was closed; use another from_mcp()")
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise CallError(
+                "EXECUTION_ERROR",
+                f"{self._upstream.label} was connected in another event loop; use it there, or another from_mcp() here",
+            )
+        self._loop = loop
         if self._connection is not None and self._connection.is_open:
             return self._connection
         if self._connecting is None or self._connecting.done():
             if self._connection is not None:
                 self._retire(self._connection)
-            self._connecting = asyncio.create_task(self._reconnect())
+            self._connecting = asyncio.create_task(self._reconnect(attempts or self._connect_attempts))
             # All who wait may have given up by the time it fails.
             self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if not connecting.cancelled():
+                raise
+            # It was closed, and not whoever waits for it cancelled.
+            raise CallError("ABORTED", f"{self._upstream.label} was closed while it was connected") from None
 
-    async def _reconnect(self) -> Connection:
+    async def _reconnect(self, attempts: int) -> Connection:
         delay = _FIRST_DELAY
-        for attempt in range(self._connect_attempts):
+        for attempt in range(attempts):
             if attempt:
                 # Not all clients of a server that comes back should come back at once.
                 await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
                 delay = min(2 * delay, _LONGEST_DELAY)
+            answers: Answers = {}
             try:
-                return await self._open()
+                return await self._open(answers)
             except CallError:
                 raise
             except Exception as error:
-                _log.debug("headgate: %s cannot be connected", self.namespace, exc_info=True)
+                _log.debug("headgate: %s cannot be connected", self._upstream.label, exc_info=True)
                 failure = error
-        raise failure
+        status = next((refusal.status for refusal in reversed(answers.values())), None)
+        raise unreachable(failure, self._upstream, status, self._connect_timeout) from failure
 
     def _retire(self, connection: Connection) -> None:
         """Leaves a connection in the background: what is dead may take its time."""

@@ -1,0 +1,364 @@
+"""Servers that answer nonsense, and callers that connect, close and call at odd times."""
+
+import asyncio
+import json
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import FastMCP
+from headgate import InvalidArgument
+from headgate.envelope import unwrap
+from headgate.operations import CallError, OperationRegistry, OperationSpec
+from headgate.operations.mcp import connection
+from headgate.operations.mcp.tools import MCPOperations, from_mcp
+from mcp import Client, StdioServerParameters
+from mcp_server import make_server
+from test_operations_from_mcp_failures import failing, told
+from upstreams import TRANSPORTS, target_of, until, with_tools_of
+from wires import LEGACY
+
+TEXT = {"type": "text", "text": "t"}
+
+
+@pytest.fixture
+def stdio() -> Any:
+    with target_of("raw_server.py", "stdio") as target:
+        yield target
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": -32001, "message": "Browser session expired after the purchase"},
+        {"code": -32600, "message": "Session terminated"},
+        {"code": -32600, "message": "Session not found"},
+        {"code": -32000, "message": "Connection closed by the database"},
+        {"code": -32000, "message": "Connection closed"},
+    ],
+)
+def test_a_tools_own_words_neither_run_it_twice_nor_end_the_connection(transport: str, error: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        before = server._connection
+        assert (await failing(registry, "up.refuses", {"error": error})).code == "EXECUTION_ERROR"
+        assert (await told(registry))["refuses"] == 1
+        assert server._connection is before
+
+    with target_of("raw_server.py", transport) as target:
+        with_tools_of(target, test, mode=era, namespace="up")
+
+
+def test_a_client_of_someone_else_is_not_given_up_for_words(stdio: Any, era: str) -> None:
+    async def check() -> None:
+        registry = OperationRegistry()
+        parameters = StdioServerParameters(command=stdio[0], args=stdio[1:])
+        async with Client(parameters, mode=era) as client, from_mcp(client, namespace="up") as server:
+            server.register_into(registry)
+            await failing(registry, "up.refuses", {"error": {"code": -32600, "message": "Session terminated"}})
+            assert (await told(registry))["refuses"] == 1
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def answer_of(result: str) -> str:
+    return f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}'
+
+
+OK = answer_of('{"content": [], "structuredContent": {"ok": true}}')
+
+
+def test_bytes_that_are_no_text_do_not_end_a_connection(stdio: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        for line in ("caf\xe9", "not json", "5", '{"jsonrpc": "2.0", "id": 9999, "result": {}}'):
+            assert unwrap(await registry.execute("up.writes", {"lines": [line, OK]})) == {"ok": True}
+        said = await registry.execute("up.writes", {"lines": [answer_of('{"structuredContent": {"a": "\xff"}}')]})
+        assert unwrap(said) == {"a": "\ufffd"}
+
+    with_tools_of(stdio, test, mode=era, namespace="up")
+    with_tools_of(StdioServerParameters(command=stdio[0], args=stdio[1:]), test, mode=era, namespace="up")
+
+
+@pytest.mark.parametrize("line", [answer_of("null"), answer_of("[1]"), answer_of('{"a": "\\ud800"}'), '{"jsonrpc": "2'])
+def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        other = asyncio.create_task(registry.execute("up.waits", {}))
+        error = await failing(registry, "up.writes", {"lines": [line]})
+        assert error.code == "EXECUTION_ERROR"
+        assert "its answer cannot be read" in str(error)
+        # One that says whose answer it is fails nobody else.
+        if "ID" in line:
+            assert not other.done()
+            other.cancel()
+        failed = (await asyncio.gather(other, return_exceptions=True))[0]
+        assert isinstance(failed, asyncio.CancelledError if "ID" in line else CallError)
+        assert unwrap(await registry.execute("up.writes", {"lines": [OK]})) == {"ok": True}
+
+    with_tools_of(stdio, test, mode=era, namespace="up")
+    # A client that someone else connected hears of it as well.
+
+    async def borrowed() -> None:
+        async with Client(StdioServerParameters(command=stdio[0], args=stdio[1:]), mode=era) as client:
+            before = client.session._message_handler
+            async with from_mcp(client, namespace="up") as server:
+                registry = OperationRegistry()
+                server.register_into(registry)
+                await test(registry, server)
+            assert client.session._message_handler is before
+
+    asyncio.run(asyncio.wait_for(borrowed(), 60))
+
+
+def test_a_call_without_a_deadline_has_an_end(stdio: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        assert (await failing(registry, "up.waits")).code == "TIMEOUT"
+
+    with_tools_of(stdio, test, mode=era, namespace="up", call_timeout=0.2)
+    assert from_mcp(stdio)._call_timeout == 300
+
+
+def pids_of(script: Path, command: list[str]) -> tuple[list[str], Path]:
+    """A command that notes the processes it becomes."""
+    starts = script.with_suffix(".pids")
+    starts.touch()
+    script.write_text(f'echo $$ >> {starts}\nexec "$@"\n')
+    return ["sh", str(script), *command], starts
+
+
+def alive(starts: Path) -> list[str]:
+    return [pid for pid in starts.read_text().split() if Path("/proc", pid).exists()]
+
+
+def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
+    command, starts = pids_of(tmp_path / "server.sh", ["sleep", "60"])
+
+    async def check() -> None:
+        before = asyncio.all_tasks()
+        server = from_mcp(command, namespace="up")
+        connecting = asyncio.create_task(server.connect())
+        await until(lambda: starts.read_text() != "")
+        await server.close()
+        with pytest.raises(CallError, match="was closed") as caught:
+            await connecting
+        assert caught.value.code == "ABORTED"
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+    assert not alive(starts)
+
+
+def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: Any) -> None:
+    command, starts = pids_of(tmp_path / "server.sh", stdio)
+
+    async def check() -> None:
+        server = from_mcp(command, namespace="up", mode=LEGACY)
+        await asyncio.gather(server.connect(), server.connect())
+        async with server:
+            assert len(starts.read_text().split()) == 1
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+    assert not alive(starts)
+
+
+def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        await failing(registry, "up.dies")
+        server._upstream = from_mcp(["sleep", "60"])._upstream
+        calls = [asyncio.create_task(registry.execute("up.told", {})) for _ in range(3)]
+        await until(lambda: server._connecting is not None and not server._connecting.done())
+        cancelled = calls.pop()
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert cancelled.cancelled()
+        await server.close()
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, CallError)
+            assert error.code == "ABORTED"
+
+    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+
+
+def test_a_call_that_is_under_way_is_aborted_by_closing(stdio: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        call = asyncio.create_task(registry.execute("up.waits", {}))
+        while not (await told(registry))["waits"]:
+            await asyncio.sleep(0.01)
+        await server.close()
+        with pytest.raises(CallError, match="may or may not have run") as caught:
+            await call
+        assert caught.value.code == "ABORTED"
+
+    with_tools_of(stdio, test, mode=era, namespace="up")
+
+
+def test_asking_for_the_tools_has_an_end(stdio: Any) -> None:
+    async def test(_: OperationRegistry, server: MCPOperations) -> None:
+        server._connect_timeout = 0.000001
+        with pytest.raises(CallError, match="the list of tools") as caught:
+            await server.refresh()
+        assert caught.value.code == "TIMEOUT"
+
+    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+
+
+def test_another_event_loop_is_told_so(stdio: Any) -> None:
+    registry, server = OperationRegistry(), from_mcp(stdio, namespace="up")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.connect(), loop).result(30)
+    server.register_into(registry)
+
+    async def elsewhere() -> None:
+        assert "another event loop" in str(await failing(registry, "up.told"))
+        await server.close()
+        assert len(registry) == 0
+
+    asyncio.run(asyncio.wait_for(elsewhere(), 60))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_what_is_left_of_a_loop_that_ended_can_be_closed() -> None:
+    registry, server = OperationRegistry(), from_mcp(make_server(), namespace="up")
+    asyncio.run(server.connect())
+    server.register_into(registry)
+
+    async def elsewhere() -> None:
+        assert "another event loop" in str(await failing(registry, "up.text", {"size": 1}))
+        await server.close()
+
+    asyncio.run(asyncio.wait_for(elsewhere(), 60))
+    assert len(registry) == 0
+
+
+def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCaptureFixture) -> None:
+    schema = {"type": "object"}
+    bad = [{"name": "no_schema"}, {"name": None, "inputSchema": schema}, 7, {"name": "odd", "inputSchema": True}]
+    twice = [{"name": "twice", "inputSchema": schema, "description": each} for each in ("first", "second")]
+
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        assert {"up.says", "up.told", "up.last"} <= {spec.id for spec in registry}
+        assert not {"up.no_schema", "up.odd"} & {spec.id for spec in registry}
+        spec = registry.get_spec("up.twice")
+        assert spec is not None
+        assert spec.description == "first"
+
+    more = json.dumps([*bad, *twice, {"name": "last", "inputSchema": schema}])
+    with caplog.at_level(logging.WARNING, "headgate"):
+        with_tools_of([*stdio, more], test, mode=era, namespace="up")
+    for name in ("no_schema", "odd", "lists two tools 'twice'"):
+        assert name in caplog.text
+
+
+def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_BETWEEN_LISTINGS", 3600.0)
+    changed = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
+
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        one = (await told(registry))["listed"]
+        for _each in range(20):
+            await registry.execute("up.writes", {"lines": [changed, OK]})
+        while (await told(registry))["listed"] < 2 * one:
+            await asyncio.sleep(0.01)
+        for _each in range(20):
+            await registry.execute("up.writes", {"lines": [changed, OK]})
+        assert (await told(registry))["listed"] == 2 * one
+
+    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(int(self.path.strip("/").partition("?")[0]))
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+async def refused(target: Any, **options: Any) -> CallError:
+    with pytest.raises(CallError) as caught:
+        await from_mcp(target, **options).connect()
+    assert "may or may not" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(404, "there is no MCP server at"), (401, "HTTP 401"), (429, "HTTP 429"), (500, "HTTP 500")],
+)
+def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says: str, era: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}/{status}"
+        error = asyncio.run(asyncio.wait_for(refused(f"http://user:pass@{place}?key=secret", mode=era), 60))
+        server.shutdown()
+    assert error.details == {"status": status}
+    assert says in str(error)
+    assert f"http://{place}" in str(error)
+    assert not any(secret in str(error) for secret in ("pass", "secret"))
+
+
+def test_a_server_that_cannot_be_connected_is_named() -> None:
+    async def check() -> None:
+        assert "the command true ended before it answered" in str(await refused(["true"]))
+        assert "the command /does/not/exist cannot be started" in str(await refused(["/does/not/exist"]))
+        assert "http://127.0.0.1:9/mcp cannot be connected" in str(await refused("http://127.0.0.1:9/mcp"))
+        late = await refused(["sleep", "60", "61"], connect_timeout=0.1)
+        assert (late.code, "sleep 60 did not answer" in str(late)) == ("TIMEOUT", True)
+        assert "connect_timeout" in str(late)
+        # Later words may be secret.
+        assert "61" not in str(late)
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_a_lost_connection_that_cannot_be_made_again_is_no_call_that_may_have_run(stdio: Any) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        assert "may or may not have run" in str(await failing(registry, "up.dies"))
+        server._upstream = from_mcp(["true"])._upstream
+        error = await failing(registry, "up.told")
+        assert "the command true ended" in str(error)
+
+    with_tools_of(stdio, test, mode=LEGACY, namespace="up", connect_attempts=1)
+
+
+def test_mistakes_are_told_at_once() -> None:
+    with pytest.raises(InvalidArgument, match=r"give a command as a list, such as \['npx', 'my-server'\]"):
+        from_mcp("npx my-server")
+    with pytest.raises(InvalidArgument, match="namespace"):
+        from_mcp(make_server(), namespace="a b")
+    with pytest.raises(InvalidArgument, match=r"async with from_mcp\(\.\.\.\)"):
+        from_mcp(make_server()).register_into(OperationRegistry())
+
+
+def test_closing_leaves_what_others_registered() -> None:
+    async def check() -> None:
+        registry = OperationRegistry()
+        async with from_mcp(make_server(), namespace="up") as server:
+            server.register_into(registry)
+            registry.unregister("up.text")
+            registry.register(OperationSpec(namespace="up", name="text"), lambda *_: "mine")
+        assert [spec.id for spec in registry] == ["up.text"]
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_a_fastmcp_server_is_taken(era: str) -> None:
+    made = FastMCP("fast")
+
+    @made.tool
+    def double(n: int) -> int:
+        return 2 * n
+
+    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+        assert unwrap(await registry.execute("fast.double", {"n": 4}))["result"] == 8
+
+    with_tools_of(made, test, mode=era)
