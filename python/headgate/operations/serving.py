@@ -10,10 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from headgate.envelope.body import parsed, written
+from headgate.envelope.body import is_only_json, parsed, written
 from headgate.operations.errors import CallCode, CallError
 from headgate.operations.results import is_only_blocks
 from headgate.operations.spec import OperationSpec
@@ -217,9 +215,6 @@ def _structured_by_tool(data: Any, meta: MCPResponseMeta, spec: OperationSpec | 
     return _NOTHING if meta.structured_content is None else meta.structured_content
 
 
-_ONLY_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-
-
 def _structured(data: Any, spec: OperationSpec | None) -> Any:
     """Data as JSON has it, if a schema speaks of it; none speaks of bytes."""
     if spec is None or not is_meaningful(spec.output_schema):
@@ -231,12 +226,7 @@ def _structured(data: Any, spec: OperationSpec | None) -> Any:
             return data.json() if data.is_json else _NOTHING
         case bytes() | bytearray() | memoryview():
             return _NOTHING
-    try:
-        orjson.dumps(data, option=_ONLY_JSON)
-    except TypeError:
-        return parsed(written(data))
-    # There is nothing in it but JSON, so it need not be read again to be that.
-    return data
+    return data if is_only_json(data) else parsed(written(data))
 
 
 def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
