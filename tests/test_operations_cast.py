@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from headgate.operations import cast
 from headgate.operations.cast import Caster
+from peak import measured
 from schemas import fits
 
 
@@ -434,3 +435,23 @@ def test_a_schema_is_read_once_for_many_casts_and_not_changed() -> None:
     caster = Caster(schema)
     assert [caster.cast(value) for value in ({}, {"a": 1}, {"a": "2"})] == [{"a": 7}, {"a": 1}, {"a": 2}]
     assert schema == before
+
+
+GRAPH = """
+import random
+chance = random.Random(1)
+many = 400
+def some():
+    return {"anyOf": [{"type": "string"}, *({"$ref": f"#/$defs/d{chance.randrange(many)}"} for _ in range(2))]}
+def one(name):
+    return {"type": "object", "properties": {"kind": {"const": name}, **{f"p{n}": some() for n in range(8)}}}
+defs = {name: one(name) for name in (f"d{number}" for number in range(many))}
+"""
+
+
+def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
+    before, after = measured(
+        f"{GRAPH}\nfrom headgate.operations import cast\nprint(peak())\n"
+        "cast({'$ref': '#/$defs/d0', '$defs': defs}, {'kind': 'd0', 'p0': {'p1': {'p2': {'p3': 1}}}})\nprint(peak())"
+    )
+    assert after - before < 100 << 20

@@ -8,6 +8,7 @@ import pytest
 from headgate.operations import cast
 from headgate.operations.casting.changing import Change, Defaults
 from headgate.operations.casting.shapes import Shapes
+from headgate.operations.dialect import modern
 from hypothesis import given
 from hypothesis import strategies as st
 from schemas import Schema, anything, fits, fitting, plain_schemas, schemas, wild
@@ -62,9 +63,9 @@ def has_defaults(schema: Schema) -> bool:
 @given(schemas | wild, anything)
 def test_what_is_seen_to_stay_at_once_would_not_be_changed(schema: Schema, value: Any) -> None:
     for given_value in (value, cast(schema, value)):
-        root = Shapes(schema).root
-        if root.stays(given_value):
-            assert Change(Defaults()).fitted(root, given_value, 0) is given_value
+        shapes = Shapes(schema)
+        if shapes.stay(given_value):
+            assert Change(Defaults()).fitted(shapes.root, given_value, 0) is given_value
 
 
 def naive(schema: Any, value: Any, root: Schema) -> Any:
@@ -85,3 +86,9 @@ def test_what_only_has_too_much_is_cut_down_like_plain_python(schema: Schema, va
     expected = naive(schema, value, schema)
     if fits(schema, expected):
         assert as_json(cast(schema, value)) == as_json(expected)
+
+
+@given(wild, anything)
+def test_what_fits_is_what_a_validator_says(schema: Schema, value: Any) -> None:
+    schema = modern(schema)
+    assert Shapes(schema).root.fits(value) == fits(schema, value)

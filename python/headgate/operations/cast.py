@@ -59,7 +59,7 @@ class Caster:
 
     def _changed(self, value: Any) -> tuple[Any, Change]:
         change = Change(self._defaults)
-        if self._shapes is None or self._shapes.root.stays(value):
+        if self._shapes is None or self._shapes.stay(value):
             return value, change
         try:
             return change.fitted(self._shapes.root, value, 0), change

@@ -133,7 +133,7 @@ class Change:
         better: dict[int, Any] = {}
         for number, item in enumerate(value[:kept] if kept < len(value) else value):
             below = firsts[number] if number < len(firsts) else other
-            if type(item) not in below.exact and not below.stays(item):
+            if type(item) not in below.exact:
                 fitted = self._below(below, item, number, depth)
                 if fitted is not item:
                     better[number] = fitted

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headgate.operations.casting.checking import Check
 from headgate.operations.casting.scalars import is_same, json_type
 from headgate.operations.dialect import Schema
 
@@ -38,27 +39,12 @@ class Shape:
     def _all(self, word: str) -> list[Any]:
         return [part[word] for part in self._parts if word in part]
 
-    @functools.cached_property
-    def _validator(self) -> Any:
-        return self._shapes.validator(self._parts)
-
     def fits(self, value: Any) -> bool:
-        """Whether a value is as the schema says, in all that it says."""
+        """Whether a value is as the schema says; `False` if it is too deep to be seen."""
+        check = Check(self._shapes)
         try:
-            return not self._is_none and bool(self._validator.is_valid(value))
-        except ValueError:
-            return False
-
-    @functools.cached_property
-    def _tight_validator(self) -> Any:
-        return self._shapes.tight_validator(self._parts)
-
-    def stays(self, value: Any) -> bool:
-        """Whether a cast would not change a value; `False` if that is not seen at once."""
-        try:
-            # One member of a `oneOf` may be tight where two are not.
-            return bool(self._tight_validator.is_valid(value)) and (not self._shapes.has_one_of or self.fits(value))
-        except ValueError:
+            return not self._is_none and all(check.fits(part, value) for part in self._parts)
+        except RecursionError:
             return False
 
     @functools.cached_property
