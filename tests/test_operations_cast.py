@@ -262,6 +262,48 @@ def test_what_tells_kinds_apart_counts_for_more_than_what_is_kept() -> None:
     assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [1, 2, 3])])
 
 
+def test_an_object_that_names_its_kind_is_of_that_kind_among_thousands() -> None:
+    kinds = [{**named(kind={"const": f"k{n}"}, v=INTEGER), "required": ["kind", "v"]} for n in range(2000)]
+    caster = Caster({"oneOf": [*kinds, NULL]})
+    for value, expected in (("k1999", "k1999"), ("none", "k0")):
+        assert caster.cast({"kind": value, "v": "1"}) == {"kind": expected, "v": 1}
+
+
+def test_unions_that_all_hold_at_once_are_tried_only_if_they_are_few() -> None:
+    def either(number: int) -> Any:
+        return {"anyOf": [{**named(**{f"p{number}{x}": INTEGER}), "required": [f"p{number}{x}"]} for x in "ab"]}
+
+    few = {"allOf": [named(id=INTEGER), *map(either, range(2))]}
+    assert lossless(few, {"id": "1", "p0b": "2", "p1a": "3", "x": 4}) == {"id": 1, "p0b": 2, "p1a": 3}
+    many = {"allOf": [named(id=INTEGER), *map(either, range(40))]}
+    assert lossless(many, {"id": "1", "p0b": "2", "x": 4}) == {"id": 1, "p0b": "2", "x": 4}
+
+
+def test_a_union_of_what_cannot_be_is_none_of_them() -> None:
+    never = {"anyOf": [False, {"allOf": [INTEGER, STRING]}]}
+    assert lossless(named(a={**INTEGER, **never}), {"a": 1, "b": 2}) == {}
+    assert lossless({"anyOf": [named(a=never), named(a=INTEGER)]}, {"a": 1}) == {"a": 1}
+
+
+V = {"properties": {"v": INTEGER}, "required": ["v"]}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"if": {"properties": {"k": {"const": "x"}}}, "then": V},
+        {"if": {"properties": {"k": {"const": "y"}}}, "else": V},
+        {"dependentSchemas": {"k": V}},
+        {"allOf": [{"dependentSchemas": {"k": V}}], "unevaluatedProperties": False},
+    ],
+)
+def test_members_that_only_some_values_have_stay(condition: Any) -> None:
+    schema = {**named(k=STRING), **condition}
+    value = {"k": "x", "v": 1}
+    assert lossless(schema, value) is value
+    assert lossless({**schema, "additionalProperties": False}, value) == {"k": "x"}
+
+
 def test_what_is_said_beside_a_union_holds_for_each_member() -> None:
     schema = {**named(id=STRING), "required": ["id"], "anyOf": [named(a=INTEGER), named(b=INTEGER)]}
     assert lossless(schema, {"id": 7, "b": "1", "c": 1}) == {"id": "7", "b": 1}
@@ -294,8 +336,8 @@ def test_local_references_are_followed(at: str) -> None:
 
 
 def test_references_by_anchor_and_by_the_schemas_own_name() -> None:
-    defs = {"n": {**INTEGER, "$anchor": "number"}}
-    for reference in ("#number", "https://example.invalid/s#/$defs/n"):
+    defs = {"n": {**INTEGER, "$anchor": "number", "$dynamicAnchor": "dynamic"}}
+    for reference in ("#number", "#dynamic", "https://example.invalid/s#/$defs/n", "s#/$defs/n", "/s#number"):
         schema = {"$id": "https://example.invalid/s", "$defs": defs, "items": {"$ref": reference}}
         assert lossless(schema, ["7"]) == [7]
 
@@ -318,6 +360,13 @@ def test_rules_beside_a_reference_hold_in_2020_and_not_in_openapi_3_0() -> None:
 )
 def test_null_as_openapi_3_0_has_it(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
+
+
+def test_a_schema_that_may_be_null_keeps_what_is_referred_to_where_it_is() -> None:
+    defs = {"n": INTEGER}
+    schema = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}}], "nullable": True, "$defs": defs}
+    assert lossless(schema, ["7"]) == [7]
+    assert lossless(schema, None) is None
 
 
 def test_bounds_as_openapi_3_0_has_them() -> None:
@@ -425,7 +474,19 @@ def test_a_schema_that_cannot_be_understood_changes_nothing() -> None:
     deep: Any = INTEGER
     for _ in range(3000):
         deep = {"items": deep}
-    for wrong in ({"type": "nope"}, {"$ref": "https://example.invalid/x"}, {"required": True}, deep):
+    wrong_ones = [
+        {"type": "nope"},
+        {"$ref": "https://example.invalid/x"},
+        {"$ref": "#/nope"},
+        {"$ref": "#nope"},
+        {"$ref": "#/required", "required": []},
+        {"$anchor": []},
+        {"nullable": True, "type": {}},
+        {"nullable": True, "type": "string", "enum": 5},
+        {"required": True},
+        deep,
+    ]
+    for wrong in wrong_ones:
         assert lossless(wrong, value) is value
 
 

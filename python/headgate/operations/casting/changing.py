@@ -14,6 +14,10 @@ _DEEPEST = 128
 """Below this a value is left as it is. Python has no room for many more calls in each other."""
 
 
+_MOST_TRIALS = 64
+"""Members of a union, of which the first that keeps the most is taken."""
+
+
 class Defaults:
     """The defaults of shapes, and what is made up where there is none; each found once."""
 
@@ -167,11 +171,13 @@ class Change:
 
     def _best(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         ending = [one for one in shape.alternatives if has_values(one)] or shape.alternatives
-        fitting = [one for one in ending if one.fits(value)]
-        if not fitting and shape.fits(value):
+        named = _named(shape, value)
+        fitting = [one for one in (ending if named is None else named) if one.fits(value)]
+        if named is None and not fitting and shape.fits(value):
             # Of a union that is one of its own members, the validator may know more than the other members do.
             return value, Change(self._defaults)
-        tried = [self._tried(one, value, depth) for one in fitting or _discriminated(ending, value)]
+        trials = fitting or named or (ending if named == [] else _discriminated(ending, value))
+        tried = [self._tried(one, value, depth) for one in trials[:_MOST_TRIALS]]
         if not tried:
             return value, Change(self._defaults)
         tried.sort(key=lambda trial: (trial[1].lost, trial[1].changed))
@@ -190,6 +196,14 @@ class Change:
         change._chosen, change._choosing = self._chosen, self._choosing
         # What is chosen is known by where it is in memory, so nothing that was tried may go before all is done.
         return change.fitted(shape, value, depth + 1), change
+
+
+def _named(shape: Shape, value: Any) -> list[Shape] | None:
+    """The members of a union that an object says it is one of; `None` if it does not say so by one text."""
+    if not isinstance(value, dict) or shape.kinds is None:
+        return None
+    name, kinds = shape.kinds
+    return [one for one in kinds.get(value[name], ()) if has_values(one)] if isinstance(value.get(name), str) else None
 
 
 def _discriminated(shapes: list[Shape], value: Any) -> list[Shape]:
