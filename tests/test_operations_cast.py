@@ -1,7 +1,11 @@
 """Values made to fit a schema, case by case. What holds of all schemas is in `test_operations_cast_any`."""
 
 import copy
+import inspect
 import math
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -130,6 +134,10 @@ def test_what_must_be_there_is_made_up(schema: Any, expected: Any) -> None:
     [
         (INTEGER, "7", 7),
         (INTEGER, "-12", -12),
+        (INTEGER, "1.0", 1),
+        (INTEGER, "-2.50e1", -25),
+        (INTEGER, "1e5", 100000),
+        (INTEGER, "0.0", 0),
         (INTEGER, True, 1),
         (NUMBER, "7", 7),
         (NUMBER, "0.1", 0.1),
@@ -142,6 +150,8 @@ def test_what_must_be_there_is_made_up(schema: Any, expected: Any) -> None:
         (BOOLEAN, "false", False),
         (BOOLEAN, 1, True),
         (BOOLEAN, 0, False),
+        (BOOLEAN, 1.0, True),
+        (BOOLEAN, 0.0, False),
         ({"type": ["integer", "null"]}, "7", 7),
         ({"type": ["boolean", "integer"]}, "7", 7),
         ({"enum": [1, 2]}, "2", 2),
@@ -174,12 +184,15 @@ def test_a_value_becomes_another_type_where_nothing_is_lost(schema: Any, value: 
         (STRING, [1]),
         (BOOLEAN, "True"),
         (BOOLEAN, 2),
-        (BOOLEAN, 1.0),
+        (BOOLEAN, 0.5),
         (NULL, ""),
         ({"type": "array"}, 1),
         ({"type": "object"}, []),
         ({"enum": [0, 2]}, True),
         ({"const": False}, 1.0),
+        (INTEGER, "-0.0"),
+        (INTEGER, "1e-1"),
+        (INTEGER, "1e999999"),
         ({"const": [0]}, [False]),
     ],
 )
@@ -460,6 +473,11 @@ def test_deep_values_end(schema: Any) -> None:
     assert result == nested(20, []) if "oneOf" not in schema else result
 
 
+def test_a_union_that_comes_back_is_followed_down() -> None:
+    schema = {"anyOf": [INTEGER, {"type": "array", "items": {"$ref": "#"}}]}
+    assert lossless(schema, nested(60, "7")) == nested(60, 7)
+
+
 def test_a_caller_that_is_deep_in_calls_gets_its_value_back() -> None:
     deep = nested(900, "x")
 
@@ -516,3 +534,69 @@ def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
         "cast({'$ref': '#/$defs/d0', '$defs': defs}, {'kind': 'd0', 'p0': {'p1': {'p2': {'p3': 1}}}})\nprint(peak())"
     )
     assert after - before < 100 << 20
+
+
+def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
+    default = named(k={**STRING, "default": "x"}, v=INTEGER)
+    value = {"v": "1"}
+    for rule in ({"if": {"required": ["k"]}, "then": {"required": ["w"]}}, {"maxProperties": 1}):
+        fitting = {"v": 1}
+        assert lossless({**default, **rule}, fitting) is fitting
+        assert lossless({**default, **rule}, value)["v"] == 1
+
+
+def test_threads_share_one_without_a_loss() -> None:
+    members = {f"m{n}": {**named(a={"default": n}), "default": {}} for n in range(300)}
+    expected = {name: {"a": number} for number, name in enumerate(members)}
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            caster = Caster(named(**members))
+            with ThreadPoolExecutor(8) as pool:
+                results = [*pool.map(caster.cast, [{} for _ in range(16)])]
+            assert results == [expected] * 16
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def called_deep(depth: int, call: Callable[[], Any]) -> Any:
+    return called_deep(depth - 1, call) if depth else call()
+
+
+def test_one_that_was_read_too_deep_in_calls_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    schema: Any = INTEGER
+    for _ in range(20):
+        schema = named(a=schema)
+    used = len(inspect.stack())
+    caster = called_deep(sys.getrecursionlimit() - used - 40, lambda: Caster(schema))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caster.cast({"a": {}, "b": 1}) == {"a": {}}
+
+
+def test_a_value_is_what_it_was_wherever_in_a_deep_stack_it_is_cast() -> None:
+    node = {"$ref": NODE["$ref"], "default": {}}
+    caster = Caster({**named(a=node, u={"oneOf": [INTEGER, NULL]}), "$defs": NODE["$defs"]})
+    value = {"a": {"next": {"name": 1}}, "u": "7", "x": 1}
+    expected = {"a": {"name": "", "next": {"name": "1"}}, "u": 7}
+    room = sys.getrecursionlimit() - len(inspect.stack())
+    for left in range(15, 120):
+        assert called_deep(room - left, lambda: caster.cast(value)) in (value, expected)
+    assert caster.cast(value) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "https://example.invalid/s", "$ref": "other#/$defs/n"},
+        {"$defs": {"n": {"$id": "n", **INTEGER}}, "items": {"$ref": "n"}},
+        {
+            "$defs": {"n": {"$id": "urn:n", "items": {"$ref": "#/$defs/m"}, "$defs": {"m": INTEGER}}},
+            "$ref": "#/$defs/n",
+        },
+    ],
+)
+def test_what_is_not_followed_is_told_once(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caster = Caster(schema)
+    assert [caster.cast(["7"]), caster.cast(["8"])] == [["7"], ["8"]]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -37,8 +37,10 @@ class Defaults:
         if shape not in self._found:
             self._finding.add(shape)
             change = Change(self)
-            fitted = change.fitted(shape, copy.deepcopy(shape.default[0]), 0)
-            self._finding.remove(shape)
+            try:
+                fitted = change.fitted(shape, copy.deepcopy(shape.default[0]), 0)
+            finally:
+                self._finding.remove(shape)
             self._found[shape] = NO if change.replaced or shape in self._endless else fitted
         return copy.deepcopy(self._found[shape])
 

@@ -24,8 +24,8 @@ _OF_ITEMS = {"uniqueItems"}
 _IN_PLACE = {"$ref", "allOf", "anyOf", "dependentSchemas", "if", "not", "oneOf"}
 """What leads to another schema for the same value, and so perhaps back to the first."""
 
-_DEEPEST = 150
-"""Python has no room for many more calls in each other; what is further down is taken to fit."""
+_DEEPEST = 75
+"""Schemas in each other. Python has no room for many more calls; what is further down is not known to fit."""
 
 
 class Check:
@@ -51,7 +51,7 @@ class Check:
 
     def _obeys(self, told: _Told, value: Any) -> bool:
         if self._depth > _DEEPEST:
-            return True
+            return False
         self._depth += 1
         try:
             for word in told:

@@ -72,21 +72,29 @@ def raised(value: Any, wanted: str) -> Any:
             return int(value)
         case "integer", float() if value.is_integer():
             return value
-        case "integer", str() if len(value) < _LONGEST_NUMBER and _INTEGER.fullmatch(value):
-            return int(value)
+        case "integer", str() if len(value) < _LONGEST_NUMBER and _NUMBER.fullmatch(value):
+            return _integer(value)
         case "number", bool():
             return int(value)
         case "number", str() if len(value) < _LONGEST_NUMBER and _NUMBER.fullmatch(value):
             return _number(value)
         case "boolean", "true" | "false":
             return value == "true"
-        case "boolean", int() if value in (0, 1):
+        case "boolean", int() | float() if value in (0, 1):
             return bool(value)
         case "string", bool() | float():
             return json.dumps(value)
         case "string", int() if value.bit_length() < _LONGEST_NUMBER * 3:
             return str(value)
     return NO
+
+
+def _integer(text: str) -> Any:
+    number = Decimal(text)
+    if number.is_zero():
+        return NO if number.is_signed() else 0
+    is_short = number.adjusted() < _LONGEST_NUMBER
+    return int(number) if is_short and number == number.to_integral_value() else NO
 
 
 def _number(text: str) -> Any:

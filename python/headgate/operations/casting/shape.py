@@ -45,12 +45,9 @@ class Shape:
         return [part[word] for part in self._parts if word in part]
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is as the schema says; `False` if it is too deep to be seen."""
+        """Whether a value is as the schema says."""
         check = Check(self._shapes)
-        try:
-            return not self._is_none and all(check.fits(part, value) for part in self._parts)
-        except RecursionError:
-            return False
+        return not self._is_none and all(check.fits(part, value) for part in self._parts)
 
     @functools.cached_property
     def is_never(self) -> bool:

@@ -15,6 +15,10 @@ __all__ = ["Shapes"]
 
 _FOLLOWED = ("$ref", "allOf", "$defs", "definitions", "components")
 
+_RULES = {"contains", "dependentRequired", "dependentSchemas", "if", "maxProperties", "minProperties", "not", "oneOf"}
+_RULES |= {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
+"""What may hold of a value, and not of the same with a member more or less."""
+
 
 class Shapes:
     """The shapes of one schema. Raises `ValueError` for one that cannot be understood."""
@@ -22,6 +26,7 @@ class Shapes:
     def __init__(self, schema: Schema) -> None:
         self._anchors: dict[str, Part] = {}
         self._has_one_of = False
+        self._has_rules = False
         identity = "" if isinstance(schema, bool) else str(schema.get("$id", ""))
         names: list[str] = []
         references: list[Part] = []
@@ -32,6 +37,7 @@ class Shapes:
                 told["$ref"] = _within(identity, told["$ref"])
                 references.append(told)
             self._has_one_of |= "oneOf" in told
+            self._has_rules |= not told.keys().isdisjoint(_RULES)
             for word in ("$anchor", "$dynamicAnchor"):
                 if isinstance(told.get(word), str):
                     self._anchors[told[word]] = told
@@ -50,7 +56,8 @@ class Shapes:
         for told in references:
             self.referred(told)
         # It also tells what is wrong with the schema.
-        self._tight = jsonschema_rs.Draft202012Validator(tightened(self._root, self.referred), offline=True)
+        tight: Any = tightened(self._root, self.referred)
+        self._tight = jsonschema_rs.Draft202012Validator(tight, offline=True)
 
     @property
     def root(self) -> Shape:
@@ -71,6 +78,10 @@ class Shapes:
             return bool(self._whole.is_valid(value))
         except ValueError:
             return False
+
+    def is_broken_by(self, value: Any, fitted: Any) -> bool:
+        """Whether a value was as the schema says before it was made to fit, and is not any more."""
+        return self._has_rules and not self.allow(fitted) and self.allow(value)
 
     @functools.cached_property
     def _whole(self) -> Any:
