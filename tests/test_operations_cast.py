@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from headgate.operations import cast
 from headgate.operations.cast import Caster
+from headgate.operations.casting.scalars import weight
 from peak import measured
 from schemas import fits
 
@@ -127,6 +128,54 @@ def test_what_must_be_there_is_made_up(schema: Any, expected: Any) -> None:
     assert result == {"a": expected}
     assert type(result["a"]) is type(expected)
     assert fits(whole, result)
+
+
+def doubled(depth: int, **more: Any) -> Any:
+    """A schema whose every level needs the next one twice."""
+    inner = [{"$ref": f"#/$defs/d{level - 1}"} for level in range(1, depth)]
+    defs = {f"d{level}": {**named(a=below, b=below), **more} for level, below in enumerate(inner, 1)}
+    return {"$ref": f"#/$defs/d{depth - 1}", "$defs": {"d0": INTEGER, **defs}}
+
+
+def thousands(depth: int) -> Any:
+    schema: Any = INTEGER
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema, "minItems": 1000}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [thousands(5), doubled(40, required=["a", "b"]), doubled(100, required=["a", "b"]), doubled(40, default={})],
+)
+def test_what_is_made_up_is_bounded(schema: Any) -> None:
+    result, told = replaced(schema, None)
+    assert (type(result), told) == (list if "items" in schema else dict, [("", None)])
+    assert weight(result) <= 10_000
+
+
+def test_what_is_put_in_is_bounded_in_all() -> None:
+    schema = {"type": "array", "items": {**named(a=thousands(1)), "required": ["a"]}}
+    assert 1_000_000 <= weight(lossless(schema, [{} for _ in range(3000)])) <= 1_010_000
+
+
+def test_nothing_that_is_made_up_is_twice_the_same_object() -> None:
+    schema = {"type": "array", "minItems": 2, "items": {**named(a={"type": "array"}), "required": ["a"]}}
+    one, other = cast(schema, None)
+    one["a"].append(1)
+    assert other == {"a": []}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "array", "items": INTEGER, "minItems": 2.0}, [0, 0]),
+        ({**STRING, "minLength": 2.0}, "--"),
+        ({**NUMBER, "minimum": 1e308, "multipleOf": 1e-308}, 0),
+    ],
+)
+def test_odd_bounds_are_no_obstacle(schema: Any, expected: Any) -> None:
+    assert replaced(schema, None) == (expected, [("", None)])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """Values that are changed where they do not fit, and are the same objects where they do."""
 
-import copy
 from typing import Any
 
-from headgate.operations.casting.endings import has_values
+from headgate.operations.casting.endings import HEAVIEST, has_values
 from headgate.operations.casting.making import Maker
-from headgate.operations.casting.scalars import NO, is_same, json_type, raised, weight
+from headgate.operations.casting.scalars import NO, copied, is_same, json_type, raised, weight
 from headgate.operations.casting.shape import Shape
 
 __all__ = ["Change", "Defaults"]
@@ -13,6 +12,9 @@ __all__ = ["Change", "Defaults"]
 _DEEPEST = 128
 """Below this a value is left as it is. Python has no room for many more calls in each other."""
 
+
+_MOST_PUT_IN = 1_000_000
+"""Values, in one cast. Then what is missing stays so, and what does not fit is kept: whoever validates tells."""
 
 _MOST_TRIALS = 64
 """Members of a union, of which the first that keeps the most is taken."""
@@ -28,7 +30,7 @@ class Defaults:
         self.maker = Maker(self.of)
 
     def of(self, shape: Shape) -> Any:
-        """The default, made to fit; `NO` if there is none, or none that fits without a loss, or ends."""
+        """The default, made to fit; `NO` if there is none that fits without a loss, ends, and is not too much."""
         if not shape.default:
             return NO
         if shape in self._finding:
@@ -38,11 +40,27 @@ class Defaults:
             self._finding.add(shape)
             change = Change(self)
             try:
-                fitted = change.fitted(shape, copy.deepcopy(shape.default[0]), 0)
+                fitted = change.fitted(shape, copied(shape.default[0]), 0)
             finally:
                 self._finding.remove(shape)
-            self._found[shape] = NO if change.replaced or shape in self._endless else fitted
-        return copy.deepcopy(self._found[shape])
+            is_heavy = weight(fitted) > HEAVIEST + weight(shape.default[0])
+            self._found[shape] = NO if change.replaced or is_heavy or shape in self._endless else fitted
+        return copied(self._found[shape])
+
+
+class _Room:
+    """For what one cast puts in: many items that each lack much must not fill the memory."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PUT_IN
+
+    @property
+    def is_out(self) -> bool:
+        return self._left <= 0
+
+    def taken(self, value: Any) -> Any:
+        self._left -= weight(value)
+        return value
 
 
 class Change:
@@ -50,6 +68,7 @@ class Change:
 
     def __init__(self, defaults: Defaults) -> None:
         self._defaults = defaults
+        self._room = _Room()
         self._chosen: dict[tuple[int, int], tuple[Any, Change]] = {}
         self._choosing: set[tuple[int, int]] = set()
         self.replaced: list[tuple[list[str | int], Any]] = []
@@ -85,9 +104,11 @@ class Change:
         return self._replacement(shape, value)
 
     def _replacement(self, shape: Shape, value: Any) -> Any:
+        if self._room.is_out:
+            return value
         self.replaced.append(([], value))
         self.lost += weight(value)
-        return self._defaults.maker.nearest(shape)
+        return self._room.taken(self._defaults.maker.nearest(shape))
 
     def _one_of_the_enum(self, shape: Shape, value: Any) -> Any:
         if shape.has_among(value):
@@ -95,7 +116,7 @@ class Change:
         for choice in shape.enum or ():
             if is_same(raised(value, json_type(choice) or ""), choice):
                 self.changed += 1
-                return copy.deepcopy(choice)
+                return copied(choice)
         return self._replacement(shape, value)
 
     def _object(self, shape: Shape, value: dict[Any, Any], depth: int) -> Any:
@@ -121,14 +142,14 @@ class Change:
         return {**{name: better.get(name, item) for name, item in value.items() if name not in gone}, **missing}
 
     def _missing(self, shape: Shape, value: dict[Any, Any]) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for name, member in shape.members.items():
-            if name in shape.expected and name not in value:
+            if name in shape.expected and name not in value and not self._room.is_out:
                 found[name] = self._defaults.of(member)
                 if name in shape.required and found[name] is NO:
                     self.is_made_up = True
                     found[name] = self._defaults.maker.made(member)
-        return {name: item for name, item in found.items() if item is not NO}
+        return {name: self._room.taken(item) for name, item in found.items() if item is not NO}
 
     def _array(self, shape: Shape, value: Any, depth: int) -> Any:
         firsts, other = shape.first_items, shape.item
@@ -195,7 +216,7 @@ class Change:
 
     def _tried(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         change = Change(self._defaults)
-        change._chosen, change._choosing = self._chosen, self._choosing
+        change._chosen, change._choosing, change._room = self._chosen, self._choosing, self._room
         # What is chosen is known by where it is in memory, so nothing that was tried may go before all is done.
         return change.fitted(shape, value, depth + 1), change
 
