@@ -9,9 +9,10 @@ from headgate.operations import cast
 from headgate.operations.casting.changing import Change, Defaults
 from headgate.operations.casting.shapes import Shapes
 from headgate.operations.dialect import modern
-from hypothesis import given
+from headgate.operations.validation import Validator
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from schemas import Schema, anything, fits, fitting, plain_schemas, schemas, wild
+from schemas import Schema, anything, conditional, fits, fitting, junk, plain_schemas, schemas, small, wild
 
 
 def as_json(value: Any) -> str:
@@ -91,3 +92,18 @@ def test_what_only_has_too_much_is_cut_down_like_plain_python(schema: Schema, va
 @given(wild, anything)
 def test_what_fits_is_what_a_validator_says(schema: Schema, value: Any) -> None:
     assert Shapes(schema).root.fits(value) == fits(modern(schema), value)
+
+
+@settings(max_examples=400)
+@given(conditional, small)
+@example({"properties": {"a": {"default": 1}, "b": {}}, "maxProperties": 1}, {"b": 1})
+@example({"properties": {"a": {}}, "dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1, "b": 1})
+def test_what_fits_still_fits(schema: Schema, value: Any) -> None:
+    if fits(schema, value):
+        assert fits(schema, cast(schema, value))
+
+
+@given(junk, anything)
+def test_whatever_calls_itself_a_schema_does_no_harm(schema: Any, value: Any) -> None:
+    cast(schema, value)
+    Validator(schema).problems(value)

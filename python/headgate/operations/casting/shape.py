@@ -23,7 +23,7 @@ _PYTHON_TYPES: dict[str, set[type]] = {
 }
 _SCALARS = frozenset().union(*_PYTHON_TYPES.values())
 
-_CONDITIONS = {"dependentSchemas", "else", "if", "then"}
+_CONDITIONS = {"$dynamicRef", "dependencies", "dependentSchemas", "else", "if", "then"}
 
 _MOST_CHOICES = 64
 
@@ -159,7 +159,7 @@ class Shape:
 
     @functools.cached_property
     def _may_be_named_elsewhere(self) -> bool:
-        """Whether there are schemas that are not looked into, because they hold for some values only."""
+        """Whether there are schemas that are not looked into, such as those that hold for some values only."""
         return self._has_too_many_choices or any(not part.keys().isdisjoint(_CONDITIONS) for part in self._parts)
 
     @functools.cached_property
