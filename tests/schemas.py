@@ -155,7 +155,9 @@ junk = st.recursive(
     max_leaves=12,
 ).filter(lambda schema: isinstance(schema, dict | bool))
 
-simple = plain([*SCALARS]) | st.just({}) | st.builds(lambda choice: {"const": choice}, SCALARS["string"])
+simple: st.SearchStrategy[Schema] = (
+    plain([*SCALARS]) | st.just({}) | st.builds(lambda choice: {"const": choice}, SCALARS["string"])
+)
 some_names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
 some_members = st.dictionaries(st.sampled_from(NAMES), with_default(simple), max_size=2)
 rules = st.fixed_dictionaries({}, optional={"properties": some_members, "required": some_names})
