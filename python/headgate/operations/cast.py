@@ -65,7 +65,10 @@ class Caster:
 
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
         """See `cast`."""
-        fitted, change = self._changed(value)
+        try:
+            fitted, change = self._fitted(value)
+        except RecursionError:
+            return value
         if on_replaced is not None:
             for path, old in change.replaced:
                 on_replaced(pointer(path[::-1]), old)
@@ -76,17 +79,14 @@ class Caster:
 
         An object that says what went wrong must not become one that says that all is well, with a price of 0.
         """
-        fitted, change = self._changed(value)
+        try:
+            fitted, change = self._fitted(value)
+        except RecursionError:
+            return value
         return value if change.replaced or change.is_made_up else fitted
 
-    def _changed(self, value: Any) -> tuple[Any, Change]:
-        try:
-            return self._fitted(value)
-        except RecursionError:
-            # Whoever called was deep in other calls already: the value is what it was, and validation tells of it.
-            return value, Change(self._defaults)
-
     def _fitted(self, value: Any) -> tuple[Any, Change]:
+        """Raises `RecursionError` if whoever called is deep in other calls: the value stays, and validation tells."""
         with self._lock:
             shapes = self._shapes = self._shapes or self._read()
         change = Change(self._defaults)
