@@ -141,6 +141,52 @@ wild = whole(
 )
 
 
+# What is no schema, or hardly one.
+words = ["$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "additionalProperties", "allOf"]
+words += ["anyOf", "components", "const", "contains", "default", "definitions", "dependentRequired", "dependentSchemas"]
+words += ["else", "enum", "exclusiveMinimum", "if", "items", "maximum", "maxItems", "minItems", "minLength", "minimum"]
+words += ["multipleOf", "not", "nullable", "oneOf", "openapi", "pattern", "patternProperties", "prefixItems"]
+words += ["properties", "propertyNames", "required", "then", "type", "unevaluatedProperties", "uniqueItems"]
+junk = st.recursive(
+    scalars | st.sampled_from(["#", "#a", "#/$defs/a", "#/0", "a", "a#", "urn:x", "[", "object", "3.0.0"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from([*words, *NAMES]), inner, min_size=1, max_size=4)
+    ),
+    max_leaves=12,
+).filter(lambda schema: isinstance(schema, dict | bool))
+
+simple: st.SearchStrategy[Schema] = (
+    plain([*SCALARS]) | st.just({}) | st.builds(lambda choice: {"const": choice}, SCALARS["string"])
+)
+some_names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
+some_members = st.dictionaries(st.sampled_from(NAMES), with_default(simple), max_size=2)
+rules = st.fixed_dictionaries({}, optional={"properties": some_members, "required": some_names})
+
+
+def conditions(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+    return st.fixed_dictionaries(
+        {"properties": some_members},
+        optional={
+            "if": inner,
+            "then": inner,
+            "else": inner,
+            "dependentSchemas": st.dictionaries(st.sampled_from(NAMES), inner, max_size=2),
+            "dependentRequired": st.dictionaries(st.sampled_from(NAMES), some_names, max_size=2),
+            "not": inner,
+            "allOf": st.lists(inner, min_size=1, max_size=2),
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "minProperties": st.integers(0, 2),
+            "maxProperties": st.integers(1, 3),
+            "unevaluatedProperties": st.booleans(),
+        },
+    )
+
+
+# Rules that hold for some values only, beside what is always so; and objects that may be as they say.
+conditional = conditions(rules | conditions(rules))
+small = st.dictionaries(st.sampled_from(KEYS), st.one_of(*SCALARS.values()), max_size=4)
+
+
 @st.composite
 def fitting(draw: Callable[..., Any], schema: Schema, defs: Schema, depth: int = 0) -> Any:
     """A value that fits, with nothing in it that is not named, and every default that may be."""

@@ -1,12 +1,18 @@
 """Values made to fit a schema, case by case. What holds of all schemas is in `test_operations_cast_any`."""
 
 import copy
+import inspect
 import math
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from headgate.operations import cast
 from headgate.operations.cast import Caster
+from headgate.operations.casting.scalars import weight
+from peak import measured
 from schemas import fits
 
 
@@ -124,11 +130,63 @@ def test_what_must_be_there_is_made_up(schema: Any, expected: Any) -> None:
     assert fits(whole, result)
 
 
+def doubled(depth: int, **more: Any) -> Any:
+    """A schema whose every level needs the next one twice."""
+    inner = [{"$ref": f"#/$defs/d{level - 1}"} for level in range(1, depth)]
+    defs = {f"d{level}": {**named(a=below, b=below), **more} for level, below in enumerate(inner, 1)}
+    return {"$ref": f"#/$defs/d{depth - 1}", "$defs": {"d0": INTEGER, **defs}}
+
+
+def thousands(depth: int) -> Any:
+    schema: Any = INTEGER
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema, "minItems": 1000}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [thousands(5), doubled(40, required=["a", "b"]), doubled(100, required=["a", "b"]), doubled(40, default={})],
+)
+def test_what_is_made_up_is_bounded(schema: Any) -> None:
+    result, told = replaced(schema, None)
+    assert (type(result), told) == (list if "items" in schema else dict, [("", None)])
+    assert weight(result) <= 10_000
+
+
+def test_what_is_put_in_is_bounded_in_all() -> None:
+    schema = {"type": "array", "items": {**named(a=thousands(1)), "required": ["a"]}}
+    assert 1_000_000 <= weight(lossless(schema, [{} for _ in range(3000)])) <= 1_010_000
+
+
+def test_nothing_that_is_made_up_is_twice_the_same_object() -> None:
+    schema = {"type": "array", "minItems": 2, "items": {**named(a={"type": "array"}), "required": ["a"]}}
+    one, other = cast(schema, None)
+    one["a"].append(1)
+    assert other == {"a": []}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "array", "items": INTEGER, "minItems": 2.0}, [0, 0]),
+        ({**STRING, "minLength": 2.0}, "--"),
+        ({**NUMBER, "minimum": 1e308, "multipleOf": 1e-308}, 0),
+    ],
+)
+def test_odd_bounds_are_no_obstacle(schema: Any, expected: Any) -> None:
+    assert replaced(schema, None) == (expected, [("", None)])
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "expected"),
     [
         (INTEGER, "7", 7),
         (INTEGER, "-12", -12),
+        (INTEGER, "1.0", 1),
+        (INTEGER, "-2.50e1", -25),
+        (INTEGER, "1e5", 100000),
+        (INTEGER, "0.0", 0),
         (INTEGER, True, 1),
         (NUMBER, "7", 7),
         (NUMBER, "0.1", 0.1),
@@ -141,6 +199,8 @@ def test_what_must_be_there_is_made_up(schema: Any, expected: Any) -> None:
         (BOOLEAN, "false", False),
         (BOOLEAN, 1, True),
         (BOOLEAN, 0, False),
+        (BOOLEAN, 1.0, True),
+        (BOOLEAN, 0.0, False),
         ({"type": ["integer", "null"]}, "7", 7),
         ({"type": ["boolean", "integer"]}, "7", 7),
         ({"enum": [1, 2]}, "2", 2),
@@ -173,12 +233,15 @@ def test_a_value_becomes_another_type_where_nothing_is_lost(schema: Any, value: 
         (STRING, [1]),
         (BOOLEAN, "True"),
         (BOOLEAN, 2),
-        (BOOLEAN, 1.0),
+        (BOOLEAN, 0.5),
         (NULL, ""),
         ({"type": "array"}, 1),
         ({"type": "object"}, []),
         ({"enum": [0, 2]}, True),
         ({"const": False}, 1.0),
+        (INTEGER, "-0.0"),
+        (INTEGER, "1e-1"),
+        (INTEGER, "1e999999"),
         ({"const": [0]}, [False]),
     ],
 )
@@ -261,6 +324,50 @@ def test_what_tells_kinds_apart_counts_for_more_than_what_is_kept() -> None:
     assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [1, 2, 3])])
 
 
+def test_an_object_that_names_its_kind_is_of_that_kind_among_thousands() -> None:
+    kinds = [{**named(kind={"const": f"k{n}"}, v=INTEGER), "required": ["kind", "v"]} for n in range(2000)]
+    caster = Caster({"oneOf": [*kinds, NULL]})
+    for value, expected in (("k1999", "k1999"), ("none", "k0")):
+        assert caster.cast({"kind": value, "v": "1"}) == {"kind": expected, "v": 1}
+
+
+def test_unions_that_all_hold_at_once_are_tried_only_if_they_are_few() -> None:
+    def either(number: int) -> Any:
+        return {"anyOf": [{**named(**{f"p{number}{x}": INTEGER}), "required": [f"p{number}{x}"]} for x in "ab"]}
+
+    few = {"allOf": [named(id=INTEGER), *map(either, range(2))]}
+    assert lossless(few, {"id": "1", "p0b": "2", "p1a": "3", "x": 4}) == {"id": 1, "p0b": 2, "p1a": 3}
+    many = {"allOf": [named(id=INTEGER), *map(either, range(40))]}
+    assert lossless(many, {"id": "1", "p0b": "2", "x": 4}) == {"id": 1, "p0b": "2", "x": 4}
+
+
+def test_a_union_of_what_cannot_be_is_none_of_them() -> None:
+    never = {"anyOf": [False, {"allOf": [INTEGER, STRING]}]}
+    assert lossless(named(a={**INTEGER, **never}), {"a": 1, "b": 2}) == {}
+    assert lossless({"anyOf": [named(a=never), named(a=INTEGER)]}, {"a": 1}) == {"a": 1}
+
+
+V = {"properties": {"v": INTEGER}, "required": ["v"]}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"if": {"properties": {"k": {"const": "x"}}}, "then": V},
+        {"if": {"properties": {"k": {"const": "y"}}}, "else": V},
+        {"dependentSchemas": {"k": V}},
+        {"dependencies": {"k": V}, "$schema": "http://json-schema.org/draft-07/schema#"},
+        {"$dynamicRef": "#v", "$defs": {"v": {"$dynamicAnchor": "v", **V}}},
+        {"allOf": [{"dependentSchemas": {"k": V}}], "unevaluatedProperties": False},
+    ],
+)
+def test_members_that_only_some_values_have_stay(condition: Any) -> None:
+    schema = {**named(k=STRING), **condition}
+    value = {"k": "x", "v": 1}
+    assert lossless(schema, value) is value
+    assert lossless({**schema, "additionalProperties": False}, value) == {"k": "x"}
+
+
 def test_what_is_said_beside_a_union_holds_for_each_member() -> None:
     schema = {**named(id=STRING), "required": ["id"], "anyOf": [named(a=INTEGER), named(b=INTEGER)]}
     assert lossless(schema, {"id": 7, "b": "1", "c": 1}) == {"id": "7", "b": 1}
@@ -293,8 +400,8 @@ def test_local_references_are_followed(at: str) -> None:
 
 
 def test_references_by_anchor_and_by_the_schemas_own_name() -> None:
-    defs = {"n": {**INTEGER, "$anchor": "number"}}
-    for reference in ("#number", "https://example.invalid/s#/$defs/n"):
+    defs = {"n": {**INTEGER, "$anchor": "number", "$dynamicAnchor": "dynamic"}}
+    for reference in ("#number", "#dynamic", "https://example.invalid/s#/$defs/n", "s#/$defs/n", "/s#number"):
         schema = {"$id": "https://example.invalid/s", "$defs": defs, "items": {"$ref": reference}}
         assert lossless(schema, ["7"]) == [7]
 
@@ -317,6 +424,13 @@ def test_rules_beside_a_reference_hold_in_2020_and_not_in_openapi_3_0() -> None:
 )
 def test_null_as_openapi_3_0_has_it(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
+
+
+def test_a_schema_that_may_be_null_keeps_what_is_referred_to_where_it_is() -> None:
+    defs = {"n": INTEGER}
+    schema = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}}], "nullable": True, "$defs": defs}
+    assert lossless(schema, ["7"]) == [7]
+    assert lossless(schema, None) is None
 
 
 def test_bounds_as_openapi_3_0_has_them() -> None:
@@ -410,6 +524,11 @@ def test_deep_values_end(schema: Any) -> None:
     assert result == nested(20, []) if "oneOf" not in schema else result
 
 
+def test_a_union_that_comes_back_is_followed_down() -> None:
+    schema = {"anyOf": [INTEGER, {"type": "array", "items": {"$ref": "#"}}]}
+    assert lossless(schema, nested(60, "7")) == nested(60, 7)
+
+
 def test_a_caller_that_is_deep_in_calls_gets_its_value_back() -> None:
     deep = nested(900, "x")
 
@@ -424,7 +543,19 @@ def test_a_schema_that_cannot_be_understood_changes_nothing() -> None:
     deep: Any = INTEGER
     for _ in range(3000):
         deep = {"items": deep}
-    for wrong in ({"type": "nope"}, {"$ref": "https://example.invalid/x"}, {"required": True}, deep):
+    wrong_ones = [
+        {"type": "nope"},
+        {"$ref": "https://example.invalid/x"},
+        {"$ref": "#/nope"},
+        {"$ref": "#nope"},
+        {"$ref": "#/required", "required": []},
+        {"$anchor": []},
+        {"nullable": True, "type": {}},
+        {"nullable": True, "type": "string", "enum": 5},
+        {"required": True},
+        deep,
+    ]
+    for wrong in wrong_ones:
         assert lossless(wrong, value) is value
 
 
@@ -434,3 +565,94 @@ def test_a_schema_is_read_once_for_many_casts_and_not_changed() -> None:
     caster = Caster(schema)
     assert [caster.cast(value) for value in ({}, {"a": 1}, {"a": "2"})] == [{"a": 7}, {"a": 1}, {"a": 2}]
     assert schema == before
+
+
+GRAPH = """
+import random
+chance = random.Random(1)
+many = 400
+def some():
+    return {"anyOf": [{"type": "string"}, *({"$ref": f"#/$defs/d{chance.randrange(many)}"} for _ in range(2))]}
+def one(name):
+    return {"type": "object", "properties": {"kind": {"const": name}, **{f"p{n}": some() for n in range(8)}}}
+defs = {name: one(name) for name in (f"d{number}" for number in range(many))}
+"""
+
+
+def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
+    before, after = measured(
+        f"{GRAPH}\nfrom headgate.operations import cast\nprint(peak())\n"
+        "cast({'$ref': '#/$defs/d0', '$defs': defs}, {'kind': 'd0', 'p0': {'p1': {'p2': {'p3': 1}}}})\nprint(peak())"
+    )
+    assert after - before < 100 << 20
+
+
+def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
+    default = named(k={**STRING, "default": "x"}, v=INTEGER)
+    value = {"v": "1"}
+    for rule in ({"if": {"required": ["k"]}, "then": {"required": ["w"]}}, {"maxProperties": 1}):
+        fitting = {"v": 1}
+        assert lossless({**default, **rule}, fitting) is fitting
+        assert lossless({**default, **rule}, value)["v"] == 1
+
+
+def test_threads_share_one_without_a_loss() -> None:
+    members = {f"m{n}": {**named(a={"default": n}), "default": {}} for n in range(300)}
+    expected = {name: {"a": number} for number, name in enumerate(members)}
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            caster = Caster(named(**members))
+            with ThreadPoolExecutor(8) as pool:
+                results = [*pool.map(caster.cast, [{} for _ in range(16)])]
+            assert results == [expected] * 16
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def called_deep(depth: int, call: Callable[[], Any]) -> Any:
+    return called_deep(depth - 1, call) if depth else call()
+
+
+def test_one_that_was_read_too_deep_in_calls_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    schema: Any = INTEGER
+    for _ in range(20):
+        schema = named(a=schema)
+    used = len(inspect.stack())
+    caster = called_deep(sys.getrecursionlimit() - used - 40, lambda: Caster(schema))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caster.cast({"a": {}, "b": 1}) == {"a": {}}
+
+
+def test_a_value_is_what_it_was_wherever_in_a_deep_stack_it_is_cast() -> None:
+    node = {"$ref": NODE["$ref"], "default": {}}
+    caster = Caster({**named(a=node, u={"oneOf": [INTEGER, NULL]}), "$defs": NODE["$defs"]})
+    value = {"a": {"next": {"name": 1}}, "u": "7", "x": 1}
+    expected = {"a": {"name": "", "next": {"name": "1"}}, "u": 7}
+    room = sys.getrecursionlimit() - len(inspect.stack())
+    for left in range(120, 0, -1):
+        try:
+            called_deep(room - left, lambda: (lambda: None)())
+        except RecursionError:
+            break
+        assert called_deep(room - left, lambda: caster.cast(value)) in (value, expected)
+        assert called_deep(room - left, lambda: caster.normalized(value)) is value
+    assert caster.cast(value) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "https://example.invalid/s", "$ref": "other#/$defs/n"},
+        {"$defs": {"n": {"$id": "n", **INTEGER}}, "items": {"$ref": "n"}},
+        {
+            "$defs": {"n": {"$id": "urn:n", "items": {"$ref": "#/$defs/m"}, "$defs": {"m": INTEGER}}},
+            "$ref": "#/$defs/n",
+        },
+    ],
+)
+def test_what_is_not_followed_is_told_once(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caster = Caster(schema)
+    assert [caster.cast(["7"]), caster.cast(["8"])] == [["7"], ["8"]]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -8,9 +8,11 @@ import pytest
 from headgate.operations import cast
 from headgate.operations.casting.changing import Change, Defaults
 from headgate.operations.casting.shapes import Shapes
-from hypothesis import given
+from headgate.operations.dialect import modern
+from headgate.operations.validation import Validator
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from schemas import Schema, anything, fits, fitting, plain_schemas, schemas, wild
+from schemas import Schema, anything, conditional, fits, fitting, junk, plain_schemas, schemas, small, wild
 
 
 def as_json(value: Any) -> str:
@@ -62,9 +64,9 @@ def has_defaults(schema: Schema) -> bool:
 @given(schemas | wild, anything)
 def test_what_is_seen_to_stay_at_once_would_not_be_changed(schema: Schema, value: Any) -> None:
     for given_value in (value, cast(schema, value)):
-        root = Shapes(schema).root
-        if root.stays(given_value):
-            assert Change(Defaults()).fitted(root, given_value, 0) is given_value
+        shapes = Shapes(schema)
+        if shapes.stay(given_value):
+            assert Change(Defaults()).fitted(shapes.root, given_value, 0) is given_value
 
 
 def naive(schema: Any, value: Any, root: Schema) -> Any:
@@ -85,3 +87,23 @@ def test_what_only_has_too_much_is_cut_down_like_plain_python(schema: Schema, va
     expected = naive(schema, value, schema)
     if fits(schema, expected):
         assert as_json(cast(schema, value)) == as_json(expected)
+
+
+@given(wild, anything)
+def test_what_fits_is_what_a_validator_says(schema: Schema, value: Any) -> None:
+    assert Shapes(schema).root.fits(value) == fits(modern(schema), value)
+
+
+@settings(max_examples=400)
+@given(conditional, small)
+@example({"properties": {"a": {"default": 1}, "b": {}}, "maxProperties": 1}, {"b": 1})
+@example({"properties": {"a": {}}, "dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1, "b": 1})
+def test_what_fits_still_fits(schema: Schema, value: Any) -> None:
+    if fits(schema, value):
+        assert fits(schema, cast(schema, value))
+
+
+@given(junk, anything)
+def test_whatever_calls_itself_a_schema_does_no_harm(schema: Any, value: Any) -> None:
+    cast(schema, value)
+    Validator(schema).problems(value)

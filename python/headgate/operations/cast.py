@@ -2,9 +2,12 @@
 
 Words that say how a value is built are followed: `type`, `properties`, `required`, `items`, `enum`, unions and their
 like. A value that only breaks a rule of another kind, such as `minimum` or `pattern`, is kept: whoever validates tells.
+One of them is that just one member of a `oneOf` fits: where members overlap, a value of two of them is kept as it is.
+What is more than 128 levels down in a value is left as it is.
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -29,21 +32,43 @@ def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -
 
 
 class Caster:
-    """A schema that was read once, for many casts. One that cannot be understood changes nothing."""
+    """A schema that was read once, for many casts in any thread. One that cannot be understood changes nothing.
+
+    That is told of once. It is so for one that refers to other documents, or has schemas with an `$id` in it.
+    """
 
     def __init__(self, schema: Schema | None) -> None:
-        self._shapes: Shapes | None = None
+        self._schema = schema if is_meaningful(schema) else None
         self._defaults = Defaults()
-        if schema is None or not is_meaningful(schema):
-            return
+        self._is_told = False
+        # What is found out about shapes and their defaults is found while values are cast.
+        self._lock = threading.Lock()
+        self._shapes = self._read()
+
+    def _read(self) -> Shapes | None:
+        if self._schema is None:
+            return None
         try:
-            self._shapes = Shapes(schema)
-        except (ValueError, RecursionError) as error:
-            _log.debug("headgate: nothing is made to fit a schema that cannot be understood: %.200s", error)
+            return Shapes(self._schema)
+        except RecursionError as error:
+            # Perhaps whoever called was deep in other calls: the next cast reads it again.
+            self._tell(error)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            self._schema = None
+            self._tell(error)
+        return None
+
+    def _tell(self, error: Exception) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _log.warning("headgate: nothing is made to fit a schema that cannot be understood: %.200s", error)
 
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
         """See `cast`."""
-        fitted, change = self._changed(value)
+        try:
+            fitted, change = self._fitted(value)
+        except RecursionError:
+            return value
         if on_replaced is not None:
             for path, old in change.replaced:
                 on_replaced(pointer(path[::-1]), old)
@@ -54,15 +79,21 @@ class Caster:
 
         An object that says what went wrong must not become one that says that all is well, with a price of 0.
         """
-        fitted, change = self._changed(value)
+        try:
+            fitted, change = self._fitted(value)
+        except RecursionError:
+            return value
         return value if change.replaced or change.is_made_up else fitted
 
-    def _changed(self, value: Any) -> tuple[Any, Change]:
+    def _fitted(self, value: Any) -> tuple[Any, Change]:
+        """Raises `RecursionError` if whoever called is deep in other calls: the value stays, and validation tells."""
+        with self._lock:
+            shapes = self._shapes = self._shapes or self._read()
         change = Change(self._defaults)
-        if self._shapes is None or self._shapes.root.stays(value):
+        if shapes is None or shapes.stay(value):
             return value, change
-        try:
-            return change.fitted(self._shapes.root, value, 0), change
-        except RecursionError:
-            # Whoever called was deep in other calls already: the value is what it was, and validation tells of it.
+        with self._lock:
+            fitted = change.fitted(shapes.root, value, 0)
+        if fitted is not value and shapes.is_broken_by(value, fitted):
             return value, Change(self._defaults)
+        return fitted, change

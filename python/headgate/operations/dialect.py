@@ -16,6 +16,9 @@ _NAMED = {"$defs", "definitions", "dependentSchemas", "patternProperties", "prop
 _BESIDE_A_REFERENCE = {"$ref", "$defs", "components", "definitions", "openapi"}
 """What is no rule of its own, so it stays where rules beside a reference do not count."""
 
+_NO_RULES = {"$anchor", "$defs", "$id", "$schema", "components", "definitions", "openapi"}
+"""What others refer to by where it is, so it stays there when rules are put into a schema of their own."""
+
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 _Told: TypeAlias = dict[str, Any]
@@ -108,9 +111,12 @@ def _with_null(told: _Told) -> _Told:
     told = {key: value for key, value in told.items() if key != "nullable"}
     if "type" not in told:
         # A reference or a union that may be null is written in this way by many, and nothing else can be meant.
-        return {"anyOf": [told, {"type": "null"}]} if told.keys() & {"allOf", "anyOf", "oneOf", "enum"} else told
+        if not told.keys() & {"allOf", "anyOf", "oneOf", "enum"}:
+            return told
+        rules = {key: value for key, value in told.items() if key not in _NO_RULES}
+        return {**{key: told[key] for key in told if key in _NO_RULES}, "anyOf": [rules, {"type": "null"}]}
     types = told["type"] if isinstance(told["type"], list) else [told["type"]]
-    told["type"] = [*types, *({"null"} - set(types))]
-    if "enum" in told and None not in told["enum"]:
+    told["type"] = types if "null" in types else [*types, "null"]
+    if isinstance(told.get("enum"), list) and None not in told["enum"]:
         told["enum"] = [*told["enum"], None]
     return told

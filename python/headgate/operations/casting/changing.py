@@ -1,17 +1,23 @@
 """Values that are changed where they do not fit, and are the same objects where they do."""
 
-import copy
 from typing import Any
 
-from headgate.operations.casting.endings import has_values
+from headgate.operations.casting.endings import HEAVIEST, has_values
 from headgate.operations.casting.making import Maker
-from headgate.operations.casting.scalars import NO, is_same, json_type, raised, weight
+from headgate.operations.casting.scalars import NO, copied, is_same, json_type, raised, weight
 from headgate.operations.casting.shape import Shape
 
 __all__ = ["Change", "Defaults"]
 
 _DEEPEST = 128
 """Below this a value is left as it is. Python has no room for many more calls in each other."""
+
+
+_MOST_PUT_IN = 1_000_000
+"""Values, in one cast. Then what is missing stays so, and what does not fit is kept: whoever validates tells."""
+
+_MOST_TRIALS = 64
+"""Members of a union, of which the first that keeps the most is taken."""
 
 
 class Defaults:
@@ -24,7 +30,7 @@ class Defaults:
         self.maker = Maker(self.of)
 
     def of(self, shape: Shape) -> Any:
-        """The default, made to fit; `NO` if there is none, or none that fits without a loss, or ends."""
+        """The default, made to fit; `NO` if there is none that fits without a loss, ends, and is not too much."""
         if not shape.default:
             return NO
         if shape in self._finding:
@@ -33,10 +39,28 @@ class Defaults:
         if shape not in self._found:
             self._finding.add(shape)
             change = Change(self)
-            fitted = change.fitted(shape, copy.deepcopy(shape.default[0]), 0)
-            self._finding.remove(shape)
-            self._found[shape] = NO if change.replaced or shape in self._endless else fitted
-        return copy.deepcopy(self._found[shape])
+            try:
+                fitted = change.fitted(shape, copied(shape.default[0]), 0)
+            finally:
+                self._finding.remove(shape)
+            is_heavy = weight(fitted) > HEAVIEST + weight(shape.default[0])
+            self._found[shape] = NO if change.replaced or is_heavy or shape in self._endless else fitted
+        return copied(self._found[shape])
+
+
+class _Room:
+    """For what one cast puts in: many items that each lack much must not fill the memory."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PUT_IN
+
+    @property
+    def is_out(self) -> bool:
+        return self._left <= 0
+
+    def taken(self, value: Any) -> Any:
+        self._left -= weight(value)
+        return value
 
 
 class Change:
@@ -44,6 +68,7 @@ class Change:
 
     def __init__(self, defaults: Defaults) -> None:
         self._defaults = defaults
+        self._room = _Room()
         self._chosen: dict[tuple[int, int], tuple[Any, Change]] = {}
         self._choosing: set[tuple[int, int]] = set()
         self.replaced: list[tuple[list[str | int], Any]] = []
@@ -79,9 +104,11 @@ class Change:
         return self._replacement(shape, value)
 
     def _replacement(self, shape: Shape, value: Any) -> Any:
+        if self._room.is_out:
+            return value
         self.replaced.append(([], value))
         self.lost += weight(value)
-        return self._defaults.maker.nearest(shape)
+        return self._room.taken(self._defaults.maker.nearest(shape))
 
     def _one_of_the_enum(self, shape: Shape, value: Any) -> Any:
         if shape.has_among(value):
@@ -89,7 +116,7 @@ class Change:
         for choice in shape.enum or ():
             if is_same(raised(value, json_type(choice) or ""), choice):
                 self.changed += 1
-                return copy.deepcopy(choice)
+                return copied(choice)
         return self._replacement(shape, value)
 
     def _object(self, shape: Shape, value: dict[Any, Any], depth: int) -> Any:
@@ -115,14 +142,14 @@ class Change:
         return {**{name: better.get(name, item) for name, item in value.items() if name not in gone}, **missing}
 
     def _missing(self, shape: Shape, value: dict[Any, Any]) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         for name, member in shape.members.items():
-            if name in shape.expected and name not in value:
+            if name in shape.expected and name not in value and not self._room.is_out:
                 found[name] = self._defaults.of(member)
                 if name in shape.required and found[name] is NO:
                     self.is_made_up = True
                     found[name] = self._defaults.maker.made(member)
-        return {name: item for name, item in found.items() if item is not NO}
+        return {name: self._room.taken(item) for name, item in found.items() if item is not NO}
 
     def _array(self, shape: Shape, value: Any, depth: int) -> Any:
         firsts, other = shape.first_items, shape.item
@@ -133,7 +160,7 @@ class Change:
         better: dict[int, Any] = {}
         for number, item in enumerate(value[:kept] if kept < len(value) else value):
             below = firsts[number] if number < len(firsts) else other
-            if type(item) not in below.exact and not below.stays(item):
+            if type(item) not in below.exact:
                 fitted = self._below(below, item, number, depth)
                 if fitted is not item:
                     better[number] = fitted
@@ -167,11 +194,13 @@ class Change:
 
     def _best(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         ending = [one for one in shape.alternatives if has_values(one)] or shape.alternatives
-        fitting = [one for one in ending if one.fits(value)]
-        if not fitting and shape.fits(value):
+        named = _named(shape, value)
+        fitting = [one for one in (ending if named is None else named) if one.fits(value)]
+        if named is None and not fitting and shape.fits(value):
             # Of a union that is one of its own members, the validator may know more than the other members do.
             return value, Change(self._defaults)
-        tried = [self._tried(one, value, depth) for one in fitting or _discriminated(ending, value)]
+        trials = fitting or named or (ending if named == [] else _discriminated(ending, value))
+        tried = [self._tried(one, value, depth) for one in trials[:_MOST_TRIALS]]
         if not tried:
             return value, Change(self._defaults)
         tried.sort(key=lambda trial: (trial[1].lost, trial[1].changed))
@@ -187,9 +216,17 @@ class Change:
 
     def _tried(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         change = Change(self._defaults)
-        change._chosen, change._choosing = self._chosen, self._choosing
+        change._chosen, change._choosing, change._room = self._chosen, self._choosing, self._room
         # What is chosen is known by where it is in memory, so nothing that was tried may go before all is done.
         return change.fitted(shape, value, depth + 1), change
+
+
+def _named(shape: Shape, value: Any) -> list[Shape] | None:
+    """The members of a union that an object says it is one of; `None` if it does not say so by one text."""
+    if not isinstance(value, dict) or shape.kinds is None:
+        return None
+    name, kinds = shape.kinds
+    return [one for one in kinds.get(value[name], ()) if has_values(one)] if isinstance(value.get(name), str) else None
 
 
 def _discriminated(shapes: list[Shape], value: Any) -> list[Shape]:

@@ -2,10 +2,13 @@
 
 from headgate.operations.casting.shape import Shape
 
-__all__ = ["LONGEST", "has_values", "needed", "needed_items"]
+__all__ = ["HEAVIEST", "LONGEST", "has_values", "needed", "needed_items"]
 
 LONGEST = 1000
 """Nobody is served by more of what is made up."""
+
+HEAVIEST = 10_000
+"""The most values in one that is made up: a few schemas that need each other twice make millions."""
 
 
 def has_values(shape: Shape) -> bool:
@@ -54,5 +57,5 @@ def needed(shape: Shape) -> list[Shape]:
 
 def needed_items(shape: Shape) -> list[Shape]:
     """The shapes of the items that an array must have."""
-    least = min(shape.least("minItems") or 0, LONGEST)
+    least = min(int(shape.least("minItems") or 0), LONGEST)
     return [*shape.first_items, *[shape.item] * least][:least]

@@ -1,12 +1,12 @@
 """Values that are made up, where there is nothing to keep: as simple as the schema allows."""
 
-import copy
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headgate.operations.casting.endings import LONGEST, has_values, needed, needed_items
-from headgate.operations.casting.scalars import NO
+from headgate.operations.casting.endings import HEAVIEST, LONGEST, has_values, needed, needed_items
+from headgate.operations.casting.scalars import NO, copied, weight
 from headgate.operations.casting.shape import Shape
 
 __all__ = ["Maker"]
@@ -28,7 +28,7 @@ class Maker:
             return NO
         if shape not in self._made:
             self._make_all(shape)
-        return copy.deepcopy(self._made[shape])
+        return copied(self._made[shape])
 
     def nearest(self, shape: Shape) -> Any:
         """A value that fits, or what comes nearest to one."""
@@ -81,7 +81,7 @@ class Maker:
                 case "array":
                     made = self._array(shape)
                 case "string":
-                    made = "-" * min(shape.least("minLength") or 0, LONGEST)
+                    made = "-" * min(int(shape.least("minLength") or 0), LONGEST)
                 case "integer" | "number":
                     made = _number(shape, is_whole=name == "integer")
                 case _:
@@ -98,11 +98,14 @@ class Maker:
                 made[name] = self._default_of(member)
         if is_whole and any(made.get(name, NO) is NO for name in shape.required):
             return NO
-        return {name: value for name, value in made.items() if value is not NO}
+        members = [(name, value) for name, value in made.items() if value is not NO]
+        return dict(members[: _room_for(value for _, value in members)])
 
     def _array(self, shape: Shape) -> Any:
         needed = needed_items(shape)
-        return [self._made[one] for one in needed] if all(one in self._made for one in needed) else NO
+        if not all(one in self._made for one in needed):
+            return NO
+        return [self._made[one] for one in needed[: _room_for(self._made[one] for one in needed)]]
 
 
 _PLAIN: dict[str, Any] = {
@@ -116,8 +119,21 @@ _PLAIN: dict[str, Any] = {
 }
 
 
+def _room_for(values: Iterable[Any]) -> int:
+    """How many of them, from the first on, are not too much together."""
+    weights = itertools.accumulate(map(weight, values))
+    return sum(1 for _ in itertools.takewhile(lambda total: total < HEAVIEST, weights))
+
+
 def _number(shape: Shape, *, is_whole: bool) -> Any:
-    """Zero, or what is nearest to it within the bounds."""
+    """Zero, or what is nearest to it within the bounds; zero if those are beyond what can be reckoned with."""
+    try:
+        return _nearest_to_zero(shape, is_whole=is_whole)
+    except OverflowError:
+        return 0
+
+
+def _nearest_to_zero(shape: Shape, *, is_whole: bool) -> Any:
     low, high = shape.least("minimum"), shape.most("maximum")
     above, below = shape.least("exclusiveMinimum"), shape.most("exclusiveMaximum")
     step = shape.least("multipleOf") or 1

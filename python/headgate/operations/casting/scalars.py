@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["NO", "is_same", "json_type", "raised", "weight"]
+__all__ = ["NO", "copied", "is_same", "json_type", "raised", "weight"]
 
 
 class _No:
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _LONGEST_NUMBER = 400
 """Python refuses to read or write much longer ones, and so do others."""
 
-_WEIGHED_DEPTH = 64
+_HEAVIEST = 1_000_000
 
 
 def json_type(value: Any) -> str | None:
@@ -72,21 +72,29 @@ def raised(value: Any, wanted: str) -> Any:
             return int(value)
         case "integer", float() if value.is_integer():
             return value
-        case "integer", str() if len(value) < _LONGEST_NUMBER and _INTEGER.fullmatch(value):
-            return int(value)
+        case "integer", str() if len(value) < _LONGEST_NUMBER and _NUMBER.fullmatch(value):
+            return _integer(value)
         case "number", bool():
             return int(value)
         case "number", str() if len(value) < _LONGEST_NUMBER and _NUMBER.fullmatch(value):
             return _number(value)
         case "boolean", "true" | "false":
             return value == "true"
-        case "boolean", int() if value in (0, 1):
+        case "boolean", int() | float() if value in (0, 1):
             return bool(value)
         case "string", bool() | float():
             return json.dumps(value)
         case "string", int() if value.bit_length() < _LONGEST_NUMBER * 3:
             return str(value)
     return NO
+
+
+def _integer(text: str) -> Any:
+    number = Decimal(text)
+    if number.is_zero():
+        return NO if number.is_signed() else 0
+    is_short = number.adjusted() < _LONGEST_NUMBER
+    return int(number) if is_short and number == number.to_integral_value() else NO
 
 
 def _number(text: str) -> Any:
@@ -96,12 +104,21 @@ def _number(text: str) -> Any:
     return number if math.isfinite(number) and Decimal(text) == Decimal(repr(number)) else NO
 
 
-def weight(value: Any, depth: int = 0) -> int:
-    """How much is lost with a value: all that is in it, and itself."""
-    if depth > _WEIGHED_DEPTH:
-        return 1
+def copied(value: Any) -> Any:
+    """All of it, and nothing twice: whoever changes one place must not change another."""
     if isinstance(value, dict):
-        return 1 + sum(weight(item, depth + 1) for item in value.values())
-    if isinstance(value, list | tuple):
-        return 1 + sum(weight(item, depth + 1) for item in value)
-    return 1
+        return {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def weight(value: Any) -> int:
+    """How much is lost with a value: all that is in it, and itself; no more than is worth counting."""
+    count, waiting = 0, [value]
+    while waiting and count < _HEAVIEST:
+        one = waiting.pop()
+        count += 1
+        if isinstance(one, dict):
+            waiting.extend(one.values())
+        elif isinstance(one, list | tuple):
+            waiting.extend(one)
+    return count

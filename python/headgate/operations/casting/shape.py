@@ -1,9 +1,11 @@
 """What values look like that fit a schema."""
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headgate.operations.casting.checking import Check
 from headgate.operations.casting.scalars import is_same, json_type
 from headgate.operations.dialect import Schema
 
@@ -20,6 +22,10 @@ _PYTHON_TYPES: dict[str, set[type]] = {
     "null": {type(None)},
 }
 _SCALARS = frozenset().union(*_PYTHON_TYPES.values())
+
+_CONDITIONS = {"$dynamicRef", "dependencies", "dependentSchemas", "else", "if", "then"}
+
+_MOST_CHOICES = 64
 
 Part: TypeAlias = Mapping[str, Any]
 """A schema that refers to nothing outside of its members and items."""
@@ -38,33 +44,19 @@ class Shape:
     def _all(self, word: str) -> list[Any]:
         return [part[word] for part in self._parts if word in part]
 
-    @functools.cached_property
-    def _validator(self) -> Any:
-        return self._shapes.validator(self._parts)
-
     def fits(self, value: Any) -> bool:
-        """Whether a value is as the schema says, in all that it says."""
-        try:
-            return not self._is_none and bool(self._validator.is_valid(value))
-        except ValueError:
-            return False
-
-    @functools.cached_property
-    def _tight_validator(self) -> Any:
-        return self._shapes.tight_validator(self._parts)
-
-    def stays(self, value: Any) -> bool:
-        """Whether a cast would not change a value; `False` if that is not seen at once."""
-        try:
-            # One member of a `oneOf` may be tight where two are not.
-            return bool(self._tight_validator.is_valid(value)) and (not self._shapes.has_one_of or self.fits(value))
-        except ValueError:
-            return False
+        """Whether a value is as the schema says."""
+        check = Check(self._shapes)
+        return not self._is_none and all(check.fits(part, value) for part in self._parts)
 
     @functools.cached_property
     def is_never(self) -> bool:
         """Whether nothing can fit."""
-        return self._is_none or self.enum == [] or self.types == ()
+        # A union may come back to itself, and is not known to be impossible then.
+        self.__dict__["is_never"] = False
+        if self._is_none or self.enum == [] or self.types == ():
+            return True
+        return bool(self._choices) and all(shape.is_never for shape in self._choices)
 
     @functools.cached_property
     def types(self) -> tuple[str, ...] | None:
@@ -90,13 +82,27 @@ class Shape:
     @functools.cached_property
     def alternatives(self) -> "list[Shape]":
         """The shapes that a union leaves to choose from; what is said beside it holds for each."""
-        for number, part in enumerate(self._parts):
-            for word in ("anyOf", "oneOf"):
-                if word in part:
-                    others = [*self._parts[:number], self._shapes.without(part, word), *self._parts[number + 1 :]]
-                    found = (self._shapes.of([*others, member]) for member in part[word])
-                    return [shape for shape in found if not shape.is_never and shape is not self]
-        return []
+        return [shape for shape in self._choices if not shape.is_never and shape is not self]
+
+    @functools.cached_property
+    def _unions(self) -> list[tuple[int, str]]:
+        words = ("anyOf", "oneOf")
+        return [(number, word) for number, part in enumerate(self._parts) for word in words if word in part]
+
+    @functools.cached_property
+    def _has_too_many_choices(self) -> bool:
+        """Whether unions that all hold at once leave so many that nobody is served by trying them."""
+        counts = [len(self._parts[number][word]) for number, word in self._unions]
+        return len(counts) > 1 and math.prod(counts) > _MOST_CHOICES
+
+    @functools.cached_property
+    def _choices(self) -> "list[Shape]":
+        if not self._unions or self._has_too_many_choices:
+            return []
+        number, word = self._unions[0]
+        part = self._parts[number]
+        others = [*self._parts[:number], self._shapes.without(part, word), *self._parts[number + 1 :]]
+        return [self._shapes.of([*others, member]) for member in part[word]]
 
     @functools.cached_property
     def exact(self) -> frozenset[type]:
@@ -152,6 +158,11 @@ class Shape:
         return bool(self._all("properties") or self._all("patternProperties"))
 
     @functools.cached_property
+    def _may_be_named_elsewhere(self) -> bool:
+        """Whether there are schemas that are not looked into, such as those that hold for some values only."""
+        return self._has_too_many_choices or any(not part.keys().isdisjoint(_CONDITIONS) for part in self._parts)
+
+    @functools.cached_property
     def _is_shut(self) -> bool:
         """Whether there is no room for any member that is not named."""
         has_patterns = bool(self._all("patternProperties"))
@@ -160,7 +171,8 @@ class Shape:
     def _admits(self, part: Part, name: str) -> bool:
         if any(self._shapes.matches(pattern, name) for pattern in part.get("patternProperties", ())):
             return True
-        return part.get("additionalProperties", part.get("unevaluatedProperties", False)) is not False
+        others = self._may_be_named_elsewhere or part.get("unevaluatedProperties", False)
+        return part.get("additionalProperties", others) is not False
 
     def _rules_of(self, name: str) -> Iterator[Schema]:
         for part in self._parts:
@@ -206,6 +218,21 @@ class Shape:
     def discriminators(self) -> "dict[str, list[Any]]":
         """The members whose value tells which shape it is."""
         return {name: shape.enum for name, shape in self.members.items() if shape.enum is not None}
+
+    @functools.cached_property
+    def kinds(self) -> "tuple[str, dict[str, list[Shape]]] | None":
+        """The member whose text alone tells which object of a union it is, and the shapes by that text."""
+        objects = [shape for shape in self.alternatives if shape.takes("object")]
+        for name in objects[0].discriminators if len(objects) > 1 else ():
+            if not all(name in one.discriminators for one in objects):
+                continue
+            if all(isinstance(text, str) for one in objects for text in one.discriminators[name]):
+                found: dict[str, list[Shape]] = {}
+                for one in objects:
+                    for text in one.discriminators[name]:
+                        found.setdefault(text, []).append(one)
+                return name, found
+        return None
 
     def has_among(self, value: Any) -> bool:
         """Whether a value is one of the enum."""

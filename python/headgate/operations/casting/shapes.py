@@ -1,21 +1,23 @@
 """A schema as it is read for casts: references followed and `allOf` merged, each when a value first gets there."""
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 import jsonschema_rs
 
 from headgate.operations.casting.shape import Part, Shape
-from headgate.operations.casting.tight import TIGHT_ROOT, tightened
+from headgate.operations.casting.tight import tightened
 from headgate.operations.dialect import Schema, mapped, modern
 
 __all__ = ["Shapes"]
 
-_ROOT = "urn:headgate:schema"
-
 _FOLLOWED = ("$ref", "allOf", "$defs", "definitions", "components")
+
+_RULES = {"contains", "dependentRequired", "dependentSchemas", "if", "maxProperties", "minProperties", "not", "oneOf"}
+_RULES |= {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
+"""What may hold of a value, and not of the same with a member more or less."""
 
 
 class Shapes:
@@ -23,32 +25,67 @@ class Shapes:
 
     def __init__(self, schema: Schema) -> None:
         self._anchors: dict[str, Part] = {}
-        self.has_one_of = False
+        self._has_one_of = False
+        self._has_rules = False
         identity = "" if isinstance(schema, bool) else str(schema.get("$id", ""))
+        names: list[str] = []
+        references: list[Part] = []
 
-        def absolute(told: dict[str, Any]) -> dict[str, Any]:
-            """What is taken out of its schema must still find what it refers to."""
-            reference = told.get("$ref")
-            if isinstance(reference, str):
-                told["$ref"] = _ROOT + reference.removeprefix(identity) if "#" in reference else reference
-            self.has_one_of |= "oneOf" in told
-            if "$anchor" in told:
-                self._anchors[told["$anchor"]] = told
+        def local(told: dict[str, Any]) -> dict[str, Any]:
+            """Without the names of schemas, so that all references are within this one."""
+            if isinstance(told.get("$ref"), str):
+                told["$ref"] = _within(identity, told["$ref"])
+                references.append(told)
+            self._has_one_of |= "oneOf" in told
+            self._has_rules |= not told.keys().isdisjoint(_RULES)
+            for word in ("$anchor", "$dynamicAnchor"):
+                if isinstance(told.get(word), str):
+                    self._anchors[told[word]] = told
+            names.extend(str(told["$id"]) for _ in told.keys() & {"$id"})
             for name in ("$id", "$schema", "openapi"):
                 told.pop(name, None)
             return told
 
-        self._root = mapped(modern(schema), absolute)
-        self._registry = jsonschema_rs.Registry([(_ROOT, self._root)])
+        self._root = mapped(modern(schema), local)
+        if references and set(names) - {identity}:
+            raise ValueError("a schema in it has an $id of its own")
         self._known: dict[tuple[int, ...], Shape] = {}
+        self._validators: dict[tuple[int, int], Any] = {}
         self._patterns: dict[str, Any] = {}
         self._without: dict[tuple[int, str], Part] = {}
-        self.validator([{"$ref": f"{_ROOT}#"}])
+        for told in references:
+            self.referred(told)
+        # It also tells what is wrong with the schema.
+        tight: Any = tightened(self._root, self.referred)
+        self._tight = jsonschema_rs.Draft202012Validator(tight, offline=True)
 
     @property
     def root(self) -> Shape:
         """Of the whole schema."""
         return self.of([self._root])
+
+    def stay(self, value: Any) -> bool:
+        """Whether a cast would not change a value; `False` if that is not seen at once."""
+        try:
+            # One member of a `oneOf` may be tight where two are not.
+            return bool(self._tight.is_valid(value)) and (not self._has_one_of or self.allow(value))
+        except ValueError:
+            return False
+
+    def allow(self, value: Any) -> bool:
+        """Whether a value is as the whole schema says, in all that it says."""
+        try:
+            return bool(self._whole.is_valid(value))
+        except ValueError:
+            return False
+
+    def is_broken_by(self, value: Any, fitted: Any) -> bool:
+        """Whether a value was as the schema says before it was made to fit, and is not any more."""
+        return self._has_rules and not self.allow(fitted) and self.allow(value)
+
+    @functools.cached_property
+    def _whole(self) -> Any:
+        return jsonschema_rs.Draft202012Validator(self._root, offline=True)
 
     def of(self, schemas: Iterable[Schema]) -> Shape:
         """Of what fits all of them."""
@@ -58,27 +95,22 @@ class Shapes:
             self._known[key] = Shape(self, parts)
         return self._known[key]
 
-    def validator(self, parts: Iterable[Schema]) -> Any:
-        """Of all of them."""
-        return jsonschema_rs.Draft202012Validator({"allOf": [True, *parts]}, registry=self._registry, offline=True)
+    def holds(self, told: Part, words: set[str], value: Any) -> bool:
+        """Whether a validator finds that some words of a schema hold; none of them has schemas in it."""
+        key = (id(told), id(words))
+        if key not in self._validators:
+            chosen = {word: told[word] for word in told.keys() & words}
+            self._validators[key] = jsonschema_rs.Draft202012Validator(chosen, offline=True)
+        try:
+            return bool(self._validators[key].is_valid(value))
+        except ValueError:
+            return False
 
-    def matches(self, pattern: str, name: str) -> bool:
+    def matches(self, pattern: str, name: Any) -> bool:
         """Whether a pattern of members is one of this; as the validator has it, because Python's patterns differ."""
         if pattern not in self._patterns:
-            self._patterns[pattern] = self.validator([{"pattern": pattern}])
-        return bool(self._patterns[pattern].is_valid(name))
-
-    @functools.cached_property
-    def _tight_registry(self) -> Any:
-        tight: Any = tightened(self._root, self._referred)
-        return jsonschema_rs.Registry([(TIGHT_ROOT, tight)])
-
-    def tight_validator(self, parts: Iterable[Schema]) -> Any:
-        """Of what fits all of them and would not be changed."""
-        tight = [tightened(part, self._referred) for part in parts]
-        return jsonschema_rs.Draft202012Validator(
-            {"allOf": [True, *tight]}, registry=self._tight_registry, offline=True
-        )
+            self._patterns[pattern] = jsonschema_rs.Draft202012Validator({"pattern": pattern}, offline=True)
+        return isinstance(name, str) and bool(self._patterns[pattern].is_valid(name))
 
     def without(self, part: Part, word: str) -> Part:
         """All that a schema says but for one word; the same object each time, because shapes are known by those."""
@@ -99,7 +131,8 @@ class Shapes:
             if schema is True or id(schema) in seen:
                 continue
             seen.add(id(schema))
-            waiting += [*self._referred(schema), *schema.get("allOf", ())][::-1]
+            referred = [self.referred(schema)] if "$ref" in schema else []
+            waiting += [*referred, *schema.get("allOf", ())][::-1]
             # What was followed must not be again, when a shape is made of the parts of another.
             own = self._own(schema)
             if own:
@@ -112,17 +145,30 @@ class Shapes:
             schema = self.without(schema, word) if word in schema else schema
         return schema
 
-    def _referred(self, schema: Part) -> Iterator[Schema]:
-        if "$ref" not in schema:
-            return
-        fragment = schema["$ref"].partition("#")[2]
-        if fragment and not fragment.startswith("/"):
-            yield self._anchors[fragment]
-            return
-        target: Any = self._root
-        for name in _names(fragment):
-            target = target[int(name)] if isinstance(target, list) else target[name]
-        yield target
+    def referred(self, told: Part) -> Any:
+        """The schema that one refers to. Raises `ValueError` if there is none."""
+        fragment = told["$ref"].partition("#")[2]
+        try:
+            if fragment and not fragment.startswith("/"):
+                return self._anchors[fragment]
+            target: Any = self._root
+            for name in _names(fragment):
+                target = target[int(name)] if isinstance(target, list) else target[name]
+        except (LookupError, TypeError, ValueError):
+            target = None
+        if not isinstance(target, dict | bool):
+            raise ValueError(f"there is no schema at {told['$ref']}")
+        return target
+
+
+def _within(identity: str, reference: str) -> str:
+    """A reference without the name of the schema that it is in. Raises `ValueError` if it leads to another."""
+    if not reference.startswith("#"):
+        address, _, fragment = urljoin(identity, reference).partition("#")
+        if address != identity.partition("#")[0]:
+            raise ValueError(f"it refers to another schema, {reference}")
+        return f"#{fragment}"
+    return reference
 
 
 def _names(fragment: str) -> list[str]:

@@ -3,24 +3,20 @@
 One of these may refuse what a cast would not change, and never takes what it would.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from headgate.operations.dialect import Schema, mapped
 
-__all__ = ["TIGHT_ROOT", "tightened"]
+__all__ = ["tightened"]
 
-TIGHT_ROOT = "urn:headgate:tight"
-
-_Referred = Callable[[Any], Iterable[Schema]]
+_Referred = Callable[[Any], Schema]
 
 
 def tightened(schema: Schema, referred: _Referred) -> Schema:
     """A schema whose objects have all that is put in where it is missing, and nothing that is taken out."""
 
     def change(told: dict[str, Any]) -> dict[str, Any]:
-        if "$ref" in told:
-            told["$ref"] = f"{TIGHT_ROOT}#{told['$ref'].partition('#')[2]}"
         if not told.keys() & {"properties", "patternProperties"}:
             return told
         required = told.get("required", [])
@@ -43,5 +39,5 @@ def _has_default(schema: Schema, referred: _Referred) -> bool:
         if "default" in one:
             return True
         seen.add(id(one))
-        waiting += [*referred(one), *one.get("allOf", ())]
+        waiting += [*([referred(one)] if "$ref" in one else ()), *one.get("allOf", ())]
     return False
