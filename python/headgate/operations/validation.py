@@ -53,7 +53,9 @@ class Validator:
             # A file in an input is bytes here and base64 in JSON; a schema knows only JSON.
             return self._found(_as_json_has_it(value))
         except ValueError as error:
-            return [{"path": "", "message": f"this is not JSON: {error}; give plain values, and bytes for files"[:_LONGEST]}]
+            return [
+                {"path": "", "message": f"this is not JSON: {error}; give plain values, and bytes for files"[:_LONGEST]}
+            ]
 
     def _found(self, value: Any) -> list[Problem]:
         # Most are right, and that is found out without a list of what is not.
