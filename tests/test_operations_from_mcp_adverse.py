@@ -43,10 +43,10 @@ def stdio() -> Any:
 )
 def test_a_tools_own_words_neither_run_it_twice_nor_end_the_connection(transport: str, error: Any, era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        before = server._connection
+        before = server._link._connection
         assert (await failing(registry, "up.refuses", {"error": error})).code == "EXECUTION_ERROR"
         assert (await told(registry))["refuses"] == 1
-        assert server._connection is before
+        assert server._link._connection is before
 
     with target_of("raw_server.py", transport) as target:
         with_tools_of(target, test, mode=era, namespace="up")
@@ -166,9 +166,9 @@ def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: 
 def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         await failing(registry, "up.dies")
-        server._upstream = from_mcp(["sleep", "60"])._upstream
+        server._link._upstream = from_mcp(["sleep", "60"])._link._upstream
         calls = [asyncio.create_task(registry.execute("up.told", {})) for _ in range(3)]
-        await until(lambda: server._connecting is not None and not server._connecting.done())
+        await until(lambda: server._link._connecting is not None and not server._link._connecting.done())
         cancelled = calls.pop()
         cancelled.cancel()
         await asyncio.wait([cancelled])
@@ -196,7 +196,7 @@ def test_a_call_that_is_under_way_is_aborted_by_closing(stdio: Any, era: str) ->
 
 def test_asking_for_the_tools_has_an_end(stdio: Any) -> None:
     async def test(_: OperationRegistry, server: MCPOperations) -> None:
-        server._connect_timeout = 0.000001
+        server._link.timeout = 0.000001
         with pytest.raises(CallError, match="the list of tools") as caught:
             await server.refresh()
         assert caught.value.code == "TIMEOUT"
@@ -323,7 +323,7 @@ def test_a_server_that_cannot_be_connected_is_named() -> None:
 def test_a_lost_connection_that_cannot_be_made_again_is_no_call_that_may_have_run(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert "may or may not have run" in str(await failing(registry, "up.dies"))
-        server._upstream = from_mcp(["true"])._upstream
+        server._link._upstream = from_mcp(["true"])._link._upstream
         error = await failing(registry, "up.told")
         assert "the command true ended" in str(error)
 

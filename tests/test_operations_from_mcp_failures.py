@@ -137,8 +137,8 @@ def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         before = (await told(registry))["pid"]
         os.kill(before, signal.SIGKILL)
-        assert server._connection is not None
-        lost = server._connection
+        assert server._link._connection is not None
+        lost = server._link._connection
         await until(lambda: not lost.is_open)
         assert (await told(registry))["pid"] != before
 

@@ -9,31 +9,27 @@ import asyncio
 import functools
 import json
 import logging
-import random
 import re
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from mcp import Client
 from mcp_types import Tool
 
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.connection import Connection
-from headgate.operations.mcp.failures import ConnectionLost, SessionForgotten, unreachable
+from headgate.operations.mcp.failures import ConnectionLost, SessionForgotten
+from headgate.operations.mcp.link import Link
 from headgate.operations.mcp.results import envelope_of, error_of, says_unknown
-from headgate.operations.mcp.targets import Answers, Target, is_connected, upstream_of
+from headgate.operations.mcp.targets import Target
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import CallContext, Operation, OperationSpec
 
 __all__ = ["MCPOperations", "from_mcp"]
 
 _log = logging.getLogger("headgate")
-
-_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
-"""Seconds between two attempts to connect."""
 
 _NAMELESS = "mcp"
 
@@ -84,26 +80,18 @@ class MCPOperations:
         connect_attempts: int,
         call_timeout: float | None,
     ) -> None:
-        if connect_attempts < 1 or connect_timeout <= 0 or (call_timeout is not None and call_timeout <= 0):
-            raise InvalidArgument("connect_attempts, connect_timeout and call_timeout must be more than 0")
+        if call_timeout is not None and call_timeout <= 0:
+            raise InvalidArgument("call_timeout must be more than 0")
         if namespace is not None:
             OperationSpec(namespace=namespace, name="any")
-        self._borrowed = target if isinstance(target, Client) and is_connected(target) else None
-        self._upstream = upstream_of(target, mode)
+        self._link = Link(target, mode, timeout=connect_timeout, attempts=connect_attempts, opened=self._opened)
         self._parse_json = parse_json
-        self._connect_timeout = connect_timeout
-        self._connect_attempts = connect_attempts
         self._call_timeout = call_timeout
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.namespace = namespace
         """What the operations are under. Until a server is connected it is `None`, unless it was given."""
         self._operations: dict[str, Operation] = {}
         self._registered: list[tuple[OperationRegistry, dict[str, Operation]]] = []
-        self._connection: Connection | None = None
-        self._connecting: asyncio.Task[Connection] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
         self._refreshing = asyncio.Lock()
-        self._is_closed = False
 
     @property
     def operations(self) -> list[Operation]:
@@ -113,7 +101,7 @@ class MCPOperations:
     async def connect(self) -> Self:
         """Connects and asks for the tools, unless it is connected. Raises `CallError` if that cannot be done."""
         try:
-            await self._open_connection(attempts=1)
+            await self._link.connection(attempts=1)
         except BaseException:
             # Whoever cannot connect will not think of closing.
             await self.close()
@@ -122,25 +110,10 @@ class MCPOperations:
 
     async def close(self) -> None:
         """Leaves the server, and takes its operations out of the registries."""
-        self._is_closed = True
-        loop = self._loop
-        if loop is asyncio.get_running_loop():
-            await self._leave()
-        elif loop is not None and loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._leave(), loop))
-        # In a loop that has ended, there is nothing to leave any more.
+        await self._link.close()
         self._operations = {}
         self._sync()
         self._registered.clear()
-
-    async def _leave(self) -> None:
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait([self._connecting])
-        if self._connection is not None:
-            self._retire(self._connection)
-        while self._leaving:
-            await asyncio.wait(self._leaving)
 
     async def __aenter__(self) -> Self:
         return await self.connect()
@@ -155,7 +128,7 @@ class MCPOperations:
 
         Raises `InvalidArgument`, and registers none of them, if one of their ids is taken.
         """
-        if self._connection is None or self._is_closed:
+        if not self._link.is_made:
             raise InvalidArgument("it is not connected; use async with from_mcp(...) as server, and register it there")
         if taken := [each.spec.id for each in self.operations if registry.get_handler(each.spec.id) is not None]:
             raise InvalidArgument(f"{taken[0]} is registered already; give from_mcp() another namespace")
@@ -165,33 +138,18 @@ class MCPOperations:
     async def refresh(self) -> None:
         """Asks the server for its tools now. It happens by itself when the server says that they changed."""
         try:
-            await self._refresh(await self._open_connection())
+            await self._refresh(await self._link.connection())
         except Exception as error:
-            raise error_of(error, f"the list of tools of {self._upstream.label}") from error
+            raise error_of(error, f"the list of tools of {self._link.label}") from error
 
-    async def _open(self, answers: Answers) -> Connection:
-        if self._borrowed is None:
-            connection = await Connection.opened(self._upstream, answers, self._connect_timeout)
-        elif self._connection is None:
-            connection = Connection.borrowed(self._borrowed)
-        else:
-            raise CallError(
-                "EXECUTION_ERROR", "the connection is lost, and its client is someone else's; connect another client"
-            )
-        try:
-            async with asyncio.timeout(self._connect_timeout):
-                await self._refresh(connection)
-        except BaseException:
-            await connection.close()
-            raise
-        self._connection = connection
+    async def _opened(self, connection: Connection) -> None:
+        await self._refresh(connection)
         connection.follow(functools.partial(self._refresh_if_possible, connection))
-        return connection
 
     async def _refresh(self, connection: Connection) -> None:
         # Of two lists that are asked for at once, the one asked for last must be the one that stays.
         async with self._refreshing:
-            tools, name = await connection.tools(self._connect_timeout)
+            tools, name = await connection.tools(self._link.timeout)
             if self.namespace is None:
                 self.namespace = _fit(name)
             listed: dict[str, Operation] = {}
@@ -252,7 +210,7 @@ class MCPOperations:
         try:
             result = await self._sent(spec, arguments, context)
         except ConnectionLost as error:
-            if self._is_closed:
+            if self._link.is_closed:
                 raise CallError("ABORTED", f"{spec.id} may or may not have run: its server was closed") from error
             raise error_of(error, spec.id) from error
         except Exception as error:
@@ -270,62 +228,9 @@ class MCPOperations:
 
     async def _sent_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         async with asyncio.timeout(_left(context)):
-            connection = await self._open_connection()
+            connection = await self._link.connection()
         timeout = _left(context) or connection.client.read_timeout_seconds or self._call_timeout
         return await connection.call(spec.name, arguments, timeout)
-
-    async def _open_connection(self, attempts: int | None = None) -> Connection:
-        """The connection, made again if it was lost; all who wait for one wait for the same."""
-        if self._is_closed:
-            raise CallError("EXECUTION_ERROR", f"{self._upstream.label} was closed; use another from_mcp()")
-        loop = asyncio.get_running_loop()
-        if self._loop not in (None, loop):
-            raise CallError(
-                "EXECUTION_ERROR",
-                f"{self._upstream.label} was connected in another event loop; use it there, or another from_mcp() here",
-            )
-        self._loop = loop
-        if self._connection is not None and self._connection.is_open:
-            return self._connection
-        if self._connecting is None or self._connecting.done():
-            if self._connection is not None:
-                self._retire(self._connection)
-            self._connecting = asyncio.create_task(self._reconnect(attempts or self._connect_attempts))
-            # All who wait may have given up by the time it fails.
-            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
-        connecting = self._connecting
-        try:
-            return await asyncio.shield(connecting)
-        except asyncio.CancelledError:
-            if not connecting.cancelled():
-                raise
-            # It was closed, and not whoever waits for it cancelled.
-            raise CallError("ABORTED", f"{self._upstream.label} was closed while it was connected") from None
-
-    async def _reconnect(self, attempts: int) -> Connection:
-        delay = _FIRST_DELAY
-        for attempt in range(attempts):
-            if attempt:
-                # Not all clients of a server that comes back should come back at once.
-                await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
-                delay = min(2 * delay, _LONGEST_DELAY)
-            answers: Answers = {}
-            try:
-                return await self._open(answers)
-            except CallError:
-                raise
-            except Exception as error:
-                _log.debug("headgate: %s cannot be connected", self._upstream.label, exc_info=True)
-                failure = error
-        status = next((refusal.status for refusal in reversed(answers.values())), None)
-        raise unreachable(failure, self._upstream, status, self._connect_timeout) from failure
-
-    def _retire(self, connection: Connection) -> None:
-        """Leaves a connection in the background: what is dead may take its time."""
-        connection.is_lost = True
-        task = asyncio.create_task(connection.close())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
 
 
 def _checked(spec: OperationSpec, given: Any) -> dict[str, Any]:
