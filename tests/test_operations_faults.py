@@ -168,3 +168,32 @@ def test_an_env_is_not_gone_through() -> None:
         with pytest.raises(TypeError):
             iter(each)  # type: ignore[call-overload]
     assert Identity("ada").scopes == frozenset()
+
+
+def test_a_call_that_was_aborted_is_not_run_whatever_comes_first() -> None:
+    runs: list[int] = []
+
+    async def cleans_up(*_: Any) -> None:
+        runs.append(1)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.02)
+
+    async def scenario() -> None:
+        bus, calls, handler = side(cleans_up)
+        async with handler:
+            request: Any = {"requestId": "early", "operationId": "ns.op", "input": None}
+            await calls.abort("early")
+            await bus.publish("call.requested", request)
+            await asyncio.sleep(0.01)
+            assert runs == []
+            again: Any = {**request, "requestId": "again"}
+            await bus.publish("call.requested", again)
+            await asyncio.sleep(0.01)
+            await calls.abort("again")
+            await bus.publish("call.requested", again)
+            await asyncio.sleep(0.05)
+            assert runs == [1]
+
+    bounded(scenario())

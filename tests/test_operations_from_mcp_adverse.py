@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from fastmcp import FastMCP
 from headgate import InvalidArgument
@@ -362,3 +363,36 @@ def test_a_fastmcp_server_is_taken(era: str) -> None:
         assert unwrap(await registry.execute("fast.double", {"n": 4}))["result"] == 8
 
     with_tools_of(made, test, mode=era)
+
+
+def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: Any) -> None:
+    """anyio cancels again at every step, also while it is closed."""
+    command, starts = pids_of(tmp_path / "server.sh", stdio)
+    registry = OperationRegistry()
+
+    async def check() -> None:
+        before = asyncio.all_tasks()
+        with anyio.CancelScope() as scope:
+            async with from_mcp(command, namespace="up", mode=LEGACY) as server:
+                server.register_into(registry)
+                scope.cancel()
+                await anyio.sleep(60)
+        assert len(registry) == 0
+        await until(lambda: asyncio.all_tasks() == before)
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+    assert not alive(starts)
+
+
+def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        upstream = server._link._upstream
+        await failing(registry, "up.dies")
+        server._link._upstream = from_mcp(["false"])._link._upstream
+        with pytest.raises(CallError):
+            await server.connect()
+        server._link._upstream = upstream
+        assert "up.told" in registry
+        assert (await registry.execute("up.told", {})).meta.source == "mcp"
+
+    with_tools_of(stdio, test, mode=LEGACY, namespace="up")

@@ -319,3 +319,21 @@ def test_a_server_that_has_tools_is_refused() -> None:
         serve_operations({})  # type: ignore[arg-type]
     server = Server[Any]("mine")
     assert serve_operations(OperationRegistry(), server) is server
+
+
+def test_what_cannot_be_structured_is_stored_as_it_came(era: str, tmp_path: Path) -> None:
+    content = b"name,caf\xc3\xa9\r\n" * 20_000
+    gate = Headgate(tmp_path.as_uri(), output_mode="auto", sweep_interval=0)
+
+    async def test(client: Client) -> None:
+        await client.list_tools()
+        handle = told(await client.call_tool("table", {}))["output_handle"]
+        assert gate.store.open(handle).read() == content
+
+    registry = OperationRegistry()
+    registry.register(
+        OperationSpec(namespace="ns", name="table", output_schema={"type": "object", "required": ["rows"]}),
+        lambda *_: over_http(Body(content, "text/csv")),
+    )
+    serve(registry, test, era, headgate=gate)
+    gate.close()

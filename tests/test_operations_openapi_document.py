@@ -268,6 +268,15 @@ def test_all_are_registered_or_none() -> None:
     assert "api.get_b" in registry
 
 
+def test_closing_leaves_what_others_put_in_its_place() -> None:
+    operations = read(document({"/a": {"get": {}}}, HERE), namespace="api")
+    registry = operations.register_into(OperationRegistry())
+    registry.unregister("api.get_a")
+    registry.register(operations[0].spec, lambda *_: 1)
+    asyncio.run(operations.aclose())
+    assert "api.get_a" in registry
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

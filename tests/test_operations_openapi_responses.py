@@ -94,6 +94,7 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
         (Answer(b"<p>", "text/html"), "<p>"),
         (Answer("é".encode("latin-1"), "text/plain; charset=iso-8859-1"), "é"),
         (Answer("é".encode(), "text/plain"), "é"),
+        (Answer("é".encode("latin-1"), "text/csv"), "é".encode("latin-1")),
         (Answer(b"a\xff", "text/plain; charset=nonsense"), "a\ufffd"),
         *((Answer(b"hello", f"text/plain; charset={name}"), "hello") for name in ("hex", "zlib", "rot13", "undefined")),
         (Answer(b"h\xffe", "text/plain; charset=idna"), "h\ufffde"),

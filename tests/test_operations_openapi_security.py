@@ -273,10 +273,10 @@ def test_headers_go_with_every_request(api: API) -> None:
     assert [name.lower() for name, _ in api.last.headers].count("accept") == 1
 
 
-@pytest.mark.parametrize("status", [307, 308])
-def test_a_body_is_not_sent_on_to_another_host(api: API, other_host: API, status: int) -> None:
+@pytest.mark.parametrize(("status", "method"), [(307, "post"), (308, "post"), (301, "put"), (301, "delete")])
+def test_a_body_is_not_sent_on_to_another_host(api: API, other_host: API, status: int, method: str) -> None:
     api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y")])
-    paths = one("/x", "post", requestBody={"content": {"application/json": {}}})
+    paths = one("/x", method, requestBody={"content": {"application/json": {}}})
 
     async def run() -> None:
         async with await from_openapi(document(paths, api.url)) as operations:

@@ -365,3 +365,11 @@ def test_a_text_is_no_list_of_scopes() -> None:
     for wrong in (lambda: AccessControl("admin"), lambda: AccessControl((), "admin"), lambda: Identity("ada", "admin")):
         with pytest.raises(InvalidArgument, match="list of scopes"):
             wrong()
+
+
+def test_an_object_of_which_nothing_is_named_is_not_one_of_defaults() -> None:
+    price = {"type": "object", "properties": {"price": {"type": "number", "default": 0}}}
+    for schema in (price, {**price, "required": ["price"]}):
+        assert unwrap(execute(lambda *_: {"error": "down"}, output_schema=schema)) == {"error": "down"}
+        assert unwrap(execute(lambda *_: {}, output_schema=schema)) == {"price": 0}
+        assert unwrap(execute(lambda *_: {"price": 1, "x": 2}, output_schema=schema)) == {"price": 1}

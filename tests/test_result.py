@@ -161,3 +161,7 @@ def test_what_a_resource_is_called_stays_beside_its_text() -> None:
     said = beside(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
     about = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "_meta": {"a": 1}}
     assert said == {"_meta": {"b": 2, "headgate/resource": about}}
+
+
+def test_what_says_that_it_is_not_structured_is_its_content() -> None:
+    assert payload_of(result(text("a,b\n"), structuredContent={"unstructured": True})) == Found("a,b\n")

@@ -43,7 +43,7 @@ class CallHandler:
         self._tasks: set[asyncio.Task[None]] = set()
         """Of those that run, and of those that were aborted and have not ended yet."""
         self._answered: dict[str, None] = {}
-        """The last of those that were: a transport may deliver more than once, and they are not to run again."""
+        """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
         self._starting = asyncio.Lock()
         self._unsubscribe: Unsubscribe | None = None
         self._is_closing = False
@@ -93,19 +93,25 @@ class CallHandler:
             self._tasks.discard(task)
             if self._running.get(request_id) is task:
                 del self._running[request_id]
-            self._answered[request_id] = None
-            if len(self._answered) > _MOST_ANSWERED:
-                del self._answered[next(iter(self._answered))]
+            self._remember(request_id)
 
         task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
         self._tasks.add(task)
         self._running[request_id] = task
         task.add_done_callback(ended)
 
+    def _remember(self, request_id: str) -> None:
+        self._answered[request_id] = None
+        if len(self._answered) > _MOST_ANSWERED:
+            del self._answered[next(iter(self._answered))]
+
     def _aborted(self, event: Any) -> None:
         match event:
-            case {"requestId": str(request_id)} if request_id in self._running:
-                self._running.pop(request_id).cancel()
+            case {"requestId": str(request_id)}:
+                # Also if it comes before its request, or that comes again.
+                self._remember(request_id)
+                if request_id in self._running:
+                    self._running.pop(request_id).cancel()
 
     async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         operation_id, failure = event["operationId"], None

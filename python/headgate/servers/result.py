@@ -11,12 +11,15 @@ import orjson
 from headgate.fetch import weigh
 from headgate.payload import encoded
 
-__all__ = ["SERVER_INFO", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
+__all__ = ["RESOURCE", "SERVER_INFO", "UNSTRUCTURED", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
 
 _MANY = 1000
 
 Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
+
+UNSTRUCTURED = {"unstructured": True}
+"""What an operation that has an output schema says beside content that cannot be structured by it."""
 
 RESOURCE = "headgate/resource"
 """The key of `_meta` under which stands what a resource was called that is stored now."""
@@ -101,6 +104,8 @@ def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
     and so is everything `with_meta`: what the tool says beside its result.
     """
     blocks, structured = _blocks(result), result.get("structuredContent")
+    if structured == UNSTRUCTURED:
+        structured = None
     if with_meta:
         pass
     elif structured is None:

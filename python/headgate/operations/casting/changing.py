@@ -74,7 +74,8 @@ class Change:
         self.replaced: list[tuple[list[str | int], Any]] = []
         """Where something was thrown away, from the inside out, and what that was."""
         self.is_made_up = False
-        """Whether something that is required, and was missing, has no default and was made up."""
+        """Whether something that is required, and was missing, has no default and was made up; or nothing is left of an
+        object but what was put in."""
         self.lost = 0
         self.changed = 0
 
@@ -136,6 +137,7 @@ class Change:
         missing = {} if shape.expected <= value.keys() else self._missing(shape, value)
         if not (better or unnamed or missing):
             return value
+        self.is_made_up |= len(unnamed) == len(value) > 0
         self.lost += sum(weight(value[name]) for name in unnamed)
         self.changed += len(missing)
         gone = set(unnamed)

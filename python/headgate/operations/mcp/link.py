@@ -43,6 +43,8 @@ class Link:
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
+        self._farewell: asyncio.Task[None] | None = None
+        self._waiting = 0
         self.timeout = timeout
         self.is_closed = False
 
@@ -55,6 +57,11 @@ class Link:
     def is_made(self) -> bool:
         """Whether there has been a connection, and will be one again."""
         return self._connection is not None and not self.is_closed
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a connection, or was one that is made again by the next call, or someone waits for one."""
+        return self._connection is not None or self._waiting > 0
 
     async def connection(self, attempts: int | None = None) -> Connection:
         """The connection, made again if it was lost. Raises `CallError` if that cannot be done."""
@@ -76,6 +83,7 @@ class Link:
             # All who wait may have given up by the time it fails.
             self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         connecting = self._connecting
+        self._waiting += 1
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
@@ -83,12 +91,16 @@ class Link:
                 raise
             # It was closed, and not whoever waits for it cancelled.
             raise CallError("ABORTED", f"{self.label} was closed while it was connected") from None
+        finally:
+            self._waiting -= 1
 
     async def close(self) -> None:
         """Leaves the server, from whatever loop; in one that has ended there is nothing to leave any more."""
         self.is_closed = True
         if self._loop is asyncio.get_running_loop():
-            await self._leave()
+            # In a task of its own: whoever closes may be cancelled, by anyio at every step, and it ends for all that.
+            self._farewell = asyncio.create_task(self._leave())
+            await asyncio.shield(self._farewell)
         elif self._loop is not None and self._loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._leave(), self._loop))
 

@@ -33,6 +33,7 @@ from headgate.operations.serving import error_to_call_tool_result, is_wrapped, t
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
 from headgate.servers.mcp import Headgate, principal_of
+from headgate.servers.result import UNSTRUCTURED
 from headgate.servers.schemas import or_else
 
 __all__ = ["serve_operations", "tool_names"]
@@ -43,7 +44,6 @@ _Context = ServerRequestContext[Any, Any]
 
 _LONGEST_NAME = 128
 
-_UNSTRUCTURED = {"unstructured": True}
 
 _UNSTRUCTURED_SCHEMA = {
     "type": "object",
@@ -159,7 +159,7 @@ def _kept(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[
     if is_legacy and is_wrapped(spec.output_schema) and isinstance(structured, Mapping):
         structured = structured["result"]
     is_fit = told is not None and not spec.output.problems(structured)
-    return result if is_fit else {**result, "structuredContent": _UNSTRUCTURED}
+    return result if is_fit else {**result, "structuredContent": UNSTRUCTURED}
 
 
 def _is_listed(spec: OperationSpec) -> bool:

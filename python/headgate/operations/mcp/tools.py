@@ -103,17 +103,18 @@ class MCPOperations:
         try:
             await self._link.connection(attempts=1)
         except BaseException:
-            # Whoever cannot connect will not think of closing.
-            await self.close()
+            # Whoever cannot connect will not think of closing; but others may be connected, or wait for it.
+            if not self._link.is_in_use:
+                await self.close()
             raise
         return self
 
     async def close(self) -> None:
         """Leaves the server, and takes its operations out of the registries."""
-        await self._link.close()
         self._operations = {}
         self._sync()
         self._registered.clear()
+        await self._link.close()
 
     async def __aenter__(self) -> Self:
         return await self.connect()

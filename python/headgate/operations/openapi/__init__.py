@@ -47,7 +47,7 @@ class HTTPOperations(Sequence[Operation]):
     def __init__(self, operations: Iterable[Operation], own_client: httpx2.AsyncClient | None) -> None:
         self._operations = tuple(operations)
         self._own_client = own_client
-        self._registered: list[tuple[OperationRegistry, str]] = []
+        self._registered: list[tuple[OperationRegistry, Operation]] = []
 
     @overload
     def __getitem__(self, index: int) -> Operation: ...
@@ -70,14 +70,16 @@ class HTTPOperations(Sequence[Operation]):
             raise InvalidArgument(f"{taken} is registered already; unregister it first, or use another namespace")
         for operation in self._operations:
             registry.register(operation.spec, operation.handler)
-            self._registered.append((registry, operation.spec.id))
+            self._registered.append((registry, operation))
         return registry
 
     async def aclose(self) -> None:
         """Ends the connections, and takes the operations out of the registries that they were registered into."""
         while self._registered:
-            registry, operation_id = self._registered.pop()
-            registry.unregister(operation_id)
+            registry, operation = self._registered.pop()
+            # Someone may have put another in its place.
+            if registry.get_handler(operation.spec.id) is operation.handler:
+                registry.unregister(operation.spec.id)
         await _close(self._own_client)
 
     async def __aenter__(self) -> Self:

@@ -139,13 +139,23 @@ def _data(content: bytes, content_type: str) -> Any:
         return None
     if says_json(content_type):
         return Body(content, content_type)
+    if content_type.strip().lower().startswith("text/") and _charset(content_type) is None:
+        # Whoever says nothing means UTF-8, by now; where that is wrong, the bytes are all that is known.
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            return content
     if content_type.strip().lower().startswith("text/"):
         return _text(content, content_type)
     return content
 
 
+def _charset(content_type: str) -> str | None:
+    return httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
+
+
 def _text(content: bytes, content_type: str, *, is_all: bool = True) -> str:
-    charset = httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
+    charset = _charset(content_type)
     # There are codecs that are no charsets (`hex`, `zlib`), and each fails in a way of its own.
     with contextlib.suppress(Exception):
         found: object = codecs.getincrementaldecoder(charset or "utf-8")("replace").decode(content, is_all)

@@ -114,7 +114,8 @@ async def _followed(
             return response
         await response.aclose()
         if following.url.origin != request.url.origin:
-            if response.status_code in (307, 308) and request.content:
+            # Not by the status: of a PUT, a 301 keeps the body, too.
+            if request.content and following.method == request.method:
                 raise CallError(
                     "EXECUTION_ERROR",
                     f"{what} was sent on to {following.url.host}, which is not told what was in the body; "
