@@ -1,5 +1,6 @@
 """Envelopes: what is in them, how they are told, and that JSON loses nothing of them."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from headgate.envelope import (
     mcp_envelope,
     unwrap,
 )
+from headgate.operations import event_from_json, event_to_json
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import ImageContent, TextContent
@@ -270,3 +272,26 @@ def test_data_is_walked_through_only_where_it_has_a_key_like_ours(monkeypatch: p
     assert walked == []
     assert json.loads(local_envelope({"a": b"hi"}, "a.b").to_json())["data"] == {"a": {"$base64": "aGk="}}
     assert walked == [b"hi"]
+
+
+@dataclasses.dataclass
+class Record:
+    blob: Any
+    note: Any = None
+
+
+@pytest.mark.parametrize(
+    ("data", "again"),
+    [
+        (Body(b'{"\\u0024base64":"AAAA"}', "application/json"), {"$base64": "AAAA"}),
+        (Body(b'{"$b\\u0061se64":"AAAA"}', "application/json"), {"$base64": "AAAA"}),
+        ({"a": b"x", "b": 2**70, "c": {"$base64": "AAAA"}}, {"a": b"x", "b": 2**70, "c": {"$base64": "AAAA"}}),
+        (Record({"$base64": "AAAA"}), {"blob": {"$base64": "AAAA"}, "note": None}),
+        (Record(b"x", "the key $base64"), {"blob": b"x", "note": "the key $base64"}),
+        ([b"x", b"x", {"$base64": "AAAA"}], [b"x", b"x", {"$base64": "AAAA"}]),
+    ],
+)
+def test_nothing_of_theirs_is_taken_for_ours(data: Any, again: Any) -> None:
+    envelope = local_envelope(data, "a.b")
+    assert unwrap(ResponseEnvelope.from_json(envelope.to_json())) == again
+    assert event_from_json(event_to_json({"requestId": "r", "output": envelope.to_dict()}))["output"]["data"] == again

@@ -2,7 +2,9 @@
 
 import base64
 import contextlib
+import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +17,9 @@ from headgate.payload import encoded
 __all__ = ["Body", "from_plain", "is_only_json", "parsed", "plain", "says_json", "written"]
 
 _BASE64 = "$base64"
+
+_LIKE_OURS = re.compile(rb"base64|\\u00(?:24|3[46]|6[125]|73)")
+"""Our key in a JSON text, or one of its letters as an escape."""
 
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -103,25 +108,27 @@ def is_only_json(data: Any) -> bool:
 
 def written(data: Any) -> bytes:
     """Data as JSON: bytes in base64, and a JSON body as it stands, without parsing it."""
-    ours = 0
+    ours: set[int] = set()
 
     def other(value: object) -> object:
-        nonlocal ours
-        found = plain(value) if isinstance(value, Body | bytes | bytearray | memoryview) else value
-        ours += isinstance(found, dict)
+        if not isinstance(value, Body | bytes | bytearray | memoryview):
+            return value
+        found = plain(value)
+        if isinstance(found, dict):
+            ours.add(id(value))
         return found
 
     told = encoded(data, other)
-    # Whether a key of theirs looks like ours is seen at once; only then all of it is walked through.
-    return told if told.count(_BASE64.encode()) == ours else encoded(plain(data))
+    # Whether a key of theirs looks like ours is seen at once; only then all of it is walked through. There are never
+    # fewer of ours than were counted, so an equal number means that there are none of theirs.
+    return told if told.count(_BASE64.encode()) == len(ours) else encoded(plain(data))
 
 
 def plain(data: Any) -> Any:
     """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
     match data:
         case Body(is_json=True):
-            has_ours = _BASE64.encode() in data.content
-            return plain(data.json()) if has_ours else orjson.Fragment(data.content)
+            return plain(data.json()) if _LIKE_OURS.search(data.content) else orjson.Fragment(data.content)
         case Body():
             return plain(data.content)
         case bytes() | bytearray() | memoryview():
@@ -130,6 +137,10 @@ def plain(data: Any) -> Any:
             return {_escaped(key, data): plain(value) for key, value in data.items()}
         case list() | tuple():
             return [plain(value) for value in data]
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        return {field.name: plain(getattr(data, field.name)) for field in dataclasses.fields(data)}
+    if hasattr(data, "model_dump") and not isinstance(data, type):
+        return plain(data.model_dump())
     return data
 
 

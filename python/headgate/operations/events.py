@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from headgate.envelope import RESPONSE_ENVELOPE_SCHEMA
-from headgate.envelope.body import from_plain, parsed, plain
+from headgate.envelope.body import from_plain, parsed, written
 from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import from_wire, to_wire
 from headgate.operations.errors import CODES, CallCode
 from headgate.operations.spec import CallContext, Identity
-from headgate.payload import encoded
 
 __all__ = [
     "CALL_EVENT_SCHEMAS",
@@ -110,7 +109,7 @@ CALL_EVENT_SCHEMAS: dict[CallEventName, dict[str, Any]] = {
 
 def event_to_json(event: CallEvent) -> bytes:
     """An event as JSON, with bytes and bodies as envelopes write them. Raises `TypeError` for what has no JSON."""
-    return encoded(plain(event))
+    return written(event)
 
 
 def event_from_json(data: bytes | str) -> Any:
