@@ -12,7 +12,7 @@ from headgate.operations.casting.scalars import is_same, json_type
 if TYPE_CHECKING:
     from headgate.operations.casting.shapes import Shapes
 
-__all__ = ["Check"]
+__all__ = ["BuildCheck", "Check"]
 
 _Told: TypeAlias = Mapping[str, Any]
 _Rule: TypeAlias = "Callable[[Check, _Told, Any], bool]"
@@ -28,8 +28,14 @@ _DEEPEST = 75
 """Schemas in each other. Python has no room for many more calls; what is further down is not known to fit."""
 
 
+_OF_BUILD = {"$ref", "additionalProperties", "allOf", "anyOf", "const", "enum", "items", "oneOf", "patternProperties"}
+_OF_BUILD |= {"prefixItems", "properties", "required", "type"}
+
+
 class Check:
     """Of one value, and of what is in it; each is looked at once for a schema that may come back."""
+
+    _is_beyond_fine = False
 
     def __init__(self, shapes: "Shapes") -> None:
         self.shapes = shapes
@@ -51,17 +57,39 @@ class Check:
 
     def _obeys(self, told: _Told, value: Any) -> bool:
         if self._depth > _DEEPEST:
-            return False
+            return self._is_beyond_fine
         self._depth += 1
         try:
             for word in told:
-                rule = _RULES.get(word)
+                rule = self._rule(word)
                 if rule is not None and not rule(self, told, value):
                     return False
         finally:
             self._depth -= 1
+        return self._is_in_bounds(told, value)
+
+    def _rule(self, word: str) -> "_Rule | None":
+        return _RULES.get(word)
+
+    def _is_in_bounds(self, told: _Told, value: Any) -> bool:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return told.keys().isdisjoint(_OF_SCALARS) or self.shapes.holds(told, _OF_SCALARS, value)
+        return True
+
+
+class BuildCheck(Check):
+    """Of how a value is built only: bounds, conditions and what is not JSON are for whoever validates to tell."""
+
+    _is_beyond_fine = True
+
+    def __init__(self, shapes: "Shapes") -> None:
+        super().__init__(shapes)
+        self.whole = Check(shapes)
+
+    def _rule(self, word: str) -> "_Rule | None":
+        return _RULES_OF_BUILD.get(word)
+
+    def _is_in_bounds(self, told: _Told, value: Any) -> bool:
         return True
 
 
@@ -199,4 +227,17 @@ _RULES: dict[str, _Rule] = {
     "uniqueItems": lambda check, told, value: (
         not isinstance(value, list | tuple) or check.shapes.holds(told, _OF_ITEMS, value)
     ),
+}
+
+
+def _one_of_build(check: Any, told: _Told, value: Any) -> bool:
+    """Two that fit are too many, even if bounds set them apart for another value; none may be for want of a bound."""
+    count = sum(check.whole.fits(schema, value) for schema in told["oneOf"])
+    return count == 1 or (count == 0 and _any_of(check, {"anyOf": told["oneOf"]}, value))
+
+
+_RULES_OF_BUILD: dict[str, _Rule] = {
+    **{word: _RULES[word] for word in _OF_BUILD},
+    "oneOf": _one_of_build,
+    "type": lambda check, told, value: json_type(value) is None or _type(check, told, value),
 }

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headgate.operations.casting.endings import HEAVIEST, LONGEST, has_values, needed, needed_items
+from headgate.operations.casting.sampling import samples
 from headgate.operations.casting.scalars import NO, copied, weight
 from headgate.operations.casting.shape import Shape
 
 __all__ = ["Maker"]
-
-# Of members of a union that overlap, one of these may be just one.
-_SAMPLES: tuple[Any, ...] = (0, 1, 0.5, -1, "", "-", False, True, [], {})
 
 
 class Maker:
@@ -21,6 +19,7 @@ class Maker:
     def __init__(self, default_of: Any) -> None:
         self._default_of = default_of
         self._made: dict[Shape, Any] = {}
+        self._sampled: dict[Shape, Any] = {}
 
     def made(self, shape: Shape) -> Any:
         """A value that fits; `NO` if there is none that ends."""
@@ -29,6 +28,13 @@ class Maker:
         if shape not in self._made:
             self._make_all(shape)
         return copied(self._made[shape])
+
+    def sample(self, shape: Shape) -> Any:
+        """A value that fits, of any kind; `NO` if none is found."""
+        if shape not in self._sampled:
+            fitting = (value for value in samples(shape, self.made) if shape.fits(value))
+            self._sampled[shape] = next(fitting, NO)
+        return copied(self._sampled[shape])
 
     def nearest(self, shape: Shape) -> Any:
         """A value that fits, or what comes nearest to one."""
@@ -64,8 +70,9 @@ class Maker:
         if shape.enum is not None:
             return shape.enum[0]
         candidates = [*self._candidates(shape)]
-        samples = _SAMPLES if shape.alternatives else ()
-        fitting = (candidate for candidate in (*candidates, *samples) if shape.fits(candidate))
+        # Of members of a union that overlap, one of these may be just one.
+        others = samples(shape, lambda one: self._made.get(one, NO)) if shape.alternatives else ()
+        fitting = (candidate for candidate in itertools.chain(candidates, others) if shape.fits(candidate))
         return next(fitting, NO if is_strict or not candidates else candidates[0])
 
     def _candidates(self, shape: Shape) -> Iterator[Any]:
