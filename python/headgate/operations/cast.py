@@ -80,7 +80,7 @@ class Caster:
             return value
         if on_replaced is not None:
             for path in paths:
-                on_replaced(pointer(path), _at(value, path))
+                on_replaced(pointer([*path]), _at(value, path))
         return fitted
 
     def normalized(self, value: Any) -> Any:

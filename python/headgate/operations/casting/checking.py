@@ -25,7 +25,7 @@ _IN_PLACE = {"$ref", "allOf", "anyOf", "dependentSchemas", "if", "not", "oneOf"}
 """What leads to another schema for the same value, and so perhaps back to the first."""
 
 _DEEPEST = 75
-"""Schemas in each other. Python has no room for many more calls; what is further down is not known to fit."""
+"""Schemas in each other. Python has no room for many more calls; what is further down is not known."""
 
 
 _OF_BUILD = {"$ref", "additionalProperties", "allOf", "anyOf", "const", "enum", "items", "oneOf", "patternProperties"}
@@ -35,7 +35,8 @@ _OF_BUILD |= {"prefixItems", "properties", "required", "type"}
 class Check:
     """Of one value, and of what is in it; each is looked at once for a schema that may come back."""
 
-    _is_beyond_fine = False
+    _has_bounds = True
+    _is_deep_fine = False
 
     def __init__(self, shapes: "Shapes") -> None:
         self.shapes = shapes
@@ -57,7 +58,7 @@ class Check:
 
     def _obeys(self, told: _Told, value: Any) -> bool:
         if self._depth > _DEEPEST:
-            return self._is_beyond_fine
+            return self._is_deep_fine
         self._depth += 1
         try:
             for word in told:
@@ -66,21 +67,19 @@ class Check:
                     return False
         finally:
             self._depth -= 1
-        return self._is_in_bounds(told, value)
+        if self._has_bounds and isinstance(value, str | int | float) and not isinstance(value, bool):
+            return told.keys().isdisjoint(_OF_SCALARS) or self.shapes.holds(told, _OF_SCALARS, value)
+        return True
 
     def _rule(self, word: str) -> "_Rule | None":
         return _RULES.get(word)
-
-    def _is_in_bounds(self, told: _Told, value: Any) -> bool:
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            return told.keys().isdisjoint(_OF_SCALARS) or self.shapes.holds(told, _OF_SCALARS, value)
-        return True
 
 
 class BuildCheck(Check):
     """Of how a value is built only: bounds, conditions and what is not JSON are for whoever validates to tell."""
 
-    _is_beyond_fine = True
+    _has_bounds = False
+    _is_deep_fine = True
 
     def __init__(self, shapes: "Shapes") -> None:
         super().__init__(shapes)
@@ -88,9 +87,6 @@ class BuildCheck(Check):
 
     def _rule(self, word: str) -> "_Rule | None":
         return _RULES_OF_BUILD.get(word)
-
-    def _is_in_bounds(self, told: _Told, value: Any) -> bool:
-        return True
 
 
 def _type(_: Check, told: _Told, value: Any) -> bool:

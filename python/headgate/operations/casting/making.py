@@ -12,6 +12,8 @@ from headgate.operations.casting.shape import Shape
 
 __all__ = ["Maker"]
 
+_HEAVIEST_SAMPLE = 1000
+
 
 class Maker:
     """Makes values up, each once."""
@@ -19,6 +21,7 @@ class Maker:
     def __init__(self, default_of: Any) -> None:
         self._default_of = default_of
         self._made: dict[Shape, Any] = {}
+        self._lights: dict[Shape, Any] = {}
         self._sampled: dict[Shape, Any] = {}
 
     def made(self, shape: Shape) -> Any:
@@ -29,10 +32,20 @@ class Maker:
             self._make_all(shape)
         return copied(self._made[shape])
 
+    def samples(self, shape: Shape) -> Iterator[Any]:
+        """Values of which one may fit, to be copied by whoever takes one."""
+        return samples(shape, self._light)
+
+    def _light(self, shape: Shape) -> Any:
+        if shape not in self._lights:
+            made = self.made(shape)
+            self._lights[shape] = NO if weight(made) > _HEAVIEST_SAMPLE else made
+        return self._lights[shape]
+
     def sample(self, shape: Shape) -> Any:
         """A value that fits, of any kind; `NO` if none is found."""
         if shape not in self._sampled:
-            fitting = (value for value in samples(shape, self.made) if shape.fits(value))
+            fitting = (value for value in self.samples(shape) if shape.fits(value))
             self._sampled[shape] = next(fitting, NO)
         return copied(self._sampled[shape])
 
@@ -56,6 +69,8 @@ class Maker:
         while shape not in self._made:
             # A pattern, or another rule that nothing can be made up for, must not be in the way: who validates tells.
             ready = self._attempts(waiting, is_strict=True) or self._attempts(waiting, is_strict=False)
+            # Without a type there may be values, and yet none that can be made up.
+            ready = ready or dict.fromkeys(waiting, NO)
             self._made |= ready
             waiting = [one for one in waiting if one not in ready]
 
@@ -71,7 +86,8 @@ class Maker:
             return shape.enum[0]
         candidates = [*self._candidates(shape)]
         # Of members of a union that overlap, one of these may be just one.
-        others = samples(shape, lambda one: self._made.get(one, NO)) if shape.alternatives else ()
+        is_open = shape.alternatives or shape.types is None
+        others = samples(shape, lambda one: self._made.get(one, NO)) if is_open else ()
         fitting = (candidate for candidate in itertools.chain(candidates, others) if shape.fits(candidate))
         return next(fitting, NO if is_strict or not candidates else candidates[0])
 
@@ -79,7 +95,7 @@ class Maker:
         if shape.takes("null") and shape.fits(None):
             yield None
         if shape.alternatives:
-            yield from (self._made[one] for one in shape.alternatives if one in self._made)
+            yield from (self._made[one] for one in shape.alternatives if self._made.get(one, NO) is not NO)
             return
         for name in shape.inferred_types():
             match name:
@@ -110,7 +126,7 @@ class Maker:
 
     def _array(self, shape: Shape) -> Any:
         needed = needed_items(shape)
-        if not all(one in self._made for one in needed):
+        if any(self._made.get(one, NO) is NO for one in needed):
             return NO
         return [self._made[one] for one in needed[: _room_for(self._made[one] for one in needed)]]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from headgate.operations.casting.endings import has_values
 from headgate.operations.casting.making import Maker
-from headgate.operations.casting.sampling import in_place, inside, samples
+from headgate.operations.casting.sampling import in_place, inside
 from headgate.operations.casting.scalars import NO, copied, json_type, raised, weight
 from headgate.operations.casting.shape import Shape
 
@@ -113,7 +113,7 @@ def _edits_of_object(shapes: list[Shape], value: dict[Any, Any], maker: Maker) -
 
     def with_another(name: str) -> Iterator[Any]:
         for one in inside(shapes, name) or shapes[:1]:
-            for sample in samples(one, maker.made):
+            for sample in maker.samples(one):
                 yield {**value, name: copied(sample)}
 
     for name in names:
@@ -129,12 +129,12 @@ def _edits_of_object(shapes: list[Shape], value: dict[Any, Any], maker: Maker) -
 def _edits_of_array(shapes: list[Shape], value: Any, maker: Maker) -> Iterator[Mend]:
     items = [*dict.fromkeys(one.item for one in shapes)]
     for one in items:
-        yield from (Mend([*value, copied(sample)]) for sample in samples(one, maker.made))
+        yield from (Mend([*value, copied(sample)]) for sample in maker.samples(one))
     for number in range(len(value))[::-1]:
         lost = (((number,), value[number]),)
         if number == len(value) - 1:
             # What comes after it would be told of at another place.
             yield Mend([*value[:-1]], lost)
         for one in items:
-            for sample in samples(one, maker.made):
+            for sample in maker.samples(one):
                 yield Mend([*value[:number], copied(sample), *value[number + 1 :]], lost)

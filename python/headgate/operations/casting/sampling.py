@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headgate.operations.casting.scalars import NO, weight
+from headgate.operations.casting.scalars import NO
 from headgate.operations.casting.shape import Shape
 
 __all__ = ["in_place", "inside", "samples"]
@@ -14,7 +14,6 @@ _MOST_SHAPES = 64
 _MOST = 1000
 _MOST_INSIDE = 32
 _DEEPEST = 2
-_HEAVIEST = 1000
 
 
 def in_place(shape: Shape) -> list[Shape]:
@@ -40,7 +39,7 @@ def samples(shape: Shape, made: Callable[[Shape], Any]) -> Iterator[Any]:
 
 def _samples(shapes: list[Shape], made: Callable[[Shape], Any], depth: int) -> Iterator[Any]:
     shapes = [*dict.fromkeys(below for one in shapes for below in in_place(one))]
-    bases = [value for value in map(made, shapes) if value is not NO and weight(value) < _HEAVIEST]
+    bases = [value for value in map(made, shapes) if value is not NO]
     yield from bases
     for one in shapes:
         yield from (one.enum or ())
