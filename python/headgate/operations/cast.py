@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from headgate.operations.casting.changing import Change, Defaults
 from headgate.operations.casting.endings import HEAVIEST
-from headgate.operations.casting.mending import Mender
+from headgate.operations.casting.mending import Mend, Mender
 from headgate.operations.casting.scalars import NO, weight
 from headgate.operations.casting.shapes import Shapes
 from headgate.operations.validation import Schema, is_meaningful, pointer
@@ -100,20 +100,20 @@ class Caster:
         paths = [tuple(path[::-1]) for path, _ in change.replaced]
         shapes = self._shapes
         for _ in range(_ROUNDS):
-            if shapes is None or change.room.is_out or shapes.allow(fitted):
+            if shapes is None or change.room.is_out:
                 break
-            with self._lock:
-                mend = Mender(self._defaults.maker).mended(shapes.root, fitted)
-            if mend.value is fitted:
-                break
+            mend = Mend(fitted) if shapes.allow(fitted) else self._mended(shapes, fitted)
             better, change = self._fitted(mend.value, HEAVIEST)
-            if weight(better) > weight(value) + HEAVIEST:
+            if better is fitted or weight(better) > weight(value) + HEAVIEST:
                 break
             fitted = better
             paths += [path for path, _ in mend.lost]
-            paths += [tuple(path[::-1]) for path, _ in change.replaced]
-            paths = _outermost(value, paths)
+            paths = _outermost(value, paths + [tuple(path[::-1]) for path, _ in change.replaced])
         return fitted, paths
+
+    def _mended(self, shapes: Shapes, fitted: Any) -> Mend:
+        with self._lock:
+            return Mender(self._defaults.maker).mended(shapes.root, fitted)
 
     def _fitted(self, value: Any, *most_put_in: int) -> tuple[Any, Change]:
         """Raises `RecursionError` if whoever called is deep in other calls: the value stays, and validation tells."""

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headgate.operations.casting.endings import HEAVIEST, LONGEST, has_values, needed, needed_items
@@ -67,29 +67,32 @@ class Maker:
         """Whatever needs nothing is made first, then what needs only that, and so on: each is as small as can be."""
         waiting = [one for one in needed(shape) if has_values(one) and one not in self._made]
         while shape not in self._made:
-            # A pattern, or another rule that nothing can be made up for, must not be in the way: who validates tells.
-            ready = self._attempts(waiting, is_strict=True) or self._attempts(waiting, is_strict=False)
-            # Without a type there may be values, and yet none that can be made up.
-            ready = ready or dict.fromkeys(waiting, NO)
+            # Samples are for what the simplest values are not enough for, once there are some to vary. A pattern, or
+            # another rule that nothing can be made up for, must not be in the way: who validates tells.
+            ways = (self._simplest, self._sampled_one, self._any_candidate)
+            ready = next(filter(None, (self._attempts(waiting, way) for way in ways)), dict.fromkeys(waiting, NO))
             self._made |= ready
             waiting = [one for one in waiting if one not in ready]
 
-    def _attempts(self, shapes: list[Shape], *, is_strict: bool) -> dict[Shape, Any]:
-        tried = ((shape, self._attempt(shape, is_strict=is_strict)) for shape in shapes)
+    def _attempts(self, shapes: list[Shape], way: Callable[[Shape], Any]) -> dict[Shape, Any]:
+        tried = ((shape, way(shape)) for shape in shapes)
         return {shape: value for shape, value in tried if value is not NO}
 
-    def _attempt(self, shape: Shape, *, is_strict: bool) -> Any:
+    def _simplest(self, shape: Shape) -> Any:
         default = self._default_of(shape)
         if default is not NO:
             return default
         if shape.enum is not None:
             return shape.enum[0]
-        candidates = [*self._candidates(shape)]
-        # Of members of a union that overlap, one of these may be just one.
-        is_open = shape.alternatives or shape.types is None
-        others = samples(shape, lambda one: self._made.get(one, NO)) if is_open else ()
-        fitting = (candidate for candidate in itertools.chain(candidates, others) if shape.fits(candidate))
-        return next(fitting, NO if is_strict or not candidates else candidates[0])
+        return next(filter(shape.fits, self._candidates(shape)), NO)
+
+    def _sampled_one(self, shape: Shape) -> Any:
+        if not shape.alternatives and shape.types is not None:
+            return NO
+        return next(filter(shape.fits, samples(shape, lambda one: self._made.get(one, NO))), NO)
+
+    def _any_candidate(self, shape: Shape) -> Any:
+        return next(self._candidates(shape), NO)
 
     def _candidates(self, shape: Shape) -> Iterator[Any]:
         if shape.takes("null") and shape.fits(None):

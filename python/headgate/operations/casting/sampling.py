@@ -53,7 +53,7 @@ def _samples(shapes: list[Shape], made: Callable[[Shape], Any], depth: int) -> I
 
     yield from ([item] for item in some([one.item for one in shapes]))
     names = dict.fromkeys(name for one in shapes for name in sorted(one.named))
-    objects = [{}, *(value for value in bases if isinstance(value, dict))]
+    objects = [*(value for value in bases if isinstance(value, dict)), {}]
     for name in names:
         for value in some(inside(shapes, name)):
             yield from ({**base, name: value} for base in objects)
