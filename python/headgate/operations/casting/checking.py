@@ -197,7 +197,7 @@ def _counted(word: str, kinds: Any, *, is_least: bool) -> _Rule:
 
 
 _RULES: dict[str, _Rule] = {
-    "$ref": lambda check, told, value: check.fits(check.shapes.referred(told), value),
+    "$ref": lambda check, told, value: check.fits(check.shapes.target(told), value),
     "additionalProperties": _additional_properties,
     "allOf": _all_of,
     "anyOf": _any_of,
