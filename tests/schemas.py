@@ -111,6 +111,22 @@ plain_schemas = whole(
     )
 )
 
+
+def overlapping(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+    """No union leads back to itself without a value in between: nobody can tell what fits such a `oneOf`."""
+    arrays = st.builds(lambda items: {"type": "array", "items": items}, inner | references)
+    unions = st.builds(
+        lambda word, members: {word: members},
+        st.sampled_from(["oneOf", "oneOf", "anyOf"]),
+        st.lists(inner, min_size=1, max_size=3),
+    )
+    untyped = objects(inner).map(lambda schema: {word: schema[word] for word in schema.keys() - {"type"}})
+    return with_default(st.one_of(arrays, objects(inner), untyped, unions, unions))
+
+
+# Schemas of the words that say how a value is built, which a value may fit twice, or never.
+ambiguous = whole(st.recursive(leaves, overlapping, max_leaves=8))
+
 # Schemas of anything, in any place, that nothing may fit.
 wild = whole(
     st.recursive(

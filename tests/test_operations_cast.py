@@ -1,37 +1,14 @@
 """Values made to fit a schema, case by case. What holds of all schemas is in `test_operations_cast_any`."""
 
 import copy
-import inspect
 import math
-import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from casts import BOOLEAN, INTEGER, NODE, NULL, NUMBER, STRING, lossless, named, replaced
 from headgate.operations import cast
 from headgate.operations.cast import Caster
-from headgate.operations.casting.scalars import weight
-from peak import measured
 from schemas import fits
-
-
-def lossless(schema: Any, value: Any) -> Any:
-    """What a cast makes of a value of which nothing is thrown away."""
-    return cast(schema, value, on_replaced=lambda path, old: pytest.fail(f"{old!r} at {path!r} was replaced"))
-
-
-def replaced(schema: Any, value: Any) -> tuple[Any, list[tuple[str, Any]]]:
-    """What a cast makes of a value, and what it throws away."""
-    told: list[tuple[str, Any]] = []
-    return cast(schema, value, on_replaced=lambda path, old: told.append((path, old))), told
-
-
-def named(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties}
-
-
-INTEGER, NUMBER, STRING, BOOLEAN, NULL = ({"type": name} for name in ("integer", "number", "string", "boolean", "null"))
 
 
 @pytest.mark.parametrize("schema", [True, {}, False])
@@ -128,35 +105,6 @@ def test_what_must_be_there_is_made_up(schema: Any, expected: Any) -> None:
     assert result == {"a": expected}
     assert type(result["a"]) is type(expected)
     assert fits(whole, result)
-
-
-def doubled(depth: int, **more: Any) -> Any:
-    """A schema whose every level needs the next one twice."""
-    inner = [{"$ref": f"#/$defs/d{level - 1}"} for level in range(1, depth)]
-    defs = {f"d{level}": {**named(a=below, b=below), **more} for level, below in enumerate(inner, 1)}
-    return {"$ref": f"#/$defs/d{depth - 1}", "$defs": {"d0": INTEGER, **defs}}
-
-
-def thousands(depth: int) -> Any:
-    schema: Any = INTEGER
-    for _ in range(depth):
-        schema = {"type": "array", "items": schema, "minItems": 1000}
-    return schema
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [thousands(5), doubled(40, required=["a", "b"]), doubled(100, required=["a", "b"]), doubled(40, default={})],
-)
-def test_what_is_made_up_is_bounded(schema: Any) -> None:
-    result, told = replaced(schema, None)
-    assert (type(result), told) == (list if "items" in schema else dict, [("", None)])
-    assert weight(result) <= 10_000
-
-
-def test_what_is_put_in_is_bounded_in_all() -> None:
-    schema = {"type": "array", "items": {**named(a=thousands(1)), "required": ["a"]}}
-    assert 1_000_000 <= weight(lossless(schema, [{} for _ in range(3000)])) <= 1_010_000
 
 
 def test_nothing_that_is_made_up_is_twice_the_same_object() -> None:
@@ -281,8 +229,7 @@ def test_what_is_not_json_is_kept_for_the_validator_to_tell() -> None:
         ({**STRING, "format": "date"}, "no date"),
         ({"not": STRING, "if": STRING, "then": INTEGER}, "x"),
         ({"anyOf": [{**INTEGER, "maximum": 10}, {"type": "object"}]}, 50),
-        ({"oneOf": [NUMBER, INTEGER]}, 1),
-        ({"oneOf": [named(name=STRING), named(name=STRING, age=INTEGER)]}, {"name": "x"}),
+        ({"oneOf": [{**INTEGER, "maximum": 10}, {"type": "object"}]}, 50),
     ],
 )
 def test_a_value_of_the_right_build_that_breaks_a_rule_is_kept(schema: Any, value: Any) -> None:
@@ -304,13 +251,17 @@ DOG = {**named(kind={"enum": ["dog", "wolf"]}, lives=STRING), "required": ["kind
         ([CAT, DOG], {"kind": "cat", "lives": "9"}, {"kind": "cat", "lives": 9}),
         ([DOG, CAT], {"kind": "wolf"}, {"kind": "wolf", "lives": ""}),
         ([DOG, CAT], {"lives": 9}, {"lives": 9, "kind": "cat"}),
-        ([named(a=INTEGER), named(a=INTEGER, b=INTEGER)], {"a": 1, "b": 2}, {"a": 1, "b": 2}),
         ([NULL, named(a=INTEGER)], {"a": "1"}, {"a": 1}),
         ([{"type": "array", "items": INTEGER}, {"type": "array", "items": STRING}], ["a", "b"], ["a", "b"]),
     ],
 )
 def test_the_member_of_a_union_is_the_one_that_keeps_most(word: str, members: Any, value: Any, expected: Any) -> None:
     assert lossless({word: members}, value) == expected
+
+
+def test_the_member_that_names_most_is_the_one_that_keeps_most() -> None:
+    schema = {"anyOf": [named(a=INTEGER), named(a=INTEGER, b=INTEGER)]}
+    assert lossless(schema, {"a": "1", "b": 2}) == {"a": 1, "b": 2}
 
 
 def test_one_member_that_does_not_fit_does_not_make_it_another_kind() -> None:
@@ -322,23 +273,6 @@ def test_what_tells_kinds_apart_counts_for_more_than_what_is_kept() -> None:
     loose = {**named(kind={"const": "cat"}, lives=True), "required": ["kind"]}
     result, told = replaced({"anyOf": [loose, DOG]}, {"kind": "dog", "lives": [1, 2, 3]})
     assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [1, 2, 3])])
-
-
-def test_an_object_that_names_its_kind_is_of_that_kind_among_thousands() -> None:
-    kinds = [{**named(kind={"const": f"k{n}"}, v=INTEGER), "required": ["kind", "v"]} for n in range(2000)]
-    caster = Caster({"oneOf": [*kinds, NULL]})
-    for value, expected in (("k1999", "k1999"), ("none", "k0")):
-        assert caster.cast({"kind": value, "v": "1"}) == {"kind": expected, "v": 1}
-
-
-def test_unions_that_all_hold_at_once_are_tried_only_if_they_are_few() -> None:
-    def either(number: int) -> Any:
-        return {"anyOf": [{**named(**{f"p{number}{x}": INTEGER}), "required": [f"p{number}{x}"]} for x in "ab"]}
-
-    few = {"allOf": [named(id=INTEGER), *map(either, range(2))]}
-    assert lossless(few, {"id": "1", "p0b": "2", "p1a": "3", "x": 4}) == {"id": 1, "p0b": 2, "p1a": 3}
-    many = {"allOf": [named(id=INTEGER), *map(either, range(40))]}
-    assert lossless(many, {"id": "1", "p0b": "2", "x": 4}) == {"id": 1, "p0b": "2", "x": 4}
 
 
 def test_a_union_of_what_cannot_be_is_none_of_them() -> None:
@@ -438,12 +372,6 @@ def test_bounds_as_openapi_3_0_has_them() -> None:
     assert replaced(low, "x") == (6, [("", "x")])
 
 
-NODE = {
-    "$defs": {"node": {**named(name=STRING, next={"$ref": "#/$defs/node"}), "required": ["name"]}},
-    "$ref": "#/$defs/node",
-}
-
-
 def test_recursive_schemas_end() -> None:
     assert lossless(NODE, {"next": {"next": {"name": 1, "x": 1}}}) == {
         "name": "",
@@ -478,6 +406,14 @@ def test_what_can_never_end_is_given_up() -> None:
     assert lossless({**named(a=False), "required": ["a"]}, {"b": 1}) == {}
 
 
+IMPOSSIBLE = {"properties": {"a": {"allOf": [INTEGER, STRING]}}, "required": ["a"]}
+
+
+def test_what_no_object_can_be_becomes_something_else() -> None:
+    assert replaced({"items": IMPOSSIBLE}, [{"a": 1}, 7]) == ([None, 7], [("/0", {"a": 1})])
+    assert lossless({**named(x={**IMPOSSIBLE, "not": NULL}), "required": ["x"]}, {}) == {"x": 0}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -495,47 +431,6 @@ def test_what_can_never_end_is_given_up() -> None:
 @pytest.mark.parametrize("value", [4, [[4]], {"a": {"b": 4}}])
 def test_references_in_a_circle_end(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
-
-
-def nested(depth: int, innermost: Any) -> Any:
-    for _ in range(depth):
-        innermost = [innermost]
-    return innermost
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "array", "items": {"$ref": "#"}},
-        {"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "array", "items": {"$ref": "#"}}]},
-        {
-            "oneOf": [
-                {"type": "array", "items": {"$ref": "#"}},
-                {"type": "array", "minItems": 1, "items": {"$ref": "#"}},
-            ]
-        },
-    ],
-)
-def test_deep_values_end(schema: Any) -> None:
-    deep = nested(900, "x")
-    assert cast(schema, deep) == deep
-    result, told = replaced(schema, nested(20, "x"))
-    assert [path for path, _ in told] == ["/0" * 20]
-    assert result == nested(20, []) if "oneOf" not in schema else result
-
-
-def test_a_union_that_comes_back_is_followed_down() -> None:
-    schema = {"anyOf": [INTEGER, {"type": "array", "items": {"$ref": "#"}}]}
-    assert lossless(schema, nested(60, "7")) == nested(60, 7)
-
-
-def test_a_caller_that_is_deep_in_calls_gets_its_value_back() -> None:
-    deep = nested(900, "x")
-
-    def call(depth: int) -> Any:
-        return call(depth - 1) if depth else cast({"type": "array", "items": {"$ref": "#"}}, deep)
-
-    assert call(700) is deep
 
 
 def test_a_schema_that_cannot_be_understood_changes_nothing() -> None:
@@ -567,26 +462,6 @@ def test_a_schema_is_read_once_for_many_casts_and_not_changed() -> None:
     assert schema == before
 
 
-GRAPH = """
-import random
-chance = random.Random(1)
-many = 400
-def some():
-    return {"anyOf": [{"type": "string"}, *({"$ref": f"#/$defs/d{chance.randrange(many)}"} for _ in range(2))]}
-def one(name):
-    return {"type": "object", "properties": {"kind": {"const": name}, **{f"p{n}": some() for n in range(8)}}}
-defs = {name: one(name) for name in (f"d{number}" for number in range(many))}
-"""
-
-
-def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
-    before, after = measured(
-        f"{GRAPH}\nfrom headgate.operations import cast\nprint(peak())\n"
-        "cast({'$ref': '#/$defs/d0', '$defs': defs}, {'kind': 'd0', 'p0': {'p1': {'p2': {'p3': 1}}}})\nprint(peak())"
-    )
-    assert after - before < 100 << 20
-
-
 def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
     default = named(k={**STRING, "default": "x"}, v=INTEGER)
     value = {"v": "1"}
@@ -594,51 +469,6 @@ def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
         fitting = {"v": 1}
         assert lossless({**default, **rule}, fitting) is fitting
         assert lossless({**default, **rule}, value)["v"] == 1
-
-
-def test_threads_share_one_without_a_loss() -> None:
-    members = {f"m{n}": {**named(a={"default": n}), "default": {}} for n in range(300)}
-    expected = {name: {"a": number} for number, name in enumerate(members)}
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(5):
-            caster = Caster(named(**members))
-            with ThreadPoolExecutor(8) as pool:
-                results = [*pool.map(caster.cast, [{} for _ in range(16)])]
-            assert results == [expected] * 16
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def called_deep(depth: int, call: Callable[[], Any]) -> Any:
-    return called_deep(depth - 1, call) if depth else call()
-
-
-def test_one_that_was_read_too_deep_in_calls_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
-    schema: Any = INTEGER
-    for _ in range(20):
-        schema = named(a=schema)
-    used = len(inspect.stack())
-    caster = called_deep(sys.getrecursionlimit() - used - 40, lambda: Caster(schema))
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert caster.cast({"a": {}, "b": 1}) == {"a": {}}
-
-
-def test_a_value_is_what_it_was_wherever_in_a_deep_stack_it_is_cast() -> None:
-    node = {"$ref": NODE["$ref"], "default": {}}
-    caster = Caster({**named(a=node, u={"oneOf": [INTEGER, NULL]}), "$defs": NODE["$defs"]})
-    value = {"a": {"next": {"name": 1}}, "u": "7", "x": 1}
-    expected = {"a": {"name": "", "next": {"name": "1"}}, "u": 7}
-    room = sys.getrecursionlimit() - len(inspect.stack())
-    for left in range(120, 0, -1):
-        try:
-            called_deep(room - left, lambda: (lambda: None)())
-        except RecursionError:
-            break
-        assert called_deep(room - left, lambda: caster.cast(value)) in (value, expected)
-        assert called_deep(room - left, lambda: caster.normalized(value)) is value
-    assert caster.cast(value) == expected
 
 
 @pytest.mark.parametrize(

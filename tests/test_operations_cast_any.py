@@ -12,7 +12,20 @@ from headgate.operations.dialect import modern
 from headgate.operations.validation import Validator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from schemas import Schema, anything, conditional, fits, fitting, junk, plain_schemas, schemas, small, wild
+from schemas import (
+    NAMES,
+    Schema,
+    ambiguous,
+    anything,
+    conditional,
+    fits,
+    fitting,
+    junk,
+    plain_schemas,
+    schemas,
+    small,
+    wild,
+)
 
 
 def as_json(value: Any) -> str:
@@ -30,7 +43,22 @@ def test_a_second_cast_changes_nothing(schema: Schema, value: Any) -> None:
     assert cast(schema, once) is once
 
 
-@given(schemas | wild, anything)
+CANDIDATES: list[Any] = [None, 0, 0.5, "", "x", False, [], {}, [None], [0], [""], [[]], [{}]]
+CANDIDATES += [{name: value} for name in NAMES for value in CANDIDATES[:8]]
+
+
+@given(ambiguous, anything)
+def test_the_result_fits_a_schema_whose_members_overlap_if_anything_does(schema: Schema, value: Any) -> None:
+    told: list[tuple[str, Any]] = []
+    result = cast(schema, value, on_replaced=lambda path, old: told.append((path, old)))
+    for path, old in told:
+        assert found(value, path) is old
+    if any(fits(schema, candidate) for candidate in [value, *CANDIDATES]):
+        assert fits(schema, result)
+        assert cast(schema, result, on_replaced=lambda path, _: pytest.fail(path)) is result
+
+
+@given(schemas | wild | ambiguous, anything)
 def test_neither_value_nor_schema_is_changed(schema: Schema, value: Any) -> None:
     before = copy.deepcopy((schema, value))
     told: list[tuple[str, Any]] = []
@@ -90,6 +118,7 @@ def test_what_only_has_too_much_is_cut_down_like_plain_python(schema: Schema, va
 
 
 @given(wild, anything)
+@example({"oneOf": [{}, {"$ref": "#"}], "$defs": {"a": {}}}, "")
 def test_what_fits_is_what_a_validator_says(schema: Schema, value: Any) -> None:
     assert Shapes(schema).root.fits(value) == fits(modern(schema), value)
 

@@ -2,7 +2,7 @@
 
 Words that say how a value is built are followed: `type`, `properties`, `required`, `items`, `enum`, unions and their
 like. A value that only breaks a rule of another kind, such as `minimum` or `pattern`, is kept: whoever validates tells.
-One of them is that just one member of a `oneOf` fits: where members overlap, a value of two of them is kept as it is.
+A value of two members of a `oneOf` is changed until it is one of them only, by as little as is found.
 What is more than 128 levels down in a value is left as it is.
 """
 
@@ -12,6 +12,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from headgate.operations.casting.changing import Change, Defaults
+from headgate.operations.casting.endings import HEAVIEST
+from headgate.operations.casting.mending import Mend, Mender
+from headgate.operations.casting.scalars import NO, weight
 from headgate.operations.casting.shapes import Shapes
 from headgate.operations.validation import Schema, is_meaningful, pointer
 
@@ -20,7 +23,10 @@ __all__ = ["Caster", "OnReplaced", "cast"]
 _log = logging.getLogger("headgate")
 
 OnReplaced: TypeAlias = Callable[[str, Any], None]
-"""Told of every value that was thrown away for one that is made up: its JSON Pointer, and what it was."""
+"""Told of every value that was thrown away because nothing like it fits: its JSON Pointer, and what it was."""
+
+_ROUNDS = 4
+"""What is mended may leave something to fit, and the other way around."""
 
 
 def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
@@ -29,6 +35,9 @@ def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -
     What needs no change is the same object; what is given is never changed itself.
     """
     return Caster(schema).cast(value, on_replaced=on_replaced)
+
+
+_Path: TypeAlias = tuple[str | int, ...]
 
 
 class Caster:
@@ -66,12 +75,12 @@ class Caster:
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
         """See `cast`."""
         try:
-            fitted, change = self._fitted(value)
+            fitted, paths = self._built(value)
         except RecursionError:
             return value
         if on_replaced is not None:
-            for path, old in change.replaced:
-                on_replaced(pointer(path[::-1]), old)
+            for path in paths:
+                on_replaced(pointer([*path]), _at(value, path))
         return fitted
 
     def normalized(self, value: Any) -> Any:
@@ -85,11 +94,32 @@ class Caster:
             return value
         return value if change.replaced or change.is_made_up else fitted
 
-    def _fitted(self, value: Any) -> tuple[Any, Change]:
+    def _built(self, value: Any) -> tuple[Any, list[_Path]]:
+        """A value that is built as the schema says, and where something was thrown away for it."""
+        fitted, change = self._fitted(value)
+        paths = [tuple(path[::-1]) for path, _ in change.replaced]
+        shapes = self._shapes
+        for _ in range(_ROUNDS):
+            if shapes is None or change.room.is_out:
+                break
+            mend = Mend(fitted) if shapes.allow(fitted) else self._mended(shapes, fitted)
+            better, change = self._fitted(mend.value, HEAVIEST)
+            if better is fitted or weight(better) > weight(value) + HEAVIEST:
+                break
+            fitted = better
+            paths += [path for path, _ in mend.lost]
+            paths = _outermost(value, paths + [tuple(path[::-1]) for path, _ in change.replaced])
+        return fitted, paths
+
+    def _mended(self, shapes: Shapes, fitted: Any) -> Mend:
+        with self._lock:
+            return Mender(self._defaults.maker).mended(shapes.root, fitted)
+
+    def _fitted(self, value: Any, *most_put_in: int) -> tuple[Any, Change]:
         """Raises `RecursionError` if whoever called is deep in other calls: the value stays, and validation tells."""
         with self._lock:
             shapes = self._shapes = self._shapes or self._read()
-        change = Change(self._defaults)
+        change = Change(self._defaults, *most_put_in)
         if shapes is None or shapes.stay(value):
             return value, change
         with self._lock:
@@ -97,3 +127,20 @@ class Caster:
         if fitted is not value and shapes.is_broken_by(value, fitted):
             return value, Change(self._defaults)
         return fitted, change
+
+
+def _outermost(value: Any, paths: list[_Path]) -> list[_Path]:
+    """Those that lead to something that was given, and are not within another."""
+    every = {*paths}
+    outer = (path for path in dict.fromkeys(paths) if not any(path[:end] in every for end in range(len(path))))
+    return [path for path in outer if _at(value, path) is not NO]
+
+
+def _at(value: Any, path: _Path) -> Any:
+    """What is there; `NO` if nothing is."""
+    for name in path:
+        try:
+            value = value[name]
+        except (LookupError, TypeError):
+            return NO
+    return value

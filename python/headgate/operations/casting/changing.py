@@ -51,8 +51,8 @@ class Defaults:
 class _Room:
     """For what one cast puts in: many items that each lack much must not fill the memory."""
 
-    def __init__(self) -> None:
-        self._left = _MOST_PUT_IN
+    def __init__(self, most: int) -> None:
+        self._left = most
 
     @property
     def is_out(self) -> bool:
@@ -66,9 +66,9 @@ class _Room:
 class Change:
     """One value on its way to fit, and what is lost of it."""
 
-    def __init__(self, defaults: Defaults) -> None:
+    def __init__(self, defaults: Defaults, most_put_in: int = _MOST_PUT_IN) -> None:
         self._defaults = defaults
-        self._room = _Room()
+        self.room = _Room(most_put_in)
         self._chosen: dict[tuple[int, int], tuple[Any, Change]] = {}
         self._choosing: set[tuple[int, int]] = set()
         self.replaced: list[tuple[list[str | int], Any]] = []
@@ -105,11 +105,11 @@ class Change:
         return self._replacement(shape, value)
 
     def _replacement(self, shape: Shape, value: Any) -> Any:
-        if self._room.is_out:
+        if self.room.is_out:
             return value
         self.replaced.append(([], value))
         self.lost += weight(value)
-        return self._room.taken(self._defaults.maker.nearest(shape))
+        return self.room.taken(self._defaults.maker.nearest(shape))
 
     def _one_of_the_enum(self, shape: Shape, value: Any) -> Any:
         if shape.has_among(value):
@@ -146,12 +146,12 @@ class Change:
     def _missing(self, shape: Shape, value: dict[Any, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, member in shape.members.items():
-            if name in shape.expected and name not in value and not self._room.is_out:
+            if name in shape.expected and name not in value and not self.room.is_out:
                 found[name] = self._defaults.of(member)
                 if name in shape.required and found[name] is NO:
                     self.is_made_up = True
                     found[name] = self._defaults.maker.made(member)
-        return {name: self._room.taken(item) for name, item in found.items() if item is not NO}
+        return {name: self.room.taken(item) for name, item in found.items() if item is not NO}
 
     def _array(self, shape: Shape, value: Any, depth: int) -> Any:
         firsts, other = shape.first_items, shape.item
@@ -218,7 +218,7 @@ class Change:
 
     def _tried(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         change = Change(self._defaults)
-        change._chosen, change._choosing, change._room = self._chosen, self._choosing, self._room
+        change._chosen, change._choosing, change.room = self._chosen, self._choosing, self.room
         # What is chosen is known by where it is in memory, so nothing that was tried may go before all is done.
         return change.fitted(shape, value, depth + 1), change
 

@@ -12,7 +12,7 @@ from headgate.operations.casting.scalars import is_same, json_type
 if TYPE_CHECKING:
     from headgate.operations.casting.shapes import Shapes
 
-__all__ = ["Check"]
+__all__ = ["BuildCheck", "Check"]
 
 _Told: TypeAlias = Mapping[str, Any]
 _Rule: TypeAlias = "Callable[[Check, _Told, Any], bool]"
@@ -25,11 +25,18 @@ _IN_PLACE = {"$ref", "allOf", "anyOf", "dependentSchemas", "if", "not", "oneOf"}
 """What leads to another schema for the same value, and so perhaps back to the first."""
 
 _DEEPEST = 75
-"""Schemas in each other. Python has no room for many more calls; what is further down is not known to fit."""
+"""Schemas in each other. Python has no room for many more calls; what is further down is not known."""
+
+
+_OF_BUILD = {"$ref", "additionalProperties", "allOf", "anyOf", "const", "enum", "items", "oneOf", "patternProperties"}
+_OF_BUILD |= {"prefixItems", "properties", "required", "type"}
 
 
 class Check:
     """Of one value, and of what is in it; each is looked at once for a schema that may come back."""
+
+    _has_bounds = True
+    _is_deep_fine = False
 
     def __init__(self, shapes: "Shapes") -> None:
         self.shapes = shapes
@@ -51,18 +58,35 @@ class Check:
 
     def _obeys(self, told: _Told, value: Any) -> bool:
         if self._depth > _DEEPEST:
-            return False
+            return self._is_deep_fine
         self._depth += 1
         try:
             for word in told:
-                rule = _RULES.get(word)
+                rule = self._rule(word)
                 if rule is not None and not rule(self, told, value):
                     return False
         finally:
             self._depth -= 1
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
+        if self._has_bounds and isinstance(value, str | int | float) and not isinstance(value, bool):
             return told.keys().isdisjoint(_OF_SCALARS) or self.shapes.holds(told, _OF_SCALARS, value)
         return True
+
+    def _rule(self, word: str) -> "_Rule | None":
+        return _RULES.get(word)
+
+
+class BuildCheck(Check):
+    """Of how a value is built only: bounds, conditions and what is not JSON are for whoever validates to tell."""
+
+    _has_bounds = False
+    _is_deep_fine = True
+
+    def __init__(self, shapes: "Shapes") -> None:
+        super().__init__(shapes)
+        self.whole = Check(shapes)
+
+    def _rule(self, word: str) -> "_Rule | None":
+        return _RULES_OF_BUILD.get(word)
 
 
 def _type(_: Check, told: _Told, value: Any) -> bool:
@@ -173,7 +197,7 @@ def _counted(word: str, kinds: Any, *, is_least: bool) -> _Rule:
 
 
 _RULES: dict[str, _Rule] = {
-    "$ref": lambda check, told, value: check.fits(check.shapes.referred(told), value),
+    "$ref": lambda check, told, value: check.fits(check.shapes.target(told), value),
     "additionalProperties": _additional_properties,
     "allOf": _all_of,
     "anyOf": _any_of,
@@ -199,4 +223,17 @@ _RULES: dict[str, _Rule] = {
     "uniqueItems": lambda check, told, value: (
         not isinstance(value, list | tuple) or check.shapes.holds(told, _OF_ITEMS, value)
     ),
+}
+
+
+def _one_of_build(check: Any, told: _Told, value: Any) -> bool:
+    """Two that fit are too many, even if bounds set them apart for another value; none may be for want of a bound."""
+    count = sum(check.whole.fits(schema, value) for schema in told["oneOf"])
+    return count == 1 or (count == 0 and _any_of(check, {"anyOf": told["oneOf"]}, value))
+
+
+_RULES_OF_BUILD: dict[str, _Rule] = {
+    **{word: _RULES[word] for word in _OF_BUILD},
+    "oneOf": _one_of_build,
+    "type": lambda check, told, value: json_type(value) is None or _type(check, told, value),
 }

@@ -2,17 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headgate.operations.casting.endings import HEAVIEST, LONGEST, has_values, needed, needed_items
+from headgate.operations.casting.sampling import samples
 from headgate.operations.casting.scalars import NO, copied, weight
 from headgate.operations.casting.shape import Shape
 
 __all__ = ["Maker"]
 
-# Of members of a union that overlap, one of these may be just one.
-_SAMPLES: tuple[Any, ...] = (0, 1, 0.5, -1, "", "-", False, True, [], {})
+_HEAVIEST_SAMPLE = 1000
 
 
 class Maker:
@@ -21,6 +21,8 @@ class Maker:
     def __init__(self, default_of: Any) -> None:
         self._default_of = default_of
         self._made: dict[Shape, Any] = {}
+        self._lights: dict[Shape, Any] = {}
+        self._sampled: dict[Shape, Any] = {}
 
     def made(self, shape: Shape) -> Any:
         """A value that fits; `NO` if there is none that ends."""
@@ -29,6 +31,23 @@ class Maker:
         if shape not in self._made:
             self._make_all(shape)
         return copied(self._made[shape])
+
+    def samples(self, shape: Shape) -> Iterator[Any]:
+        """Values of which one may fit, to be copied by whoever takes one."""
+        return samples(shape, self._light)
+
+    def _light(self, shape: Shape) -> Any:
+        if shape not in self._lights:
+            made = self.made(shape)
+            self._lights[shape] = NO if weight(made) > _HEAVIEST_SAMPLE else made
+        return self._lights[shape]
+
+    def sample(self, shape: Shape) -> Any:
+        """A value that fits, of any kind; `NO` if none is found."""
+        if shape not in self._sampled:
+            fitting = (value for value in self.samples(shape) if shape.fits(value))
+            self._sampled[shape] = next(fitting, NO)
+        return copied(self._sampled[shape])
 
     def nearest(self, shape: Shape) -> Any:
         """A value that fits, or what comes nearest to one."""
@@ -48,31 +67,38 @@ class Maker:
         """Whatever needs nothing is made first, then what needs only that, and so on: each is as small as can be."""
         waiting = [one for one in needed(shape) if has_values(one) and one not in self._made]
         while shape not in self._made:
-            # A pattern, or another rule that nothing can be made up for, must not be in the way: who validates tells.
-            ready = self._attempts(waiting, is_strict=True) or self._attempts(waiting, is_strict=False)
+            # Samples are for what the simplest values are not enough for, once there are some to vary. A pattern, or
+            # another rule that nothing can be made up for, must not be in the way: who validates tells.
+            ways = (self._simplest, self._sampled_one, self._any_candidate)
+            ready = next(filter(None, (self._attempts(waiting, way) for way in ways)), dict.fromkeys(waiting, NO))
             self._made |= ready
             waiting = [one for one in waiting if one not in ready]
 
-    def _attempts(self, shapes: list[Shape], *, is_strict: bool) -> dict[Shape, Any]:
-        tried = ((shape, self._attempt(shape, is_strict=is_strict)) for shape in shapes)
+    def _attempts(self, shapes: list[Shape], way: Callable[[Shape], Any]) -> dict[Shape, Any]:
+        tried = ((shape, way(shape)) for shape in shapes)
         return {shape: value for shape, value in tried if value is not NO}
 
-    def _attempt(self, shape: Shape, *, is_strict: bool) -> Any:
+    def _simplest(self, shape: Shape) -> Any:
         default = self._default_of(shape)
         if default is not NO:
             return default
         if shape.enum is not None:
             return shape.enum[0]
-        candidates = [*self._candidates(shape)]
-        samples = _SAMPLES if shape.alternatives else ()
-        fitting = (candidate for candidate in (*candidates, *samples) if shape.fits(candidate))
-        return next(fitting, NO if is_strict or not candidates else candidates[0])
+        return next(filter(shape.fits, self._candidates(shape)), NO)
+
+    def _sampled_one(self, shape: Shape) -> Any:
+        if not shape.alternatives and shape.types is not None:
+            return NO
+        return next(filter(shape.fits, samples(shape, lambda one: self._made.get(one, NO))), NO)
+
+    def _any_candidate(self, shape: Shape) -> Any:
+        return next(self._candidates(shape), NO)
 
     def _candidates(self, shape: Shape) -> Iterator[Any]:
         if shape.takes("null") and shape.fits(None):
             yield None
         if shape.alternatives:
-            yield from (self._made[one] for one in shape.alternatives if one in self._made)
+            yield from (self._made[one] for one in shape.alternatives if self._made.get(one, NO) is not NO)
             return
         for name in shape.inferred_types():
             match name:
@@ -103,7 +129,7 @@ class Maker:
 
     def _array(self, shape: Shape) -> Any:
         needed = needed_items(shape)
-        if not all(one in self._made for one in needed):
+        if any(self._made.get(one, NO) is NO for one in needed):
             return NO
         return [self._made[one] for one in needed[: _room_for(self._made[one] for one in needed)]]
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headgate.operations.casting.checking import Check
+from headgate.operations.casting.checking import BuildCheck, Check
 from headgate.operations.casting.scalars import is_same, json_type
 from headgate.operations.dialect import Schema
 
@@ -47,6 +47,11 @@ class Shape:
     def fits(self, value: Any) -> bool:
         """Whether a value is as the schema says."""
         check = Check(self._shapes)
+        return not self._is_none and all(check.fits(part, value) for part in self._parts)
+
+    def is_built_like(self, value: Any) -> bool:
+        """Whether a value breaks no rule but those that a cast leaves to whoever validates, such as a minimum."""
+        check = BuildCheck(self._shapes)
         return not self._is_none and all(check.fits(part, value) for part in self._parts)
 
     @functools.cached_property
@@ -139,7 +144,7 @@ class Shape:
 
     def member(self, name: Any) -> "Shape | None":
         """What a member that is not among the named ones looks like; `None` if the schema has no room for it."""
-        if name in self._named:
+        if name in self.named:
             return self.members.get(name)
         if self._is_shut or not isinstance(name, str):
             return None
@@ -149,7 +154,8 @@ class Shape:
         return None if shape.is_never else shape
 
     @functools.cached_property
-    def _named(self) -> set[str]:
+    def named(self) -> set[str]:
+        """The names of all members that are told of, and of those that cannot be."""
         return {*self.required, *(name for named in self._all("properties") for name in named)}
 
     @functools.cached_property
@@ -242,7 +248,7 @@ class Shape:
         """The types that a made-up value may have."""
         if self.types is not None:
             return self.types
-        if self._named:
+        if self.named:
             return ("object",)
         if self._all("items") or self._all("prefixItems"):
             return ("array",)

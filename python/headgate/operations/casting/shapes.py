@@ -13,7 +13,8 @@ from headgate.operations.dialect import Schema, mapped, modern
 
 __all__ = ["Shapes"]
 
-_FOLLOWED = ("$ref", "allOf", "$defs", "definitions", "components")
+_HELD = ("$defs", "definitions", "components")
+_FOLLOWED = ("$ref", "allOf", *_HELD)
 
 _RULES = {"contains", "dependentRequired", "dependentSchemas", "if", "maxProperties", "minProperties", "not", "oneOf"}
 _RULES |= {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
@@ -140,10 +141,15 @@ class Shapes:
                 seen.add(id(own))
         return found
 
-    def _own(self, schema: Part) -> Part:
-        for word in _FOLLOWED:
+    def _own(self, schema: Part, words: Iterable[str] = _FOLLOWED) -> Part:
+        for word in words:
             schema = self.without(schema, word) if word in schema else schema
         return schema
+
+    def target(self, told: Part) -> Any:
+        """The schema that one refers to, without what it holds for others: so it is seen to be the part of a shape."""
+        schema = self.referred(told)
+        return schema if isinstance(schema, bool) else self._own(schema, _HELD)
 
     def referred(self, told: Part) -> Any:
         """The schema that one refers to. Raises `ValueError` if there is none."""
