@@ -120,12 +120,12 @@ def _plain(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    # What the SDKs write: sets, decimals, paths. It takes long to import, and few need it.
-    from pydantic_core import to_jsonable_python
-
     # Bytes inside of an object would be guessed to be text, and an iterator is gone once it was looked at.
     if isinstance(value, Iterator | bytes | bytearray | memoryview):
         raise TypeError
+    # What the SDKs write: sets, decimals, paths. It takes long to import, and few need it.
+    from pydantic_core import to_jsonable_python
+
     return to_jsonable_python(value)
 
 

@@ -4,7 +4,6 @@ result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"})
 """
 
 import base64
-import codecs
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
 from headgate.envelope.body import is_only_json, parsed, written
+from headgate.envelope.charsets import decoded_text
 from headgate.operations.errors import CallCode, CallError
 from headgate.operations.results import is_only_blocks
 from headgate.operations.spec import OperationSpec
@@ -63,13 +63,8 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
 
-_NO_CHARSETS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
-"""Encodings of text that are Python's own, or of names; some take forever."""
-
 _NOTHING = object()
 """There is nothing structured; `None` is what JSON calls null."""
-
-_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -248,7 +243,7 @@ def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
     if family in ("image", "audio"):
         return {"type": family, "data": base64.b64encode(content).decode(), "mimeType": kind}
     if family == "text" or kind.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
-        text = _decoded(content, content_type)
+        text = decoded_text(content, content_type)
         if text is not None:
             return {"type": "text", "text": text}
     # A resource has a name. This one says that there is nothing to read under it.
@@ -258,16 +253,3 @@ def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
 
 def _essence(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower() or _OCTETS
-
-
-def _decoded(content: bytes, content_type: str) -> str | None:
-    """Bytes as the text that they are said to be, if they are."""
-    found = _CHARSET.search(content_type)
-    try:
-        codec = codecs.lookup(found[1] if found else "utf-8")
-        if not codec._is_text_encoding or codec.name in _NO_CHARSETS:
-            return None
-        text = codec.decode(content)[0]
-    except (LookupError, UnicodeError):
-        return None
-    return text if is_text(text) else None

@@ -102,7 +102,9 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         call = _call_of(name, _request_of(context), self.handle_length, self.tools.fetch_with)
         if name in self._added:
             result = await call_next(context)
-            self.watch(name, _on_wire(result), **_about_call(context, call))
+            # A page is written out once more for it, so not where nobody watches.
+            if self.monitor is not None and isinstance(result, ToolResult):
+                self.watch(name, _on_wire(result), **_about_call(context, call))
             return result
         try:
             mode, rest = self.mode_of(name, given)

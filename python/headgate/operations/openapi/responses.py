@@ -10,6 +10,7 @@ import httpx2
 
 from headgate.envelope import Body, ResponseEnvelope, http_envelope
 from headgate.envelope.body import says_json
+from headgate.envelope.charsets import decoded_text
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.decoding import decoded
 from headgate.operations.openapi.security import Applied, Requirement, hidden
@@ -139,23 +140,16 @@ def _data(content: bytes, content_type: str) -> Any:
         return None
     if says_json(content_type):
         return Body(content, content_type)
-    if content_type.strip().lower().startswith("text/") and _charset(content_type) is None:
-        # Whoever says nothing means UTF-8, by now; where that is wrong, the bytes are all that is known.
-        try:
-            return content.decode()
-        except UnicodeDecodeError:
-            return content
     if content_type.strip().lower().startswith("text/"):
-        return _text(content, content_type)
+        # Where it is not what it says, it may be UTF-8 for all that; else the bytes are all that is known of it.
+        texts = (decoded_text(content, said) for said in (content_type, ""))
+        return next((text for text in texts if text is not None), content)
     return content
 
 
-def _charset(content_type: str) -> str | None:
-    return httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
-
-
-def _text(content: bytes, content_type: str, *, is_all: bool = True) -> str:
-    charset = _charset(content_type)
+def _text(content: bytes, content_type: str, *, is_all: bool) -> str:
+    """What can be read of an error, which may be cut."""
+    charset = httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
     # There are codecs that are no charsets (`hex`, `zlib`), and each fails in a way of its own.
     with contextlib.suppress(Exception):
         found: object = codecs.getincrementaldecoder(charset or "utf-8")("replace").decode(content, is_all)
