@@ -12,7 +12,9 @@ HeadgateError
 ├── HandleCorrupt     (ValueError)   the stored file is damaged
 ├── StoreFull         (OSError)      a quota or the disk
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
-└── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
+├── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
+├── UpstreamFailed    (ConnectionError) a server that is gone, or does not speak the protocol
+└── UpstreamTimeout   (TimeoutError) a server that took too long
 """
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "RedactionFailed",
     "StoreFull",
     "StoreUnavailable",
+    "UpstreamFailed",
+    "UpstreamTimeout",
 ]
 
 
@@ -117,3 +121,15 @@ class RedactionFailed(HeadgateError, RuntimeError):
     """A redaction raised. Nothing was stored, and nothing of the payload is in the message."""
 
     code = "redaction_failed"
+
+
+class UpstreamFailed(HeadgateError, ConnectionError):
+    """The server behind the gateway is gone, or does not speak the protocol."""
+
+    code = "upstream_failed"
+
+
+class UpstreamTimeout(HeadgateError, TimeoutError):
+    """The server behind the gateway took too long to answer. It may still do what it was asked to."""
+
+    code = "upstream_timeout"

@@ -1,0 +1,155 @@
+"""What a client gets in place of a server's answer. `None` means the answer as it came: most of them."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headgate.gateway.lists import parsed, with_ours
+from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, result_message
+from headgate.gateway.pending import Pending
+from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.session import Session
+from headgate.gateway.spool import Spool
+from headgate.servers import resources
+from headgate.servers.gate import Gate
+from headgate.servers.pipeline import Call
+from headgate.servers.result import SERVER_INFO
+
+__all__ = ["Answers"]
+
+_log = logging.getLogger("headgate")
+
+_Whole = bytes | bytearray
+_Step = Callable[[Pending, dict[str, Any], "_Whole | Spool"], bytes | None]
+
+
+class Answers:
+    """Steps in where the answer to a request is not the client's as it is."""
+
+    def __init__(self, gate: Gate, session: Session, stamp: dict[str, Any]) -> None:
+        self._gate = gate
+        self._session = session
+        self._stamp = stamp
+        self._steps: dict[str, _Step] = {
+            "tools/call": self._call,
+            # What a call answers that was made to be waited for.
+            "tasks/result": self._call,
+            "tools/list": self._tools,
+            "initialize": self._hello,
+            "server/discover": self._hello,
+            "resources/list": self._resources,
+            "resources/templates/list": self._templates,
+        }
+
+    def is_large(self, pending: Pending, line: "_Whole | Spool") -> bool:
+        """Whether an answer takes long enough that others should not wait for it."""
+        return len(line) > pending.mode.output_inline_limit_bytes
+
+    def __call__(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+        """What to send in place of `line`."""
+        step = self._steps.get(pending.method)
+        return None if step is None else step(pending, message, line)
+
+    def _call(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+        result, gate = message.get("result"), self._gate
+        if not isinstance(result, dict):
+            return None
+        around = len(written({**message, "result": 0})) - 1
+        size = len(line) - around
+        if gate.pipeline.is_inline(result, pending.mode, is_ascii=False):
+            self._watch(pending, len(line), is_inline=True)
+            return None
+        started = time.perf_counter()
+        call = Call(
+            tool=pending.tool or pending.method,
+            protocol_version=pending.version,
+            request_id=pending.id,  # type: ignore[arg-type]
+            handle_length=gate.handle_length,
+            contract=pending.mode.contract,
+        )
+        answer = gate.pipeline.stored(result, call)
+        if answer is result:
+            return None
+        made = written({**message, "result": self._stamped(answer)})
+        _log.info(
+            "headgate: %s answered %d bytes, of which the client gets %d (%.1f ms)",
+            call.tool[:64],
+            len(line),
+            len(made),
+            (time.perf_counter() - started) * 1e3,
+        )
+        self._watch(pending, len(made), is_inline=False)
+        return made
+
+    def _watch(self, pending: Pending, size: int, *, is_inline: bool) -> None:
+        pass
+
+    def _tools(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+        found = self._listed(pending, message, line, "tools")
+        if found is None:
+            return None
+        line, message = found
+        theirs, gate = message["result"]["tools"], self._gate
+        is_last = message["result"].get("nextCursor") is None
+        gate.learn(theirs, is_all=is_last and "cursor" not in pending.params)
+        return with_ours(line, message, "tools", gate.listed(theirs), gate.tools.listed() if is_last else [])
+
+    def _resources(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+        # There is such a list now, if an empty one.
+        return self._empty(pending, "resources") if _is_unknown(message) else None
+
+    def _templates(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+        found = self._listed(pending, message, line, "resourceTemplates")
+        if found is None:
+            return None
+        line, message = found
+        result = message["result"]
+        ours = [resources.TEMPLATE] if result.get("nextCursor") is None else []
+        return with_ours(line, message, "resourceTemplates", result["resourceTemplates"], ours)
+
+    def _listed(
+        self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool", key: str
+    ) -> tuple[_Whole, dict[str, Any]] | None:
+        """A page of a server's list, all of it parsed; an empty one where it has no such list."""
+        whole = self._empty(pending, key) if _is_unknown(message) else _whole(line)
+        message = parsed(whole)
+        result = message.get("result")
+        return (whole, message) if isinstance(result, dict) and isinstance(result.get(key), list) else None
+
+    def _empty(self, pending: Pending, key: str) -> bytes:
+        return result_message(pending.id, enveloped(pending.method, {key: []}, pending.version, self._stamp))
+
+    def _hello(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+        """There are tools and resources now, whatever the server had before."""
+        result = message.get("result")
+        if not isinstance(result, dict):
+            return None
+        if pending.method == "initialize":
+            self._session.is_agreed = True
+            version = result.get("protocolVersion")
+            self._session.version = version if isinstance(version, str) else self._session.version
+        capabilities = result.get("capabilities")
+        if not isinstance(capabilities, dict) or {"tools", "resources"} <= capabilities.keys():
+            return None
+        message = taken_apart(_whole(line))
+        added = {"tools": {}, "resources": {}, **message["result"]["capabilities"]}
+        return written({**message, "result": {**message["result"], "capabilities": added}})
+
+    def _stamped(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer that was made here does not say that the server made it."""
+        meta = answer.get("_meta")
+        if not isinstance(meta, dict) or SERVER_INFO not in meta:
+            return answer
+        return {**answer, "_meta": {**meta, SERVER_INFO: self._stamp}}
+
+
+def _is_unknown(message: dict[str, Any]) -> bool:
+    match message:
+        case {"error": {"code": int(code)}}:
+            return code == METHOD_NOT_FOUND
+    return False
+
+
+def _whole(line: "_Whole | Spool") -> _Whole:
+    return line.read() if isinstance(line, Spool) else line

@@ -1,0 +1,43 @@
+"""The client at the other end of our standard input and output."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from headgate.gateway.lines import widen
+from headgate.gateway.process import send_line
+from headgate.gateway.spool import Spool
+
+__all__ = ["Client", "private_stdout"]
+
+
+class Client:
+    """Where answers go. One that is gone is told nothing more."""
+
+    def __init__(self, fd: int, on_gone: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_gone = on_gone
+        self._lock = threading.Lock()
+        self._is_gone = False
+        widen(fd)
+
+    def send(self, line: bytes | bytearray | Spool) -> None:
+        """A message and the end of its line, whole."""
+        with self._lock:
+            if self._is_gone:
+                return
+            try:
+                send_line(self._fd, line)
+            except OSError:
+                self._is_gone = True
+        if self._is_gone:
+            self._on_gone()
+
+
+def private_stdout() -> int:
+    """Standard output, for the protocol alone: whatever else is printed goes to standard error."""
+    sys.stdout.flush()
+    fd = os.dup(1)
+    os.dup2(2, 1)
+    return fd

@@ -1,0 +1,129 @@
+"""Messages as lines of a pipe: small ones as bytes, very large ones in a spool."""
+
+import contextlib
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import orjson
+
+from headgate.errors import HeadgateError
+from headgate.gateway.spool import Spool
+
+__all__ = ["Line", "Lines", "Unspooled", "widen"]
+
+_CHUNK = 256 * 1024
+_PIPE = 1024 * 1024
+_END = 64 * 1024
+
+_SCALAR = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _SCALAR + rb"\s*,")
+_ID_LAST = re.compile(rb'\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _SCALAR + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$")
+
+
+@dataclasses.dataclass(slots=True)
+class Unspooled:
+    """Both ends of a line that was too large for memory and could not be spooled: enough to say so to who waits."""
+
+    error: HeadgateError
+    size: int
+    head: bytes
+    tail: bytes
+
+    def request_id(self) -> object:
+        """The id of the message, which stands at its start or at its end."""
+        found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
+        with contextlib.suppress(orjson.JSONDecodeError):
+            return None if found is None else orjson.loads(found[1])
+        return None
+
+
+Line: TypeAlias = "bytes | bytearray | Spool | Unspooled"
+
+
+class Lines:
+    """The lines of a file, without their ends, until there are no more; an unfinished last one, too."""
+
+    def __init__(self, fd: int, *, most_bytes: int, make_spool: Callable[[], Spool]) -> None:
+        self._fd = fd
+        self._most_bytes = most_bytes
+        self._make_spool = make_spool
+
+    def __iter__(self) -> Iterator[Line]:
+        # One buffer for all: fresh memory costs more than reading into it.
+        buffer = bytearray(_CHUNK)
+        view = memoryview(buffer)
+        begun = _Begun(self._most_bytes, self._make_spool)
+        while count := os.readv(self._fd, [buffer]):
+            start = 0
+            while (end := buffer.find(b"\n", start, count)) >= 0:
+                if begun:
+                    begun.add(view[start:end])
+                    yield begun.take()
+                elif end > start:
+                    yield bytes(view[start:end])
+                start = end + 1
+            begun.add(view[start:count])
+        if begun:
+            yield begun.take()
+
+
+class _Begun:
+    """A line of which the end is yet to come."""
+
+    def __init__(self, most_bytes: int, make_spool: Callable[[], Spool]) -> None:
+        self._most_bytes = most_bytes
+        self._make_spool = make_spool
+        self._line: bytearray | Spool | Unspooled = bytearray()
+
+    def __bool__(self) -> bool:
+        return not isinstance(self._line, bytearray) or bool(self._line)
+
+    def add(self, piece: memoryview) -> None:
+        if isinstance(self._line, bytearray):
+            self._line += piece
+            if len(self._line) > self._most_bytes:
+                self._line = self._spooled(self._line)
+        elif isinstance(self._line, Unspooled):
+            self._lose(self._line, piece)
+        else:
+            try:
+                self._line.write(piece)
+            except HeadgateError as error:
+                spool = self._line
+                self._line = Unspooled(error, spool.size, spool.head(_END), b"")
+                spool.close()
+                self._lose(self._line, piece)
+
+    def _spooled(self, line: bytearray) -> Spool | Unspooled:
+        try:
+            spool = self._make_spool()
+        except HeadgateError as error:
+            return Unspooled(error, len(line), bytes(line[:_END]), bytes(line[-_END:]))
+        try:
+            spool.write(line)
+        except HeadgateError as error:
+            spool.close()
+            return Unspooled(error, len(line), bytes(line[:_END]), bytes(line[-_END:]))
+        return spool
+
+    @staticmethod
+    def _lose(lost: Unspooled, piece: memoryview) -> None:
+        lost.size += len(piece)
+        lost.tail = (lost.tail + bytes(piece))[-_END:]
+
+    def take(self) -> Line:
+        line, self._line = self._line, bytearray()
+        return line
+
+
+def widen(fd: int) -> None:
+    """Lets a pipe hold more, so that large messages take fewer turns; where that is not to be had, it works as well."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)

@@ -1,0 +1,64 @@
+"""Requests of our own to a server, among those of its client."""
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.raw import written
+
+__all__ = ["OwnRequests"]
+
+_PATIENCE = 30.0
+"""How many seconds a server has to answer."""
+
+
+class OwnRequests:
+    """By ids that no client has."""
+
+    def __init__(self) -> None:
+        self._name = f"headgate-{secrets.token_hex(8)}"
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, Future[dict[str, Any]]] = {}
+
+    def new_id(self) -> str:
+        """The id of a request whose answer is to be waited for."""
+        request_id = f"{self._name}-{next(self._numbers)}"
+        self._waiting[request_id] = Future()
+        return request_id
+
+    def answered(self, message: dict[str, Any]) -> bool:
+        """Whether an answer is to one of these: then it goes nowhere else."""
+        request_id = message.get("id")
+        future = self._waiting.get(request_id) if isinstance(request_id, str) else None
+        if future is None:
+            return isinstance(request_id, str) and request_id.startswith(self._name)
+        if not future.done():
+            future.set_result(message)
+        return True
+
+    def failed(self, error: UpstreamFailed) -> None:
+        """Nothing of what was asked will be answered."""
+        for future in list(self._waiting.values()):
+            if not future.done():
+                future.set_exception(error)
+
+    def wait(self, request_id: str) -> dict[str, Any]:
+        """The result of a request; an error of the server is one of ours."""
+        try:
+            message = self._waiting[request_id].result(_PATIENCE)
+        except TimeoutError:
+            raise UpstreamTimeout(f"the server did not answer within {_PATIENCE:g} s") from None
+        finally:
+            del self._waiting[request_id]
+        result = message.get("result")
+        if not isinstance(result, dict):
+            raise UpstreamFailed("the server refused what it was asked")
+        return result
+
+    @staticmethod
+    def written(request_id: str, method: str, params: Mapping[str, Any]) -> bytes:
+        """As it is sent."""
+        return written({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})

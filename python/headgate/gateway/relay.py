@@ -1,0 +1,212 @@
+"""Between a client and a server: every message goes through as it came, but for those that a handle needs."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import headgate
+from headgate import _core
+from headgate.errors import HeadgateError, UpstreamFailed, UpstreamTimeout
+from headgate.gateway.answers import Answers
+from headgate.gateway.lines import Line, Unspooled
+from headgate.gateway.messages import meta_of, read
+from headgate.gateway.own import OwnRequests
+from headgate.gateway.pending import Pending, PendingRequests
+from headgate.gateway.raw import written
+from headgate.gateway.requests import Forwarded, Requests
+from headgate.gateway.session import Session
+from headgate.gateway.spool import Spool
+from headgate.gateway.work import Work
+from headgate.servers.gate import Gate
+
+__all__ = ["End", "Relay"]
+
+_log = logging.getLogger("headgate")
+
+_MOST_PAGES = 100
+"""How many pages of tools are looked through."""
+
+_VIEW = 1024
+"""How much is shown of what could not be kept."""
+
+_Message = dict[str, Any]
+_Kept = bytes | bytearray | Spool
+
+
+class End(Protocol):
+    """Where messages go: to the client, or to the server."""
+
+    def send(self, line: _Kept) -> None:
+        """A message, whole."""
+
+
+class Relay:
+    """Takes what comes from either end, and sends on what the other is to have.
+
+    `from_client` and `from_upstream` are called by one thread each; what takes long is done by others meanwhile.
+    """
+
+    def __init__(self, gate: Gate, client: End, upstream: End, *, call_timeout: float | None = None) -> None:
+        self._gate, self._client, self._upstream = gate, client, upstream
+        stamp = {"name": "headgate", "version": headgate.__version__}
+        self._session = Session()
+        self._requests = Requests(gate, self._session, stamp)
+        self._answers = Answers(gate, self._session, stamp)
+        self._own = OwnRequests()
+        self._work = Work()
+        self.pending = PendingRequests(call_timeout)
+
+    def from_client(self, line: Line) -> None:
+        """A message of the client."""
+        if isinstance(line, Unspooled):
+            _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
+            return
+        message = read(line)
+        if isinstance(message, list):
+            for inner in message:
+                self.from_client(written(inner))
+        elif not isinstance(message, dict) or not isinstance(message.get("method"), str):
+            self._to_upstream(line)
+        elif "id" in message:
+            self._asked(message, line)
+        else:
+            self._notified(message, line)
+
+    def _asked(self, message: _Message, line: _Kept) -> None:
+        params = message["params"] if isinstance(message.get("params"), dict) else {}
+        self._session.heard(message["method"], params, line)
+
+        def go_on() -> None:
+            outcome = self._requests(message, line)
+            if isinstance(outcome, Forwarded):
+                self._forward(outcome, line)
+            else:
+                self._client.send(outcome)
+
+        if self._requests.needs_to_know(message["method"], params):
+            self._work.do(lambda: (self._learn(meta_of(params)), go_on()))
+        elif self._requests.takes_long(message["method"], params):
+            self._work.do(go_on)
+        else:
+            go_on()
+
+    def _forward(self, request: Forwarded, line: _Kept) -> None:
+        self.pending.add(request.pending)
+        try:
+            self._upstream.send(line if request.line is None else request.line)
+        except UpstreamFailed as error:
+            if self.pending.take(request.pending.id) is not None:
+                self._client.send(self._requests.failed(request.pending, error))
+
+    def _notified(self, message: _Message, line: _Kept) -> None:
+        params = message.get("params")
+        self._session.heard(message["method"], params, line)
+        if message["method"] == "notifications/cancelled" and isinstance(params, dict):
+            self.pending.cancel(params.get("requestId"))
+        self._to_upstream(line)
+
+    def _to_upstream(self, line: _Kept) -> None:
+        # What nobody waits for is nobody's to miss.
+        with contextlib.suppress(UpstreamFailed):
+            self._upstream.send(line)
+
+    def from_upstream(self, line: Line) -> None:
+        """A message of the server."""
+        if isinstance(line, Unspooled):
+            self._lost(line)
+            return
+        message = read(line)
+        if isinstance(message, list):
+            for inner in message:
+                self.from_upstream(written(inner))
+        elif not isinstance(message, dict):
+            start = line.head(_VIEW) if isinstance(line, Spool) else bytes(line[:_VIEW])
+            _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
+        elif "method" in message:
+            self._told(message)
+            self._client.send(line)
+        elif not self._own.answered(message):
+            self._answered(message, line)
+
+    def _told(self, message: _Message) -> None:
+        params = message.get("params")
+        match message["method"]:
+            case "notifications/tools/list_changed":
+                self._gate.has_learnt = False
+            case "notifications/progress" if isinstance(params, dict):
+                self.pending.progressed(params.get("progressToken"))
+
+    def _answered(self, message: _Message, line: _Kept) -> None:
+        if self.pending.was_cancelled(message.get("id")):
+            # Its client has forgotten it, and what is large is not worth storing for nobody.
+            _log.debug("headgate: an answer that nobody waits for any more was dropped")
+            return
+        pending = self.pending.get(message.get("id")) or self._unexpected(message)
+
+        def answer() -> None:
+            try:
+                made = self._answers(pending, message, line)
+                self._client.send(line if made is None else made)
+            finally:
+                self.pending.take(pending.id)
+
+        if len(line) > pending.mode.output_inline_limit_bytes:
+            self._work.do(answer, is_large=True)
+        else:
+            answer()
+
+    def _unexpected(self, message: _Message) -> Pending:
+        """Of an answer to nothing that was asked, or of a second one: it is the client's, but no flood for that."""
+        mode, _ = self._gate.mode_of("", {})
+        return Pending("tools/call", message.get("id"), self._session.version, mode=mode)
+
+    def _lost(self, line: Unspooled) -> None:
+        """Whoever waits for a message that there was no room for is told, and shown its start."""
+        _log.error("headgate: a message of %d bytes from the server is lost: %s", line.size, line.error)
+        pending = self.pending.take(line.request_id())
+        if pending is not None:
+            shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.head, _VIEW)}
+            self._client.send(self._requests.failed(pending, line.error, size_bytes=line.size, **shown))
+
+    def _learn(self, meta: Mapping[str, Any]) -> None:
+        """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
+        tools: list[Any] = []
+        cursors: list[Any] = [None]
+        # A server that cannot list its tools just now can still be called.
+        with contextlib.suppress(HeadgateError):
+            # Some servers give the same page for every cursor.
+            while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
+                cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
+                request_id = self._own.new_id()
+                params = {**({"_meta": meta} if meta else {}), **cursor}
+                self._upstream.send(self._own.written(request_id, "tools/list", params))
+                page = self._own.wait(request_id)
+                tools += page.get("tools") or []
+                cursors.append(page.get("nextCursor"))
+            self._gate.learn(tools)
+
+    def greet(self, send: Callable[[_Kept], None]) -> None:
+        """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""
+        for request_id, line in self._session.again(self._own.new_id):
+            send(line)
+            if request_id is not None:
+                self._own.wait(request_id)
+
+    def ended(self, error: UpstreamFailed) -> None:
+        """The server is gone: whoever waits for it is told."""
+        self._own.failed(error)
+        for pending in self.pending.take_all():
+            self._client.send(self._requests.failed(pending, error))
+
+    def check(self, seconds: float) -> None:
+        """Answers in place of a server that takes too long, and tells it."""
+        for pending in self.pending.late():
+            error = UpstreamTimeout(f"the server did not answer within {seconds:g} s; ask for less, or allow it longer")
+            self._client.send(self._requests.failed(pending, error))
+            params = {"requestId": pending.id, "reason": "timeout"}
+            self._to_upstream(written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+
+    def finish(self, seconds: float) -> bool:
+        """Waits for what is under way; `False` if that takes longer."""
+        return self.pending.wait(seconds) and self._work.finish(seconds)

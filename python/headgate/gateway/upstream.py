@@ -1,0 +1,132 @@
+"""The server behind the gateway: a process that is started again when it ends, and told what the one before it knew."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from headgate.errors import UpstreamFailed
+from headgate.gateway.lines import Lines
+from headgate.gateway.process import Process
+from headgate.gateway.relay import Relay
+from headgate.gateway.spool import Spool
+
+__all__ = ["Upstream"]
+
+_log = logging.getLogger("headgate")
+
+_STEADY = 30.0
+"""Seconds after which a server that ends had run well."""
+_LONGEST = 30.0
+_SOON = 1.0
+"""A server that is back by then is worth waiting for."""
+_MOST_WAITING = 1000
+
+_Kept = bytes | bytearray | Spool
+
+
+class Upstream:
+    """Sends to the server that runs; what it says goes to the relay."""
+
+    def __init__(
+        self,
+        process: Process,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        most_bytes: int,
+        make_spool: Callable[[], Spool],
+        grace: float = 5.0,
+    ) -> None:
+        self._process = process
+        self._start = lambda: Process(command, env=env, cwd=cwd)
+        self._lines = lambda fd: Lines(fd, most_bytes=most_bytes, make_spool=make_spool)
+        self._grace = grace
+        self._lock = threading.Lock()
+        self._waiting: list[_Kept] | None = None
+        """Messages for a server that is on its way; `None` while one runs."""
+        self._is_down = False
+        self._closing = threading.Event()
+
+    def send(self, line: _Kept) -> None:
+        """To the server, or to the one that is about to take its place. Raises `UpstreamFailed`."""
+        with self._lock:
+            if self._is_down:
+                raise UpstreamFailed("the server has ended and is being started again; ask again in a while")
+            if self._waiting is not None:
+                if len(self._waiting) >= _MOST_WAITING:
+                    raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
+                self._waiting.append(line)
+                return
+        self._process.send(line)
+
+    def run(self, relay: Relay) -> int:
+        """Until it is closed, or the server ends without having said anything. Gives the exit code."""
+        failures = 0
+        while True:
+            started, has_spoken = time.monotonic(), False
+            for line in self._lines(self._process.out):
+                has_spoken = True
+                relay.from_upstream(line)
+            code = self._process.end(self._grace)
+            with self._lock:
+                self._waiting = []
+            relay.ended(_ended(code))
+            if self._closing.is_set() or (failures == 0 and not has_spoken):
+                return code
+            failures = 0 if time.monotonic() - started > _STEADY else failures + 1
+            if not self._restarted(relay, failures):
+                return code
+
+    def _restarted(self, relay: Relay, failures: int) -> bool:
+        """Starts the server again, after a while that grows; `False` if it is not needed any more."""
+        while True:
+            delay = 0.0 if failures == 0 else min(_LONGEST, 0.125 * 2**failures)
+            with self._lock:
+                self._is_down = delay > _SOON
+            _log.warning("headgate: the server is started again in %g s", delay)
+            if self._closing.wait(delay):
+                return False
+            try:
+                self._process = self._start()
+            except UpstreamFailed as error:
+                _log.warning("headgate: %s", error)
+                failures += 1
+                continue
+            with self._lock:
+                self._is_down = False
+            # Its answers come in by this very thread.
+            threading.Thread(target=self._greet, args=(relay, self._process), daemon=True).start()
+            return True
+
+    def _greet(self, relay: Relay, process: Process) -> None:
+        try:
+            relay.greet(process.send)
+        except (UpstreamFailed, TimeoutError) as error:
+            _log.warning("headgate: the server that was started again does not take up its work: %s", error)
+            process.end(self._grace)
+            return
+        while True:
+            with self._lock:
+                if self._waiting is None or self._process is not process:
+                    return
+                if not self._waiting:
+                    self._waiting = None
+                    return
+                line = self._waiting.pop(0)
+            try:
+                process.send(line)
+            except UpstreamFailed:
+                # Whoever waits for it is told when its end is seen.
+                return
+
+    def close(self) -> None:
+        """No more is to be sent; the server ends, and with it `run`."""
+        self._closing.set()
+        self._process.end(self._grace)
+
+
+def _ended(code: int) -> UpstreamFailed:
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return UpstreamFailed(f"the server {how} before it answered; it may have done what it was asked to")

@@ -1,0 +1,62 @@
+"""What takes long, done while other messages pass."""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+__all__ = ["Work"]
+
+_log = logging.getLogger("headgate")
+
+_WORKERS = 4
+
+
+class Work:
+    """A few threads, which end with the process. Large messages wait in their pipe for one of them, not in memory."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._room = threading.Semaphore(_WORKERS)
+        self._idle = threading.Condition()
+        self._busy = 0
+        self._threads = 0
+
+    def do(self, job: Callable[[], object], *, is_large: bool = False) -> None:
+        """Soon, by another thread."""
+        if is_large:
+            self._room.acquire()
+            job = self._releasing(job)
+        with self._idle:
+            self._busy += 1
+            if self._threads < min(self._busy, _WORKERS):
+                self._threads += 1
+                threading.Thread(target=self._run, name="headgate-work", daemon=True).start()
+        self._jobs.put(job)
+
+    def _releasing(self, job: Callable[[], object]) -> Callable[[], object]:
+        def released() -> None:
+            try:
+                job()
+            finally:
+                self._room.release()
+
+        return released
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job()
+            except Exception:
+                _log.exception("headgate: a message could not be answered")
+            # What it held must not outlive it until the next one comes.
+            del job
+            with self._idle:
+                self._busy -= 1
+                self._idle.notify_all()
+
+    def finish(self, seconds: float) -> bool:
+        """Waits until all is done; `False` if that takes longer."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._busy, seconds)

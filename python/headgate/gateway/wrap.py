@@ -1,0 +1,96 @@
+"""`headgate wrap`: one client, one server, and headgate between them."""
+
+import contextlib
+import logging
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headgate.gateway.process import Process
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import Settings
+    from headgate.gateway.relay import Relay
+
+__all__ = ["run"]
+
+_log = logging.getLogger("headgate")
+
+_TICK = 0.25
+"""How often it is looked whether a server is late."""
+
+
+def run(settings: "Settings", command: Sequence[str]) -> int:
+    """Until the client is gone, or someone ends it. Gives the exit code."""
+    # First of all, so that it starts while the rest of us is imported.
+    process = Process(command)
+    from headgate.gateway.client import Client, private_stdout
+    from headgate.gateway.lines import Lines
+    from headgate.gateway.relay import Relay
+    from headgate.gateway.spool import Spool
+    from headgate.gateway.upstream import Upstream
+    from headgate.servers.gate import Gate
+
+    stop = _Stop()
+    # The store has its own folder, but one that cannot be written to is no reason not to start.
+    spools = tempfile.TemporaryDirectory(prefix="headgate-")
+    limits = {"most_bytes": settings.stream_above_bytes, "make_spool": lambda: Spool(spools.name)}
+    client = Client(private_stdout(), lambda: stop("the client is gone"))
+    upstream = Upstream(process, command, grace=settings.shutdown_grace_seconds, **limits)
+    with contextlib.closing(Gate(**settings.gate_options())) as gate, spools:
+        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout)
+        codes: list[int] = []
+
+        def serve() -> None:
+            codes.append(upstream.run(relay))
+            stop("the server has ended")
+
+        def listen() -> None:
+            for line in Lines(sys.stdin.fileno(), **limits):
+                relay.from_client(line)
+            stop("the client has nothing more to say")
+
+        _in_thread(serve)
+        _in_thread(listen)
+        if settings.call_timeout:
+            _in_thread(lambda: _check(relay, settings.call_timeout, stop))
+        stop.wait()
+        _log.info("headgate: %s", stop.reason)
+        relay.finish(settings.shutdown_grace_seconds)
+        upstream.close()
+    return codes[0] if codes and not stop.was_told else 0
+
+
+def _in_thread(job: Callable[[], None]) -> None:
+    # They wait for input that may never come, and end with the process.
+    threading.Thread(target=job, daemon=True).start()
+
+
+class _Stop:
+    """Why it is time to end, once it is."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.was_told = False
+        self._event = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._signalled)
+
+    def _signalled(self, number: int, _frame: object) -> None:
+        self.was_told = True
+        self(f"told to end by {signal.Signals(number).name}")
+
+    def __call__(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._event.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return self._event.wait(seconds)
+
+
+def _check(relay: "Relay", seconds: float, stop: _Stop) -> None:
+    while not stop.wait(_TICK):
+        relay.check(seconds)
