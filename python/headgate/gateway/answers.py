@@ -92,7 +92,7 @@ class Answers:
         line, message = found
         theirs, gate = message["result"]["tools"], self._gate
         is_last = message["result"].get("nextCursor") is None
-        gate.learn(theirs, is_all=is_last and "cursor" not in pending.params)
+        gate.learn(theirs, is_all=is_last and pending.cursor is None)
         return with_ours(line, message, "tools", gate.listed(theirs), gate.tools.listed() if is_last else [])
 
     def _resources(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:

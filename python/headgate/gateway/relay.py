@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -56,6 +57,8 @@ class Relay:
         self._own = OwnRequests()
         self._work = Work()
         self.pending = PendingRequests(call_timeout)
+        self.has_refused = threading.Event()
+        """Whether someone was told that the server is gone."""
 
     def from_client(self, line: Line) -> None:
         """A message of the client."""
@@ -98,6 +101,7 @@ class Relay:
         except UpstreamFailed as error:
             if self.pending.take(request.pending.id) is not None:
                 self._client.send(self._requests.failed(request.pending, error))
+                self.has_refused.set()
 
     def _notified(self, message: _Message, line: _Kept) -> None:
         params = message.get("params")
@@ -146,8 +150,7 @@ class Relay:
 
         def answer() -> None:
             try:
-                made = self._answers(pending, message, line)
-                self._client.send(line if made is None else made)
+                self._client.send(self._made(pending, message, line))
             finally:
                 self.pending.take(pending.id)
 
@@ -155,6 +158,15 @@ class Relay:
             self._work.do(answer, is_large=True)
         else:
             answer()
+
+    def _made(self, pending: Pending, message: _Message, line: _Kept) -> _Kept:
+        try:
+            made = self._answers(pending, message, line)
+        except Exception:
+            # A mistake of ours must not cost what the server has done.
+            _log.exception("headgate: the answer to %.64s goes on as it came", pending.method)
+            return line
+        return line if made is None else made
 
     def _unexpected(self, message: _Message) -> Pending:
         """Of an answer to nothing that was asked, or of a second one: it is the client's, but no flood for that."""
@@ -198,6 +210,7 @@ class Relay:
         self._own.failed(error)
         for pending in self.pending.take_all():
             self._client.send(self._requests.failed(pending, error))
+            self.has_refused.set()
 
     def check(self, seconds: float) -> None:
         """Answers in place of a server that takes too long, and tells it."""

@@ -10,6 +10,7 @@ from headgate.gateway.messages import (
     INVALID_PARAMS,
     enveloped,
     error_message,
+    meta_of,
     result_message,
     version_of,
 )
@@ -62,7 +63,13 @@ class Requests:
         """The answer, or what goes on to the server."""
         method, params = request["method"], request.get("params")
         params = params if isinstance(params, dict) else {}
-        pending = Pending(method, request["id"], version_of(params) or self._session.version, _small(params))
+        pending = Pending(
+            method,
+            request["id"],
+            version_of(params) or self._session.version,
+            cursor=params.get("cursor"),
+            token=meta_of(params).get("progressToken"),
+        )
         try:
             if self._is_own_call(method, params):
                 answer = self._gate.tools.call(params["name"], params.get("arguments"), Caller())
@@ -89,14 +96,9 @@ class Requests:
     def _call(self, pending: Pending, params: dict[str, Any], line: bytes | bytearray) -> Forwarded:
         tool, given = params["name"], params.get("arguments")
         mode, arguments = self._gate.mode_of(tool, given if isinstance(given, Mapping) else {})
-        pending = dataclasses.replace(pending, tool=tool, mode=mode, params={})
+        pending = dataclasses.replace(pending, tool=tool, mode=mode)
         if arguments is given or not isinstance(given, Mapping):
             return Forwarded(pending)
         # Once more, so that what Python has no room for goes on as it came.
         request = taken_apart(line, most_string=_ALL, most_container=_ALL)
         return Forwarded(pending, written({**request, "params": {**request["params"], "arguments": arguments}}))
-
-
-def _small(params: dict[str, Any]) -> dict[str, Any]:
-    """What its answer depends on."""
-    return {key: params[key] for key in ("cursor",) if key in params}

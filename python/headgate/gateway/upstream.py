@@ -73,7 +73,10 @@ class Upstream:
             with self._lock:
                 self._waiting = []
             relay.ended(_ended(code))
-            if self._closing.is_set() or (failures == 0 and not has_spoken):
+            if self._closing.is_set():
+                return code
+            if failures == 0 and not has_spoken:
+                self._is_down = True
                 return code
             failures = 0 if time.monotonic() - started > _STEADY else failures + 1
             if not self._restarted(relay, failures):

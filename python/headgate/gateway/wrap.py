@@ -19,6 +19,8 @@ __all__ = ["run"]
 
 _log = logging.getLogger("headgate")
 
+_LAST_WORDS = 2.0
+
 _TICK = 0.25
 """How often it is looked whether a server is late."""
 
@@ -59,6 +61,9 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
             _in_thread(lambda: _check(relay, settings.call_timeout, stop))
         stop.wait()
         _log.info("headgate: %s", stop.reason)
+        if codes:
+            # A client that has just been started is about to ask, and should know why it is not answered.
+            relay.has_refused.wait(_LAST_WORDS)
         relay.finish(settings.shutdown_grace_seconds)
         upstream.close()
     return codes[0] if codes and not stop.was_told else 0
