@@ -5,6 +5,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,13 @@ class Talk:
     @property
     def log(self) -> str:
         return b"".join(self._errors).decode(errors="replace")
+
+    def has_logged(self, words: str) -> bool:
+        """Whether it says so on standard error, sooner or later."""
+        deadline = time.monotonic() + PATIENCE
+        while words not in self.log and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return words in self.log
 
     def send(self, message: dict[str, Any] | bytes) -> None:
         assert self.process.stdin

@@ -106,7 +106,7 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path)) as talk:
         number = talk.request("tools/call", {"name": "babbles"})
         assert json.loads(talk.line())["id"] == number
-        assert "Listening on stdio" in talk.log
+        assert talk.has_logged("Listening on stdio")
 
 
 def test_text_that_is_none_is_stored_as_the_bytes_that_came(tmp_path: Path) -> None:
