@@ -158,9 +158,9 @@ pub fn each_says(py: Python<'_>, content: Part, items: Part) -> std::result::Res
 #[pyfunction]
 pub fn only_member(
     py: Python<'_>,
-    object: Part,
+    part: Part,
     name: &str,
 ) -> std::result::Result<Option<(u64, u64)>, CoreError> {
-    let found = object.detached(py, |object| message::only_member(object, name))?;
+    let found = part.detached(py, |object| message::only_member(object, name))?;
     Ok(found.map(|span| (span.start, span.end)))
 }

@@ -1,0 +1,1 @@
+"""The gateway: headgate before any MCP server."""
