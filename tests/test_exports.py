@@ -50,7 +50,8 @@ ERRORS = [
 ]
 
 # Names of the core that the package keeps to itself.
-INTERNAL = {"Findings", "Survey", "checksum", "has_fields"}
+MESSAGES = {"Unescaper", "dissect", "each_says", "only_member", "same_json", "same_text", "unescape"}
+INTERNAL = {"Findings", "Survey", "checksum", "has_fields", *MESSAGES}
 
 
 def stub_names() -> set[str]:

@@ -1,5 +1,6 @@
 """What a tool returned, as pieces of bytes, and what kind of thing they are."""
 
+import abc
 import json
 import os
 import re
@@ -16,6 +17,7 @@ __all__ = [
     "PIECE",
     "Payload",
     "Redaction",
+    "WrittenJSON",
     "detect_mime_type",
     "encoded",
     "expects_json",
@@ -45,6 +47,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def is_text(value: object) -> bool:
     """Whether it is text that can be written: half of a surrogate pair can be written nowhere."""
     return isinstance(value, str) and not _SURROGATE.search(value)
+
+
+class WrittenJSON(abc.ABC):
+    """What is JSON already, and is written as it came."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def json(self) -> bytes:
+        """All of it."""
 
 
 class _Readable(Protocol):
@@ -117,6 +129,8 @@ def _view(payload: object) -> memoryview | None:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, WrittenJSON):
+        return orjson.Fragment(value.json())
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")

@@ -57,7 +57,7 @@ class Answers:
             return None
         around = len(written({**message, "result": 0})) - 1
         size = len(line) - around
-        if gate.pipeline.is_inline(result, pending.mode, is_ascii=False):
+        if gate.pipeline.is_inline(result, pending.mode, size=size):
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
@@ -152,4 +152,4 @@ def _is_unknown(message: dict[str, Any]) -> bool:
 
 
 def _whole(line: "_Whole | Spool") -> _Whole:
-    return line.read() if isinstance(line, Spool) else line
+    return b"".join(line.pieces()) if isinstance(line, Spool) else line

@@ -94,7 +94,7 @@ class _Begun:
                 self._line.write(piece)
             except HeadgateError as error:
                 spool = self._line
-                self._line = Unspooled(error, spool.size, spool.head(_END), b"")
+                self._line = Unspooled(error, len(spool), b"".join(spool.pieces(0, _END)), b"")
                 spool.close()
                 self._lose(self._line, piece)
 

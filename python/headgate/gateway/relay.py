@@ -125,7 +125,7 @@ class Relay:
             for inner in message:
                 self.from_upstream(written(inner))
         elif not isinstance(message, dict):
-            start = line.head(_VIEW) if isinstance(line, Spool) else bytes(line[:_VIEW])
+            start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
             _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
         elif "method" in message:
             self._told(message)
