@@ -16,7 +16,21 @@ INFO = {"name": "adverse server (tests)", "version": "1"}
 ANY = {"type": "object"}
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "inputSchema": ANY, "description": f"{name} ✓", "x-unknown": 1.50}
-    for name in "text blocks dies hangs floods babbles invalid twice late asks reports pid told".split()
+    for name in [
+        "text",
+        "blocks",
+        "dies",
+        "hangs",
+        "floods",
+        "babbles",
+        "invalid",
+        "twice",
+        "late",
+        "asks",
+        "reports",
+        "pid",
+        "told",
+    ]
 ]
 
 _lock = threading.Lock()
@@ -102,7 +116,7 @@ def handle(message: dict[str, Any]) -> None:
     number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method is None:
         with _answered:
-            _answers[number] = message.get("result", message.get("error"))
+            _answers[str(number)] = message.get("result", message.get("error"))
             _answered.notify_all()
         return
     _told.append(method)

@@ -144,4 +144,4 @@ def talking(*command: str, env: dict[str, str] | None = None, is_greeted: bool =
 
 def wrap(store: Path, *options: str, server: list[str] = ADVERSE) -> list[str]:
     """The command of the gateway before a server."""
-    return [sys.executable, "/tmp/w.py", "--store", store.as_uri(), *options, "--", *server]
+    return [sys.executable, "-m", "headgate", "wrap", "--store", store.as_uri(), *options, "--", *server]

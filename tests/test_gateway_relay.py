@@ -10,7 +10,8 @@ from gateway_harness import ADVERSE, Talk, said, talking, wrap
 # Messages that headgate has no part in, as odd as they may be.
 PASSING = [
     b'{"jsonrpc":"2.0","id":1,"method":"ping"}',
-    b'{ "id" : "a\\u0062c" , "method":"future/method", "params": {"n": 1.50, "big": 123456789012345678901234567890}, "jsonrpc":"2.0" }',
+    b'{ "id" : "a\\u0062c" , "method":"future/method", "params": {"n": 1.50, "big": '
+    b'123456789012345678901234567890}, "jsonrpc":"2.0" }',
     b'{"jsonrpc":"2.0","id":2,"method":"future/method","params":{"lone":"\\ud800","e":"\xc3\xa9"}}',
     b'{"jsonrpc":"2.0","id":3,"method":"no/such/method","params":{}}',
     b'{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"file:///x","size":100000}}',

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headgate.gateway.lines import Kept
 from headgate.gateway.lists import parsed, with_ours
 from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, result_message
 from headgate.gateway.pending import Pending
@@ -21,7 +22,7 @@ __all__ = ["Answers"]
 _log = logging.getLogger("headgate")
 
 _Whole = bytes | bytearray
-_Step = Callable[[Pending, dict[str, Any], "_Whole | Spool"], bytes | None]
+_Step = Callable[[Pending, dict[str, Any], Kept], bytes | None]
 
 
 class Answers:
@@ -42,16 +43,12 @@ class Answers:
             "resources/templates/list": self._templates,
         }
 
-    def is_large(self, pending: Pending, line: "_Whole | Spool") -> bool:
-        """Whether an answer takes long enough that others should not wait for it."""
-        return len(line) > pending.mode.output_inline_limit_bytes
-
-    def __call__(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def __call__(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         """What to send in place of `line`."""
         step = self._steps.get(pending.method)
         return None if step is None else step(pending, message, line)
 
-    def _call(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _call(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         result, gate = message.get("result"), self._gate
         if not isinstance(result, dict):
             return None
@@ -83,9 +80,9 @@ class Answers:
         return made
 
     def _watch(self, pending: Pending, size: int, *, is_inline: bool) -> None:
-        pass
+        self._gate.watch_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)
 
-    def _tools(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _tools(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         found = self._listed(pending, message, line, "tools")
         if found is None:
             return None
@@ -95,11 +92,11 @@ class Answers:
         gate.learn(theirs, is_all=is_last and pending.cursor is None)
         return with_ours(line, message, "tools", gate.listed(theirs), gate.tools.listed() if is_last else [])
 
-    def _resources(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _resources(self, pending: Pending, message: dict[str, Any], _line: Kept) -> bytes | None:
         # There is such a list now, if an empty one.
         return self._empty(pending, "resources") if _is_unknown(message) else None
 
-    def _templates(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _templates(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         found = self._listed(pending, message, line, "resourceTemplates")
         if found is None:
             return None
@@ -109,7 +106,7 @@ class Answers:
         return with_ours(line, message, "resourceTemplates", result["resourceTemplates"], ours)
 
     def _listed(
-        self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool", key: str
+        self, pending: Pending, message: dict[str, Any], line: Kept, key: str
     ) -> tuple[_Whole, dict[str, Any]] | None:
         """A page of a server's list, all of it parsed; an empty one where it has no such list."""
         whole = self._empty(pending, key) if _is_unknown(message) else _whole(line)
@@ -120,7 +117,7 @@ class Answers:
     def _empty(self, pending: Pending, key: str) -> bytes:
         return result_message(pending.id, enveloped(pending.method, {key: []}, pending.version, self._stamp))
 
-    def _hello(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _hello(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         """There are tools and resources now, whatever the server had before."""
         result = message.get("result")
         if not isinstance(result, dict):
@@ -151,5 +148,5 @@ def _is_unknown(message: dict[str, Any]) -> bool:
     return False
 
 
-def _whole(line: "_Whole | Spool") -> _Whole:
+def _whole(line: Kept) -> _Whole:
     return b"".join(line.pieces()) if isinstance(line, Spool) else line

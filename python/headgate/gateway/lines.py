@@ -13,7 +13,7 @@ import orjson
 from headgate.errors import HeadgateError
 from headgate.gateway.spool import Spool
 
-__all__ = ["Line", "Lines", "Unspooled", "widen"]
+__all__ = ["Kept", "Line", "Lines", "Unspooled", "widen"]
 
 _CHUNK = 256 * 1024
 _PIPE = 1024 * 1024
@@ -21,7 +21,11 @@ _END = 64 * 1024
 
 _SCALAR = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _SCALAR + rb"\s*,")
-_ID_LAST = re.compile(rb'\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _SCALAR + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$")
+_ID_LAST = re.compile(
+    rb'\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*'
+    + _SCALAR
+    + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$"
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,7 +45,10 @@ class Unspooled:
         return None
 
 
-Line: TypeAlias = "bytes | bytearray | Spool | Unspooled"
+Kept: TypeAlias = bytes | bytearray | Spool
+"""A message, whole."""
+
+Line: TypeAlias = Kept | Unspooled
 
 
 class Lines:

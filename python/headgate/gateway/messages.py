@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from headgate.errors import InvalidJSON
+from headgate.gateway.lines import Kept
 from headgate.gateway.raw import taken_apart, written
 from headgate.gateway.spool import Spool
 from headgate.servers.result import SERVER_INFO
@@ -35,7 +36,7 @@ _LISTS = {"tools/list", "resources/list", "resources/templates/list", "resources
 """What the newest version wants to be told the lifetime of."""
 
 
-def read(line: "bytes | bytearray | Spool") -> Any:
+def read(line: Kept) -> Any:
     """A message to be looked at; what is large or delicate in it is `Raw`, and `None` is what is no message."""
     try:
         if not isinstance(line, Spool) and len(line) <= _SMALL:

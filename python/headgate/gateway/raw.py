@@ -124,7 +124,7 @@ class Pieces:
 
 
 def taken_apart(
-    source: bytes | memoryview | Spool,
+    source: bytes | bytearray | memoryview | Spool,
     start: int = 0,
     end: int | None = None,
     *,

@@ -4,13 +4,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import headgate
 from headgate import _core
 from headgate.errors import HeadgateError, UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
-from headgate.gateway.lines import Line, Unspooled
+from headgate.gateway.lines import Kept, Line, Unspooled
 from headgate.gateway.messages import meta_of, read
 from headgate.gateway.own import OwnRequests
 from headgate.gateway.pending import Pending, PendingRequests
@@ -32,13 +33,12 @@ _VIEW = 1024
 """How much is shown of what could not be kept."""
 
 _Message = dict[str, Any]
-_Kept = bytes | bytearray | Spool
 
 
 class End(Protocol):
     """Where messages go: to the client, or to the server."""
 
-    def send(self, line: _Kept) -> None:
+    def send(self, line: Kept) -> None:
         """A message, whole."""
 
 
@@ -76,7 +76,7 @@ class Relay:
         else:
             self._notified(message, line)
 
-    def _asked(self, message: _Message, line: _Kept) -> None:
+    def _asked(self, message: _Message, line: Kept) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         self._session.heard(message["method"], params, line)
 
@@ -88,13 +88,13 @@ class Relay:
                 self._client.send(outcome)
 
         if self._requests.needs_to_know(message["method"], params):
-            self._work.do(lambda: (self._learn(meta_of(params)), go_on()))
+            self._work.do(lambda: self._learn(meta_of(params)), go_on)
         elif self._requests.takes_long(message["method"], params):
             self._work.do(go_on)
         else:
             go_on()
 
-    def _forward(self, request: Forwarded, line: _Kept) -> None:
+    def _forward(self, request: Forwarded, line: Kept) -> None:
         self.pending.add(request.pending)
         try:
             self._upstream.send(line if request.line is None else request.line)
@@ -103,14 +103,14 @@ class Relay:
                 self._client.send(self._requests.failed(request.pending, error))
                 self.has_refused.set()
 
-    def _notified(self, message: _Message, line: _Kept) -> None:
+    def _notified(self, message: _Message, line: Kept) -> None:
         params = message.get("params")
         self._session.heard(message["method"], params, line)
         if message["method"] == "notifications/cancelled" and isinstance(params, dict):
             self.pending.cancel(params.get("requestId"))
         self._to_upstream(line)
 
-    def _to_upstream(self, line: _Kept) -> None:
+    def _to_upstream(self, line: Kept) -> None:
         # What nobody waits for is nobody's to miss.
         with contextlib.suppress(UpstreamFailed):
             self._upstream.send(line)
@@ -141,7 +141,7 @@ class Relay:
             case "notifications/progress" if isinstance(params, dict):
                 self.pending.progressed(params.get("progressToken"))
 
-    def _answered(self, message: _Message, line: _Kept) -> None:
+    def _answered(self, message: _Message, line: Kept) -> None:
         if self.pending.was_cancelled(message.get("id")):
             # Its client has forgotten it, and what is large is not worth storing for nobody.
             _log.debug("headgate: an answer that nobody waits for any more was dropped")
@@ -159,7 +159,7 @@ class Relay:
         else:
             answer()
 
-    def _made(self, pending: Pending, message: _Message, line: _Kept) -> _Kept:
+    def _made(self, pending: Pending, message: _Message, line: Kept) -> Kept:
         try:
             made = self._answers(pending, message, line)
         except Exception:
@@ -198,7 +198,7 @@ class Relay:
                 cursors.append(page.get("nextCursor"))
             self._gate.learn(tools)
 
-    def greet(self, send: Callable[[_Kept], None]) -> None:
+    def greet(self, send: Callable[[Kept], None]) -> None:
         """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""
         for request_id, line in self._session.again(self._own.new_id):
             send(line)
@@ -218,7 +218,9 @@ class Relay:
             error = UpstreamTimeout(f"the server did not answer within {seconds:g} s; ask for less, or allow it longer")
             self._client.send(self._requests.failed(pending, error))
             params = {"requestId": pending.id, "reason": "timeout"}
-            self._to_upstream(written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+            cancelled = written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            # One that hangs may not even read.
+            self._work.do(partial(self._to_upstream, cancelled))
 
     def finish(self, seconds: float) -> bool:
         """Waits for what is under way; `False` if that takes longer."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.errors import HeadgateError
+from headgate.gateway.lines import Kept
 from headgate.gateway.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -59,7 +60,7 @@ class Requests:
     def _is_address(self, method: str, params: Mapping[str, Any]) -> bool:
         return method == "resources/read" and resources.is_address(params.get("uri"))
 
-    def __call__(self, request: dict[str, Any], line: bytes | bytearray) -> bytes | Forwarded:
+    def __call__(self, request: dict[str, Any], line: Kept) -> bytes | Forwarded:
         """The answer, or what goes on to the server."""
         method, params = request["method"], request.get("params")
         params = params if isinstance(params, dict) else {}
@@ -72,8 +73,11 @@ class Requests:
         )
         try:
             if self._is_own_call(method, params):
-                answer = self._gate.tools.call(params["name"], params.get("arguments"), Caller())
-                return self._answered(pending, answer)
+                answer = self._answered(
+                    pending, self._gate.tools.call(params["name"], params.get("arguments"), Caller())
+                )
+                self._gate.watch_size(params["name"], len(answer), connection=self._session)
+                return answer
             if self._is_address(method, params):
                 page = resources.read(self._gate.store, params["uri"], self._gate.most_bytes, None)
                 return self._answered(pending, page)
@@ -93,7 +97,7 @@ class Requests:
     def _answered(self, pending: Pending, result: dict[str, Any]) -> bytes:
         return result_message(pending.id, enveloped(pending.method, result, pending.version, self._stamp))
 
-    def _call(self, pending: Pending, params: dict[str, Any], line: bytes | bytearray) -> Forwarded:
+    def _call(self, pending: Pending, params: dict[str, Any], line: Kept) -> Forwarded:
         tool, given = params["name"], params.get("arguments")
         mode, arguments = self._gate.mode_of(tool, given if isinstance(given, Mapping) else {})
         pending = dataclasses.replace(pending, tool=tool, mode=mode)

@@ -4,9 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.lines import Lines
+from headgate.gateway.lines import Kept, Lines
 from headgate.gateway.process import Process
 from headgate.gateway.relay import Relay
 from headgate.gateway.spool import Spool
@@ -21,8 +22,6 @@ _LONGEST = 30.0
 _SOON = 1.0
 """A server that is back by then is worth waiting for."""
 _MOST_WAITING = 1000
-
-_Kept = bytes | bytearray | Spool
 
 
 class Upstream:
@@ -40,16 +39,16 @@ class Upstream:
         grace: float = 5.0,
     ) -> None:
         self._process = process
-        self._start = lambda: Process(command, env=env, cwd=cwd)
-        self._lines = lambda fd: Lines(fd, most_bytes=most_bytes, make_spool=make_spool)
+        self._start = partial(Process, command, env=env, cwd=cwd)
+        self._lines = partial(Lines, most_bytes=most_bytes, make_spool=make_spool)
         self._grace = grace
         self._lock = threading.Lock()
-        self._waiting: list[_Kept] | None = None
+        self._waiting: list[Kept] | None = None
         """Messages for a server that is on its way; `None` while one runs."""
         self._is_down = False
         self._closing = threading.Event()
 
-    def send(self, line: _Kept) -> None:
+    def send(self, line: Kept) -> None:
         """To the server, or to the one that is about to take its place. Raises `UpstreamFailed`."""
         with self._lock:
             if self._is_down:

@@ -191,11 +191,25 @@ class Gate:
         """Notes how large an answer is, if anyone asked for that; what our own tools answer has no mode."""
         if self.monitor is None or not isinstance(answer, dict):
             return
-        kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
         # An answer that cannot be written is its server's to complain of.
         with contextlib.suppress(TypeError, ValueError):
             message = {"jsonrpc": "2.0", "id": request_id, "result": answer}
             size = weigh(encoded(message), 0, is_ascii=is_ascii)
+            self.watch_size(tool, size, mode, is_inline=is_inline, principal=principal, connection=connection)
+
+    def watch_size(
+        self,
+        tool: str,
+        size: int,
+        mode: Mode | None = None,
+        *,
+        is_inline: bool = True,
+        principal: str | None = None,
+        connection: object = None,
+    ) -> None:
+        """The same of an answer whose size is known."""
+        if self.monitor is not None:
+            kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:
