@@ -126,6 +126,13 @@ def test_bytes_are_not_structured(data: Any) -> None:
     assert "structuredContent" not in result
 
 
+@pytest.mark.parametrize("data", [Body(b'{"n": 1e400}', "application/json"), {"n": Body(b"1e400", "text/json")}])
+def test_a_number_that_python_has_no_room_for_is_in_the_content_only(data: Any) -> None:
+    result = to_call_tool_result(local_envelope(data, "ns.op"), spec=spec(output_schema=NUMBER))
+    assert "1e400" in result["content"][0]["text"]
+    assert "structuredContent" not in result
+
+
 def test_a_response_keeps_what_is_for_its_reader() -> None:
     headers = {
         "X-Total": "7",
