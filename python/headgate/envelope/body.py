@@ -4,6 +4,7 @@ import base64
 import contextlib
 import dataclasses
 import json
+import marshal
 import math
 import re
 from collections.abc import Mapping
@@ -107,10 +108,14 @@ def _finite(text: str) -> float:
 
 
 def is_only_json(data: Any) -> bool:
-    """Whether there is nothing in it that has to be made JSON of first."""
+    """Whether it is of JSON's own types all through, so that nothing in it has to be made JSON of first.
+
+    `orjson` writes UUIDs and enums as well, and `marshal` bytes and sets: what both write is JSON's own.
+    """
     try:
         orjson.dumps(data, option=_AS_IT_IS)
-    except TypeError:
+        marshal.dumps(data)
+    except (TypeError, ValueError):
         return False
     return True
 
