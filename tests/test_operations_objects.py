@@ -88,7 +88,7 @@ def test_whatever_can_be_written_is_what_json_has_of_it(
 ) -> None:
     spec = OperationSpec(namespace="ns", name="op", output_schema=schema_of(told))
     registry = OperationRegistry()
-    registry.register(spec, lambda given, context: {"it": value})
+    registry.register(spec, lambda _, __: {"it": value})
     with caplog.at_level(logging.WARNING, "headgate"):
         envelope = asyncio.run(registry.execute("ns.op", {}))
     assert caplog.text == ""
