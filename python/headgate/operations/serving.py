@@ -169,6 +169,9 @@ def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
             body = data.content
         case bytes() | bytearray() | memoryview():
             body = bytes(data)
+        case None if not expects_json(kind) or given.get("content-length") == "0":
+            # Null is what JSON has; anything else that has no data came without a body.
+            body = b""
         case str() if not expects_json(kind):
             body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
         case _:
