@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["NO", "copied", "is_same", "json_type", "raised", "weight"]
+__all__ = ["NO", "copied", "is_finite", "is_same", "json_type", "raised", "weight"]
 
 
 class _No:
@@ -63,6 +63,15 @@ def is_same(one: Any, other: Any) -> bool:
                 and all(is_same(*pair) for pair in zip(one, other, strict=True))
             )
     return not isinstance(other, bool) and bool(one == other)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether there is no number in it, or in what it holds, that JSON does not have."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def raised(value: Any, wanted: str) -> Any:
