@@ -24,6 +24,8 @@ _LONGEST_NUMBER = 400
 
 _HEAVIEST = 1_000_000
 
+_STRICT = json.JSONEncoder(allow_nan=False)
+
 
 def json_type(value: Any) -> str | None:
     """The name JSON Schema has for it; `None` for what is not JSON. `1.0` is a number here, though it is an integer."""
@@ -68,7 +70,7 @@ def is_same(one: Any, other: Any) -> bool:
 def is_finite(value: Any) -> bool:
     """Whether there is no number in it, or in what it holds, that JSON does not have."""
     try:
-        json.dumps(value, allow_nan=False)
+        _STRICT.encode(value)
     except (TypeError, ValueError, RecursionError):
         return False
     return True
