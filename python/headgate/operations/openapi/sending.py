@@ -27,6 +27,10 @@ class _Masked(httpx2.URL):
 
     __repr__ = __str__
 
+    def join(self, url: httpx2.URL | str) -> httpx2.URL:
+        """What a redirect leads to, from the URL as it went out: `#part` and nothing at all keep its query."""
+        return httpx2.URL(self).join(url)
+
 
 def new_client() -> httpx2.AsyncClient:
     """A client that remembers no cookies: one caller's session is not the next one's. Time is kept by `within`."""
