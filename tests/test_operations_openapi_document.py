@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -412,6 +413,50 @@ def test_what_is_only_ever_read_is_so_wherever_that_is_said(schema: dict[str, An
     assert input_of(beside, **components)["properties"]["body"]["allOf"][1]["required"] == ["name"]
 
 
+def fits(schema: Any, value: Any) -> bool:
+    return jsonschema_rs.validator_for(schema).is_valid(value)
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+def test_what_is_only_ever_read_is_so_for_all_that_it_is_made_of(version: str) -> None:
+    def ref(name: str) -> dict[str, Any]:
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    components: dict[str, Any] = {
+        "Said": {"properties": {"id": {"type": "integer", "readOnly": True}}},
+        "Wanted": {"type": "object", "required": ["id", "name"]},
+        "Further": {"allOf": [ref("Wanted"), ref("Further2")]},
+        "Further2": {"allOf": [ref("Wanted"), ref("Wanted")]},
+    }
+    alone = {"type": "object", "properties": {"own": ref("Wanted")}, "required": ["own"]}
+    for behind in ("Wanted", "Further"):
+        schema = {"allOf": [ref("Said"), ref(behind), alone]}
+        found, received = input_of(schema, version, **components), output_of(schema, version, **components)
+        own = {"id": 1, "name": "a"}
+        assert fits(found, {"body": {"name": "a", "own": own}})
+        assert not fits(found, {"body": {"id": 1, "own": own}})
+        assert not fits(found, {"body": {"name": "a", "own": {"name": "a"}}})
+        assert not fits(received, {"name": "a", "own": own})
+
+
+def test_a_property_beside_a_reference_tells_what_is_only_read() -> None:
+    schema = {"$ref": "#/components/schemas/Wanted", "properties": {"id": {"readOnly": True}}}
+    assert fits(input_of(schema, Wanted={"required": ["id"]}), {"body": {}})
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+def test_schemas_made_of_each_other_many_times_over(version: str) -> None:
+    """Each by itself they are few; written out they are more than fit anywhere."""
+    parts: dict[str, Any] = {
+        f"S{number}": {"allOf": [{"$ref": f"#/components/schemas/S{number - 1}"}] * 2} for number in range(1, 60)
+    }
+    said = {"properties": {"id": {"readOnly": True}}}
+    schema = {"allOf": [said, {"$ref": "#/components/schemas/S59"}]}
+    found = input_of(schema, version, **parts, S0={"required": ["id"]})
+    assert len(found["$defs"]) == 60
+    assert found["$defs"]["S0"]["required"] == []
+
+
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
 def test_schemas_that_refer_on_and_on(version: str) -> None:
     def ref(number: int) -> dict[str, Any]:
@@ -440,6 +485,7 @@ def test_a_schema_is_converted_once_for_all_operations() -> None:
         ({"type": {"a": 1}, "nullable": True}, {}),
         ({"enum": 7, "nullable": True}, {}),
         ({"items": {"type": [["string"]], "nullable": True}}, {"items": {}}),
+        ({"allOf": [], "anyOf": [], "type": "string"}, {"type": "string"}),
     ],
 )
 def test_what_no_schema_can_mean_is_left_out(schema: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -469,6 +515,25 @@ def test_an_operation_that_cannot_be_used_is_left_out(caplog: pytest.LogCaptureF
     del paths["/good"]
     with pytest.raises(InvalidArgument, match="put /bad must be an object"):
         specs(document(paths, HERE))
+
+
+def test_others_go_on_while_a_document_is_read() -> None:
+    has_begun, has_gone_on = threading.Event(), threading.Event()
+
+    def include(*_: Any) -> bool:
+        has_begun.set()
+        return has_gone_on.wait(10)
+
+    async def go_on() -> None:
+        while not has_begun.is_set():
+            await asyncio.sleep(0.001)
+        has_gone_on.set()
+
+    async def run() -> HTTPOperations:
+        operations, _ = await asyncio.gather(from_openapi(document(one(), HERE), include=include), go_on())
+        return operations
+
+    assert len(asyncio.run(run())) == 1
 
 
 def test_an_error_of_include_is_its_own() -> None:
