@@ -201,7 +201,7 @@ def _says(key: str, value: Any) -> bool:
     if key == "type":
         return all(isinstance(each, str) for each in (value if isinstance(value, list) else [value]))
     if key in _OF_SCHEMAS:
-        return value != []
+        return bool(value != [])
     return key not in _DROPPED
 
 
