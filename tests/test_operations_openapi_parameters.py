@@ -110,6 +110,21 @@ def test_reserved_characters_are_left_where_the_document_allows_them(api: API) -
     assert target(api, said, "a#b&c+d") == "/x?color=a%23b%26c%2Bd"
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/x?action=list", "/x?action=list&color=a%23b"),
+        ("/x#action=list", "/x?color=a%23b"),
+        ("/x?action=list#part?", "/x?action=list&color=a%23b"),
+        ("/x/{id}?and={and}", "/x/%3F%23?and=%26&color=a%23b"),
+    ],
+)
+def test_a_path_may_have_a_query_or_a_fragment(api: API, path: str, expected: str) -> None:
+    places = {name: value for name, value in {"id": "?#", "and": "&"}.items() if name in path}
+    call(api, one(path, parameters=[{"name": "color", "in": "query"}]), {"color": "a#b", **places})
+    assert api.last.target == expected
+
+
 @pytest.mark.parametrize("value", ["", ".", ".."])
 def test_a_value_does_not_leave_its_place_in_the_path(api: API, value: str) -> None:
     before = len(api.arrived)

@@ -60,8 +60,10 @@ class Call:
         if not isinstance(given, Mapping):
             raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(given).__name__}")
         described = self._described
-        path = parameters.filled_path(described.path, described.parameters, given)
-        query = "&".join(filter(None, [parameters.query(described.parameters, given), *applied.query]))
+        filled = parameters.filled_path(described.path, described.parameters, given)
+        # Some tell operations of one path apart by a query or a fragment there.
+        path, _, said = filled.partition("#")[0].partition("?")
+        query = "&".join(filter(None, [said, parameters.query(described.parameters, given), *applied.query]))
         cookies = [*parameters.cookies(described.parameters, given), *applied.cookies]
         content, content_type = self._body(given)
         headers = httpx2.Headers({"Accept": _ACCEPTED}, encoding="utf-8")
