@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from headgate import InvalidArgument
 from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
-from http_api import API, document, http_api, one
+from http_api import API, Answer, document, http_api, one
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,34 @@ def test_styles_that_the_document_does_not_say(api: API, where: str, expected: s
 
 NASTY = "a/b?c#d&e=f g+h%2Fi;j,k.l é\U0001f600"
 ENCODED = "a%2Fb%3Fc%23d%26e%3Df%20g%2Bh%252Fi%3Bj%2Ck.l%20%C3%A9%F0%9F%98%80"
+
+
+@pytest.mark.parametrize(
+    ("of_client", "options", "expected"),
+    [
+        ({}, {"headers": {"Cookie": "session=1; color=red"}}, ["color=blue", "session=1"]),
+        ({"cookies": {"session": "1", "color": "red"}}, {}, ["color=blue", "session=1"]),
+        ({"headers": {"Cookie": "session=1"}}, {}, ["color=blue", "session=1"]),
+        ({"cookies": {"a": "1"}}, {"headers": {"Cookie": "b=2"}}, ["color=blue", "b=2", "a=1"]),
+    ],
+)
+def test_a_cookie_does_not_take_the_place_of_others(
+    api: API, of_client: Any, options: Any, expected: list[str]
+) -> None:
+    api.answers["/first"] = Answer(status=307, headers=[("Location", "/y"), ("Set-Cookie", "a=new; Path=/")])
+    paths = one("/first", parameters=[{"name": "color", "in": "cookie"}])
+
+    async def run() -> None:
+        async with httpx2.AsyncClient(**of_client) as client:
+            operations = await from_openapi(document(paths, api.url), client, **options)
+            await operations.register_into(OperationRegistry()).execute("api.op", {"color": "blue"})
+
+    asyncio.run(run())
+    first, second = ((each.header("cookie") or "").split("; ") for each in api.arrived[-2:])
+    assert first == expected
+    # What the client remembers of the first answer goes with the second request.
+    assert {*second} >= {"a=new", *(each for each in expected if each != "a=1")}
+    assert "color=red" not in second
 
 
 def test_values_are_percent_encoded(api: API) -> None:

@@ -8,6 +8,7 @@ import httpx2
 from headgate.envelope import ResponseEnvelope
 from headgate.operations.errors import CallError
 from headgate.operations.openapi import parameters
+from headgate.operations.openapi.headers import joined_cookies
 from headgate.operations.openapi.operations import Described
 from headgate.operations.openapi.responses import Limits, StoredOver, envelope_of, refused
 from headgate.operations.openapi.security import Applied, Security
@@ -71,7 +72,7 @@ class Call:
             for name, value in several.items():
                 headers[name] = value
         if cookies:
-            headers["Cookie"] = "; ".join(cookies)
+            headers["Cookie"] = joined_cookies("; ".join(cookies), headers.get("Cookie", ""))
         if content_type is not None:
             headers["Content-Type"] = content_type
         url = f"{described.base_url}{path}" + (f"?{query}" if query else "")
