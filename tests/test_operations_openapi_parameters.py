@@ -192,6 +192,27 @@ def test_values_that_are_no_text(api: API, value: Any, text: str | None) -> None
     assert target(api, {"in": "query"}, value) == f"/x{expected}"
 
 
+@pytest.mark.parametrize(
+    "value", ["\ud800", ["\ud800"], b"\xff", float("nan"), [float("-inf")], object()], ids=lambda value: repr(value)[:8]
+)
+@pytest.mark.parametrize("where", ["path", "query", "cookie", "form"])
+def test_values_that_cannot_be_sent_are_the_fault_of_the_input(api: API, value: Any, where: str) -> None:
+    form = {"requestBody": {"content": {"application/x-www-form-urlencoded": {}}}}
+    said = form if where == "form" else {"parameters": [{"name": "color", "in": where}]}
+    given = {"body": {"color": value}} if where == "form" else {"color": value}
+    before = len(api.arrived)
+    with pytest.raises(CallError) as caught:
+        call(api, one("/x/{color}" if where == "path" else "/x", "post", **said), given)
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert len(api.arrived) == before
+
+
+def test_more_than_a_url_can_hold_is_not_sent(api: API) -> None:
+    with pytest.raises(CallError, match="too long") as caught:
+        target(api, {"in": "query"}, "a" * 70_000)
+    assert caught.value.code == "VALIDATION_ERROR"
+
+
 def test_an_empty_list_is_nothing(api: API) -> None:
     for explode in (True, False):
         assert target(api, {"in": "query", "explode": explode}, []) == "/x"

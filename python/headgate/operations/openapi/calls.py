@@ -58,6 +58,13 @@ class Call:
                 return await envelope_of(response, self._limits, self._stored, tool=tool, principal=principal)
 
     def _request(self, given: Mapping[str, Any], applied: Applied) -> httpx2.Request:
+        try:
+            return self._written(given, applied)
+        except (TypeError, ValueError, httpx2.InvalidURL) as error:
+            # A text with half a character, a value that no JSON can say, or more than a URL can hold.
+            raise CallError("VALIDATION_ERROR", f"the input cannot be sent: {error!s:.200}") from None
+
+    def _written(self, given: Mapping[str, Any], applied: Applied) -> httpx2.Request:
         if not isinstance(given, Mapping):
             raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(given).__name__}")
         described = self._described

@@ -1,5 +1,6 @@
 """How a parameter is written: the styles of OpenAPI, for one value, a list and an object each."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -22,14 +23,19 @@ def percent_encoded(text: str, *, allow_reserved: bool = False) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands in a parameter. Lists and objects inside of others have no style: they are JSON."""
+    """A value as it stands in a parameter. Lists and objects inside of others have no style: they are JSON.
+
+    Raises `ValueError` or `TypeError` for what cannot stand there.
+    """
     match value:
         case str():
             return value
         case None:
             return ""
         case bytes():
-            return value.decode("utf-8", "replace")
+            return value.decode()
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{value} is no number that can be sent")
     return encoded(value).decode()
 
 
