@@ -236,10 +236,20 @@ def test_parameters_of_a_client_come_after_those_of_a_call(api: API) -> None:
     assert api.last.target == "/x?q=a%2Cb,c&tenant=t+1"
 
 
-def test_a_parameter_with_plain_text_is_not_quoted(api: API) -> None:
-    assert target(api, {"in": "query", "content": {"text/plain": {"schema": {"type": "string"}}}}, "a b") == (
-        "/x?color=a%20b"
-    )
+@pytest.mark.parametrize(
+    ("content_type", "value", "expected"),
+    [
+        ("text/plain", "a b", "a%20b"),
+        ("application/xml", "<a/>", "%3Ca%2F%3E"),
+        ("application/problem+json; v=1", "a", "%22a%22"),
+        ("*/*", "a", "%22a%22"),
+        # There is no style to take it apart with.
+        ("text/plain", {"a": 1}, "%7B%22a%22%3A1%7D"),
+        ("text/plain", [1, 2], "%5B1%2C2%5D"),
+    ],
+)
+def test_a_parameter_with_content_is_what_that_says(api: API, content_type: str, value: Any, expected: str) -> None:
+    assert target(api, {"in": "query", "content": {content_type: {}}}, value) == f"/x?color={expected}"
 
 
 @pytest.mark.parametrize("name", ["Host", "Content-Length", "connection", "Transfer-Encoding"])
