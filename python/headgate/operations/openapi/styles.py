@@ -61,8 +61,10 @@ def pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: b
     if style == "deepObject" and isinstance(value, Mapping):
         return [(percent_encoded(key), write(text)) for key, text in _deep(name, value)]
     if isinstance(value, list | tuple | Mapping) and not explode and style in _DELIMITERS:
-        joined = _DELIMITERS[style].join(_listed(value, False, write))
-        return [(percent_encoded(name), joined)] if value else []
+        delimiter, parts = _DELIMITERS[style], list(_listed(value, False, write))
+        if any(delimiter in part for part in parts) and style != "form":
+            raise ValueError(f"a value of {name!r:.64} has in it what stands between values in the style {style}")
+        return [(percent_encoded(name), delimiter.join(parts))] if value else []
     return list(_named(name, value, explode, write))
 
 
