@@ -88,7 +88,10 @@ def test_headers_and_cookies(api: API, where: str, value: Any, plain: str, explo
     [("path", "/x/blue,black,brown"), ("query", "/x?color=blue&color=black&color=brown")],
 )
 def test_styles_that_the_document_does_not_say(api: API, where: str, expected: str) -> None:
-    assert target(api, {"in": where}, LIST, "/x/{color}" if where == "path" else "/x") == expected
+    path = "/x/{color}" if where == "path" else "/x"
+    assert target(api, {"in": where}, LIST, path) == expected
+    # In YAML, a key without a value.
+    assert target(api, {"in": where, "style": None, "explode": None}, LIST, path) == expected
 
 
 NASTY = "a/b?c#d&e=f g+h%2Fi;j,k.l é\U0001f600"

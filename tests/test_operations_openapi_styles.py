@@ -29,6 +29,7 @@ def sent(value: Any, **said: Any) -> str:
         target = httpx2.URL(f"http://localhost{path}").raw_path.decode()
         assert target.startswith("/x/")
         assert target.endswith("/y")
+        assert not {*target[3:-2]} & {*"/?#"}
         return target[3:-2]
     if said["location"] == "query":
         query = parameters.query([parameter], {NAME: value})

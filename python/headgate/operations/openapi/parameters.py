@@ -142,7 +142,7 @@ def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
     if not isinstance(name, str) or not isinstance(where, str) or where not in _LOCATIONS:
         raise InvalidArgument(f"a parameter has a name, and is in path, query, header or cookie; not {shown(node)}")
     location, usual_style = _LOCATIONS[where]
-    style = node.get("style", usual_style)
+    style, explode = node.get("style") or usual_style, node.get("explode")
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")
     kind, content = next(iter(node["content"].items()), (None, None)) if _has_content(node) else (None, None)
@@ -154,7 +154,7 @@ def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
         description=str(node.get("description") or ""),
         is_required=location == "path" or node.get("required") is True,
         style=style,
-        explode=bool(node.get("explode", style in ("form", "deepObject"))),
+        explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
         allow_reserved=node.get("allowReserved") is True,
         content_type=None if kind is None else str(kind),
     )
