@@ -200,7 +200,7 @@ def test_values_that_are_no_text(api: API, value: Any, text: str | None) -> None
 )
 @pytest.mark.parametrize("where", ["path", "query", "cookie", "form"])
 def test_values_that_cannot_be_sent_are_the_fault_of_the_input(api: API, value: Any, where: str) -> None:
-    form = {"requestBody": {"content": {"application/x-www-form-urlencoded": {}}}}
+    form: dict[str, Any] = {"requestBody": {"content": {"application/x-www-form-urlencoded": {}}}}
     said = form if where == "form" else {"parameters": [{"name": "color", "in": where}]}
     given = {"body": {"color": value}} if where == "form" else {"color": value}
     before = len(api.arrived)
