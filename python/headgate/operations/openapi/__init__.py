@@ -13,6 +13,7 @@ The document is read leniently, as plain data. Documents in use are often slight
 part that nobody calls is nobody's concern; what an operation needs and is missing is an error that names it.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -111,7 +112,8 @@ async def from_openapi(
     `base_url` stands for whatever servers the document names. `security` has a key or token, `(user, password)`, or a
     function that gives one, by the names of the document's security schemes; `headers` go with every request. Neither
     goes to another host than the one that a document was fetched from, unless `base_url` names it.
-    `timeout` is for a whole call, in seconds. `include(method, path, operation)` says which operations are wanted.
+    `timeout` is for a whole call, in seconds. `include(method, path, operation)`, called in
+    a thread, says which operations are wanted.
 
     With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
     as a dict; nothing is parsed then, so the operations have no output schema.
@@ -126,7 +128,9 @@ async def from_openapi(
         document = await _document(document_or_url, used_client, sent_headers, timeout)
         # A client that has a base URL was given one on purpose, too.
         base = base_url or str(used_client.base_url)
-        found = described_operations(
+        # A large document takes seconds, and so does a small one whose aliases stand for a large one.
+        found = await asyncio.to_thread(
+            described_operations,
             document,
             namespace or _namespace(document),
             check_base_url(base) if base else None,

@@ -10,12 +10,15 @@ import httpx2
 
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.decoding import ACCEPTED_CODINGS
-from headgate.operations.openapi.headers import FIT_FOR_STRANGERS
+from headgate.operations.openapi.headers import FIT_FOR_STRANGERS, joined_cookies
 from headgate.operations.openapi.security import Applied, hidden
 
 __all__ = ["new_client", "new_request", "sent", "tells_who_we_are", "within"]
 
 _MOST_REDIRECTS = 10
+_OWN_COOKIES = "headgate.own_cookies"
+"""Of a request and of those that it is sent on with: the cookies that no client remembers."""
+
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -26,6 +29,10 @@ class _Masked(httpx2.URL):
         return str(httpx2.URL(self).copy_with(query=b"..."))
 
     __repr__ = __str__
+
+    def join(self, url: httpx2.URL | str) -> httpx2.URL:
+        """What a redirect leads to, from the URL as it went out: `#part` and nothing at all keep its query."""
+        return httpx2.URL(self).join(url)
 
 
 def new_client() -> httpx2.AsyncClient:
@@ -48,6 +55,8 @@ def new_request(
     request = client.build_request(method, url, headers=headers, content=content)
     # The client would ask for more than `decoded` can read.
     request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPTED_CODINGS)
+    request.extensions[_OWN_COOKIES] = joined_cookies(headers.get("Cookie", ""), client.headers.get("Cookie", ""))
+    _add_own_cookies(request, httpx2.Request(method, url, cookies=client.cookies))
     # A client that has parameters has put them in the place of our own.
     own = httpx2.URL(url)
     more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
@@ -124,10 +133,17 @@ async def _followed(
                 )
             _make_fit_for_strangers(following, applied)
             is_ours = False
-        elif "Cookie" in request.headers and "Cookie" not in following.headers:
-            following.headers["Cookie"] = request.headers["Cookie"]
+        elif is_ours:
+            _add_own_cookies(following, following)
         request = following
     raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
+
+
+def _add_own_cookies(request: httpx2.Request, remembering: httpx2.Request) -> None:
+    """Puts the cookies of a call before those that its client remembers; the client would send one or the other."""
+    cookies = joined_cookies(request.extensions[_OWN_COOKIES], remembering.headers.get("Cookie", ""))
+    if cookies:
+        request.headers["Cookie"] = cookies
 
 
 def _make_fit_for_strangers(request: httpx2.Request, applied: Applied) -> None:
