@@ -378,7 +378,7 @@ def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: 
                 scope.cancel()
                 await anyio.sleep(60)
         assert len(registry) == 0
-        await until(lambda: asyncio.all_tasks() == before)
+        assert asyncio.all_tasks() == before
 
     asyncio.run(asyncio.wait_for(check(), 60))
     assert not alive(starts)
