@@ -9,6 +9,8 @@ import asyncio
 import contextvars
 import dataclasses
 import logging
+import math
+import time
 from collections.abc import Mapping, Set
 from typing import Any, Self, TypeAlias, cast
 
@@ -51,6 +53,8 @@ class CallHandler:
         """Of those that run, and of those that were aborted and have not ended yet; and what each is a part of."""
         self._closing: set[_Task] = set()
         """Of those that close this from within. Two that do would wait for each other."""
+        self._deadlines: dict[str, float] = {}
+        """Of those whose handlers run, where they have any."""
         self._answered: dict[str, None] = {}
         """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
         self._starting = asyncio.Lock()
@@ -146,8 +150,10 @@ class CallHandler:
             case {"requestId": str(request_id)}:
                 # Also if it comes before its request, or that comes again.
                 self._remember(request_id)
-                if request_id in self._running:
-                    self._running.pop(request_id).cancel()
+                task = self._running.pop(request_id, None)
+                # Its deadline ends it by itself, and mostly is why its caller gave up: what cleans up is left to it.
+                if task is not None and time.monotonic() < self._deadlines.get(request_id, math.inf):
+                    task.cancel()
 
     async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         operation_id, failure = event["operationId"], None
@@ -172,11 +178,15 @@ class CallHandler:
             context = context_of(event)
             if is_closing and context.parent_request_id not in self._running:
                 return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
+            if context.deadline is not None:
+                self._deadlines[event["requestId"]] = context.deadline
             return await self._called(event["operationId"], event.get("input"), context)
         except CallError as error:
             return error
         except InvalidArgument as error:
             return CallError("VALIDATION_ERROR", f"this is no request: {error}")
+        finally:
+            self._deadlines.pop(event["requestId"], None)
 
     async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
         operation = self._registry.find(operation_id)
