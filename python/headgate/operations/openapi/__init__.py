@@ -23,6 +23,7 @@ import httpx2
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import after, within
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.calls import Call
 from headgate.operations.openapi.decoding import decoded
@@ -31,7 +32,7 @@ from headgate.operations.openapi.headers import header_value
 from headgate.operations.openapi.operations import Include, described_operations
 from headgate.operations.openapi.responses import Limits, StoredOver
 from headgate.operations.openapi.security import Applied, Credential, Security
-from headgate.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are, within
+from headgate.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are
 from headgate.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import Operation
@@ -166,6 +167,8 @@ def _check_options(client: object, security: object, headers: object, timeout: o
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
         raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {shown(timeout)}")
+    # Now, and not at every call.
+    after(timeout)  # type: ignore[arg-type]
 
 
 def _is_of_texts(headers: object) -> bool:
@@ -184,7 +187,7 @@ async def _document(
         return Document(await read_document(source))
     check_no_userinfo(source)
     what = "fetching the document"
-    async with within(timeout, None, what):
+    async with within(after(timeout), what):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
         async with sent(client, request, Applied.hiding(headers), what) as response:
             if response.status_code >= 400:

@@ -6,13 +6,14 @@ from typing import Any
 import httpx2
 
 from headgate.envelope import ResponseEnvelope
+from headgate.operations.deadlines import after, earliest, within
 from headgate.operations.errors import CallError
 from headgate.operations.openapi import parameters
 from headgate.operations.openapi.headers import joined_cookies
 from headgate.operations.openapi.operations import Described
 from headgate.operations.openapi.responses import Limits, StoredOver, envelope_of, refused
 from headgate.operations.openapi.security import Applied, Security
-from headgate.operations.openapi.sending import new_request, sent, within
+from headgate.operations.openapi.sending import new_request, sent
 from headgate.operations.spec import CallContext
 
 __all__ = ["Call"]
@@ -48,7 +49,7 @@ class Call:
         """Sends the request. Raises `CallError` for whatever comes to no result, and for a status of 400 or more."""
         tool = self._described.spec.id
         requirement, wanted = self._security.chosen(self._described.security)
-        async with within(self._timeout, context.deadline, tool):
+        async with within(earliest(context.deadline, after(self._timeout)), tool):
             applied = await self._security.applied(requirement)
             request = self._request(given or {}, applied)
             async with sent(self._client, request, applied, tool) as response:

@@ -1,7 +1,5 @@
-"""A request on its way: redirects, time, and that nobody sees what must not be seen."""
+"""A request on its way: redirects, and that nobody sees what must not be seen."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http.cookiejar import DefaultCookiePolicy
@@ -13,7 +11,7 @@ from headgate.operations.openapi.decoding import ACCEPTED_CODINGS
 from headgate.operations.openapi.headers import FIT_FOR_STRANGERS, joined_cookies
 from headgate.operations.openapi.security import Applied, hidden
 
-__all__ = ["new_client", "new_request", "sent", "tells_who_we_are", "within"]
+__all__ = ["new_client", "new_request", "sent", "tells_who_we_are"]
 
 _MOST_REDIRECTS = 10
 _OWN_COOKIES = "headgate.own_cookies"
@@ -36,7 +34,7 @@ class _Masked(httpx2.URL):
 
 
 def new_client() -> httpx2.AsyncClient:
-    """A client that remembers no cookies: one caller's session is not the next one's. Time is kept by `within`."""
+    """A client that remembers no cookies: one caller's session is not the next one's. Each call keeps its own time."""
     client = httpx2.AsyncClient(timeout=None)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
@@ -65,21 +63,6 @@ def new_request(
 
 
 @asynccontextmanager
-async def within(timeout: float | None, deadline: float | None, what: str) -> AsyncIterator[None]:
-    """Ends what takes longer than it may, by the timeout of every call or the deadline of this one."""
-    left = None if deadline is None else deadline - time.monotonic()
-    allowed = min((each for each in (timeout, left) if each is not None), default=None)
-    if allowed is not None and allowed <= 0:
-        raise CallError("TIMEOUT", f"{what} was not sent: its deadline had passed")
-    try:
-        async with asyncio.timeout(allowed):
-            yield
-    except (TimeoutError, httpx2.TimeoutException):
-        told = "in time" if allowed is None else f"within {allowed:.3g} seconds"
-        raise CallError("TIMEOUT", f"{what} was not answered {told}; it may have been carried out") from None
-
-
-@asynccontextmanager
 async def sent(
     client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied, what: str
 ) -> AsyncIterator[httpx2.Response]:
@@ -89,7 +72,8 @@ async def sent(
         response = await _followed(client, request, applied, what)
         yield response
     except httpx2.TimeoutException:
-        raise
+        # Of a client that someone gave us: ours has no time of its own.
+        raise CallError("TIMEOUT", f"{what} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         told = hidden(str(error) or "the connection broke", applied.secrets)
         where = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
