@@ -104,12 +104,31 @@ def encoded(value: object, other: Callable[[object], object] | None = None) -> b
     def dumps(inner: object) -> bytes:
         return orjson.dumps(inner, default=plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
+    def piece(inner: object) -> bytes:
+        try:
+            return dumps(inner)
+        except TypeError:
+            return encoded(plain(inner), other)
+
     try:
         return dumps(value)
     except TypeError:
         # It may only be an integer of more than 64 bits, which nothing but JSON itself has room for.
-        text = json.dumps(value, default=lambda inner: json.loads(dumps(inner)), allow_nan=False, separators=(",", ":"))
-        return text.encode()
+        return _joined(value, piece)
+
+
+def _joined(value: object, piece: Callable[[object], bytes]) -> bytes:
+    """A value as Python's own JSON has it. What that does not know stands in it as it was written by `piece`."""
+    pieces: list[bytes] = []
+    # Nobody can have guessed it, so there is no such text in the value.
+    mark = os.urandom(16).hex()
+
+    def marked(inner: object) -> str:
+        pieces.append(piece(inner))
+        return f"{mark}{len(pieces) - 1}"
+
+    text = json.dumps(value, default=marked, allow_nan=False, separators=(",", ":")).encode()
+    return re.sub(rf'"{mark}(\d+)"'.encode(), lambda found: pieces[int(found[1])], text)
 
 
 def is_object(payload: Payload) -> bool:
