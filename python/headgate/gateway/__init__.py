@@ -1,0 +1,1 @@
+"""Headgate in front of any MCP server."""
