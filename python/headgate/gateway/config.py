@@ -125,7 +125,7 @@ def _check_variables(environ: Mapping[str, str]) -> None:
     known = [*_OTHER_VARIABLES, *(option.variable for option in OPTIONS.values())]
     for name in environ:
         if name.startswith(_PREFIX) and name not in known and not name.startswith(_HEADER):
-            raise InvalidArgument(f"headgate reads no variable {name}; {meant(name, known, _EXPLAIN)}")
+            raise InvalidArgument(f"headgate reads no variable {name}; {meant(name, known, _EXPLAIN, _PREFIX)}")
 
 
 def _check_keys(command: str, document: Document) -> None:

@@ -77,7 +77,7 @@ def _option(
         "in_file": in_file,
     }
     # Dataclasses want every mapping to be one of its own.
-    return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+    return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
 
 
 _NONE: Mapping[str, Any] = {}

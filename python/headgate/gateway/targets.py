@@ -31,7 +31,7 @@ class Target:
     name: str
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
