@@ -14,7 +14,7 @@ from headgate.servers.gate import Gate
 from hypothesis import given
 from hypothesis import strategies as st
 
-SECRET = "hunter2"
+SECRET = "hunter2"  # noqa: S105
 
 
 def toml(folder: Path, text: str) -> str:

@@ -91,7 +91,8 @@ def _adopt_command(
     text: str, server: Node, command: Member, headgate: Sequence[str], flags: Sequence[str]
 ) -> list[Edit]:
     args = server.member("args")
-    _check_texts(command.node, *_nodes(args))
+    _check_word("a command", command)
+    _check_texts("one of its args", *_nodes(args))
     note = [_NO_ARGS] if args is None else []
     own = text[command.node.start : command.node.end]
     words = [*map(_json, [*headgate[1:], "wrap", *flags, *note, "--"]), own]
@@ -109,11 +110,11 @@ def _adopt_command(
 def _adopt_url(text: str, server: Node, url: Member, headgate: Sequence[str], flags: Sequence[str]) -> list[Edit]:
     if server.member("args") is not None:
         raise _Left("has a url and args; take the args out")
-    _check_texts(url.node)
+    _check_word("a url", url)
     edits = _headers_to_variables(server)
     note = []
     if (kind := server.member("type")) is not None:
-        _check_texts(kind.node)
+        _check_texts("a type", kind.node)
         note = [f"{_TYPE}{kind.node.value}"]
         edits.append((kind.node.start, kind.node.end, '"stdio"'))
     own = text[url.node.start : url.node.end]
@@ -134,7 +135,7 @@ def _headers_to_variables(server: Node) -> list[Edit]:
     for name, member in _members(headers).items():
         if not _HEADER_NAME.fullmatch(name):
             raise _Left(f"has a header that cannot be sent: {name!r}")
-        _check_texts(member.node)
+        _check_texts("a header", member.node)
         edits.append((member.start + 1, member.start + 1, HEADER))
     return edits
 
@@ -239,11 +240,15 @@ def _members(member: Member | None) -> dict[str, Member]:
     return member.node.value
 
 
-def _check_texts(*nodes: Node) -> None:
-    if not all(isinstance(node.value, str) and node.value for node in nodes[:1]):
-        raise _Left("has a command, url or type that is no text")
+def _check_texts(what: str, *nodes: Node) -> None:
     if not all(isinstance(node.value, str) for node in nodes):
-        raise _Left("has args that are no texts")
+        raise _Left(f"has {what} that is no text")
+
+
+def _check_word(what: str, member: Member) -> None:
+    _check_texts(what, member.node)
+    if not member.node.value:
+        raise _Left(f"has {what} that is empty")
 
 
 def _gap(text: str, at: int) -> str:
