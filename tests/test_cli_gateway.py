@@ -1,6 +1,7 @@
 """The commands of the gateway, as they are run."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from client_files import CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from headgate import InvalidArgument
 from headgate.cli import arguments
-from headgate.gateway import replace
 from headgate.gateway.options import OPTIONS
 from headgate.gateway.replace import FileNotChanged, replaced
 
@@ -233,17 +233,20 @@ def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".f.*"))
 
 
+@pytest.mark.parametrize("kept", [["f"], ["f", "f.headgate-backup"]], ids=len)
 @pytest.mark.parametrize("step", ["fsync", "fchmod"])
-def test_what_cannot_be_written_is_as_it_was(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_as_it_was(
+    step: str, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "f"
-    path.write_bytes(b"old")
-    (tmp_path / "f.headgate-backup").write_bytes(b"old")
+    for name in kept:
+        (tmp_path / name).write_bytes(b"old")
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(replace.os, step, fail)
+    monkeypatch.setattr(os, step, fail)
     with pytest.raises(FileNotChanged, match="cannot be changed: No space left on device; it is as it was"):
         replaced(str(path), b"old", b"new")
     assert path.read_bytes() == b"old"
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["f", "f.headgate-backup"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == kept

@@ -211,7 +211,7 @@ SERVERS = st.tuples(COMMANDS | URLS, EXTRA).flatmap(
 
 @given(st.data())
 def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
-    mine = data.draw(st.dictionaries(NAMED, SERVERS, min_size=1, max_size=3))
+    mine: dict[str, dict[str, Any]] = data.draw(st.dictionaries(NAMED, SERVERS, min_size=1, max_size=3))
     text = data.draw(documents({"before": [1], "mcpServers": mine, "after": {"command": "x"}}))
     flags = data.draw(st.sampled_from([[], ["--journal", "--redact=--"]]))
     way = data.draw(st.sampled_from(list(WAYS.values())))

@@ -22,18 +22,20 @@ SPACES = st.lists(st.sampled_from([" ", "\n", "\r\n", "\t", "// c\n", "/* [{\"',
 @st.composite
 def documents(draw: st.DrawFn, value: Any) -> str:
     """A value as someone might have written it."""
-    space = lambda: draw(SPACES)  # noqa: E731
-    comma = lambda inner: "," + space() if inner and draw(st.booleans()) else ""  # noqa: E731
+
+    def around(text: str) -> str:
+        return draw(SPACES) + text + draw(SPACES)
+
+    def within(opening: str, parts: list[str], closing: str) -> str:
+        comma = draw(st.sampled_from(["", ","])) if parts else ""
+        return opening + ",".join(parts) + comma + draw(SPACES) + closing
+
     match value:
         case dict():
-            parts = [
-                f"{space()}{json.dumps(key)}{space()}:{space()}{draw(documents(inner))}{space()}"
-                for key, inner in value.items()
-            ]
-            return "{" + ",".join(parts) + comma(parts) + space() + "}"
+            pairs = ((around(json.dumps(key)), around(draw(documents(inner)))) for key, inner in value.items())
+            return within("{", [":".join(pair) for pair in pairs], "}")
         case list():
-            parts = [f"{space()}{draw(documents(inner))}{space()}" for inner in value]
-            return "[" + ",".join(parts) + comma(parts) + space() + "]"
+            return within("[", [around(draw(documents(inner))) for inner in value], "]")
     return json.dumps(value, ensure_ascii=draw(st.booleans()))
 
 

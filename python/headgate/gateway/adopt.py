@@ -14,11 +14,11 @@ from headgate.errors import InvalidArgument
 from headgate.gateway.clients import HEADER, servers_in
 from headgate.gateway.jsonc import Edit, Member, Node, edited
 from headgate.gateway.nearest import meant
+from headgate.gateway.rules import HEADER_NAME
 
 __all__ = ["Change", "adopted", "is_headgate", "undone"]
 
 _HEADGATE = re.compile(r"(?:.*[/\\])?headgate(?:\.exe|[=@<>~!\[].*)?")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOTE = "--adopted="
 """What the command line says for the way back: that there were no args, or what type the server had."""
 _NO_ARGS = f"{_NOTE}no-args"
@@ -133,7 +133,7 @@ def _headers_to_variables(server: Node) -> list[Edit]:
         return []
     edits = [(headers.start, headers.key_end, '"env"')]
     for name, member in _members(headers).items():
-        if not _HEADER_NAME.fullmatch(name):
+        if not HEADER_NAME.fullmatch(name):
             raise _Left(f"has a header that cannot be sent: {name!r}")
         _check_texts("a header", member.node)
         edits.append((member.start + 1, member.start + 1, HEADER))

@@ -9,11 +9,12 @@ from typing import Any
 from headgate.errors import InvalidArgument
 from headgate.gateway.explain import MASK, masked_url
 from headgate.gateway.jsonc import Edit, Node, edited, parsed
+from headgate.gateway.options import OPTIONS
 from headgate.gateway.targets import Target, target_of
 
 __all__ = ["HEADER", "masked", "read", "servers_in", "targets_of"]
 
-HEADER = "HEADGATE_HEADER_"
+HEADER = OPTIONS["headers"].variable
 """How the variables begin that stand for the headers of an adopted server."""
 
 _PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"))

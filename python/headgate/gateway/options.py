@@ -21,7 +21,7 @@ from headgate.gateway.kinds import (
     length,
     or_none,
 )
-from headgate.gateway.rules import CONTRACT, HEADERS, TOOLS, lines_of, names, pairs, paths
+from headgate.gateway.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
 
 if TYPE_CHECKING:
     from headgate.gateway.targets import Target
@@ -92,7 +92,7 @@ class Settings:
     store: str | None = _option(None, TEXT, "where results are stored: file:///path; else the user's own", gate="store")
     output_mode: str = _option(
         "auto",
-        choice("inline", "handle", "auto"),
+        MODE,
         "auto stores what is too large to go inline, handle stores all, inline nothing",
         gate="output_mode",
     )

@@ -50,7 +50,7 @@ def _kept(file: Path, old: bytes) -> Path:
             if backup.read_bytes() == old:
                 return backup
             continue
-        _fill(descriptor, file, old)
+        _fill(descriptor, backup, file, old)
         return backup
     raise AssertionError("names do not end")
 
@@ -65,17 +65,18 @@ def _names(file: Path) -> Iterator[Path]:
 
 def _written(file: Path, new: bytes) -> Path:
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        _fill(descriptor, file, new)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    _fill(descriptor, Path(name), file, new)
     return Path(name)
 
 
-def _fill(descriptor: int, like: Path, data: bytes) -> None:
-    with open(descriptor, "wb") as out:
-        os.fchmod(descriptor, stat.S_IMODE(like.stat().st_mode))
-        out.write(data)
-        out.flush()
-        os.fsync(descriptor)
+def _fill(descriptor: int, new: Path, like: Path, data: bytes) -> None:
+    """Writes a new file whole, or takes it away again: half of a backup is none."""
+    try:
+        with open(descriptor, "wb") as out:
+            os.fchmod(descriptor, stat.S_IMODE(like.stat().st_mode))
+            out.write(data)
+            out.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

@@ -6,11 +6,11 @@ from typing import Any
 
 from headgate.gateway.kinds import SIZE, Kind, choice
 
-__all__ = ["CONTRACT", "HEADERS", "TOOLS", "lines_of", "names", "pairs", "paths"]
+__all__ = ["CONTRACT", "HEADERS", "HEADER_NAME", "MODE", "TOOLS", "lines_of", "names", "pairs", "paths"]
 
-_MODE = choice("inline", "handle", "auto")
+MODE = choice("inline", "handle", "auto")
 _CATEGORIES = ("execution", "list", "status", "scan", "config")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def _texts(value: Any, what: str = "a list of texts") -> list[str]:
@@ -64,12 +64,12 @@ def pairs(metavar: str, example: str) -> Kind:
     return Kind(lambda value: _by_pattern(value, rule, what), metavar, example, ",")
 
 
-_OF_A_TOOL = {"output_mode": _MODE.read, "output_inline_limit_bytes": SIZE.read}
+_OF_A_TOOL = {"output_mode": MODE.read, "output_inline_limit_bytes": SIZE.read}
 
 
 def _tool(value: Any) -> Any:
     if not isinstance(value, dict):
-        return _MODE.read(value)
+        return MODE.read(value)
     unknown = sorted(value.keys() - _OF_A_TOOL.keys())
     if unknown:
         raise ValueError(f"a table of {' and '.join(_OF_A_TOOL)}, and has no {', '.join(unknown)}")
@@ -111,7 +111,7 @@ def _headers(value: Any) -> dict[str, str]:
             raise ValueError(_HEADERS)
         value = {name.strip(): said.strip() for name, _, said in split}
     for name, said in value.items():
-        if not _HEADER_NAME.fullmatch(name) or not isinstance(said, str) or set(said) & set("\r\n\0"):
+        if not HEADER_NAME.fullmatch(name) or not isinstance(said, str) or set(said) & set("\r\n\0"):
             raise ValueError(_HEADERS)
     return dict(value)
 
