@@ -149,6 +149,17 @@ def test_adopt_shows_before_it_writes(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(FILES[name].encode())
+    for words in ([], ["--write"], ["--undo"]):
+        shown = run("adopt", str(path), *words)
+        assert shown.code == 0
+        assert b"@@" in shown.out
+        assert b"hunter2" not in shown.out + shown.err
+
+
 def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
     backup = file.with_name(file.name + ".headgate-backup")
     assert run("adopt", str(file), "--write", "--tool", "a=auto", "--file-root", ".").code == 0
