@@ -218,6 +218,18 @@ def test_what_adopt_refuses(words: list[str], said: str, file: Path) -> None:
     assert said in done.error["message"]
 
 
+def test_the_running_headgate_goes_in_by_its_own_path(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "bin" / "headgate"
+    installed.parent.mkdir()
+    installed.symlink_to(tmp_path / "versions" / "1" / "headgate")
+    args = parsed("adopt", str(file), "--write", monkeypatch=monkeypatch)
+    monkeypatch.setattr(sys, "argv", [str(installed)])
+    args.run(args)
+    assert json.loads(file.read_text())["mcpServers"]["plain"]["command"] == str(installed)
+
+
 def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(file)

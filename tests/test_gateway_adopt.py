@@ -69,6 +69,11 @@ def test_an_address_becomes_a_command_and_its_headers_variables() -> None:
     assert settings.headers == {"Authorization": "Bearer t"}
 
 
+def test_words_that_no_file_can_hold() -> None:
+    with pytest.raises(InvalidArgument, match="not UTF-8 and cannot be written into f"):
+        adopted(CURSOR, "f", HEADGATE, ["--store=\udcff"])
+
+
 def test_comments_stay() -> None:
     text = adopted(VS_CODE, "f", HEADGATE, []).text
     for comment in (

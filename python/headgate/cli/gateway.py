@@ -187,7 +187,8 @@ def _headgate(asked: str | None) -> list[str]:
     from headgate.gateway.adopt import is_headgate
 
     if asked is None:
-        running = os.path.realpath(sys.argv[0])
+        # Not what it links to, which the next upgrade may remove.
+        running = os.path.abspath(sys.argv[0])  # noqa: PTH100
         return [running] if is_headgate(running) else [sys.executable, "-m", "headgate"]
     try:
         words = shlex.split(asked)

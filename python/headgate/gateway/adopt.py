@@ -15,6 +15,7 @@ from headgate.gateway.clients import HEADER, servers_in
 from headgate.gateway.jsonc import Edit, Member, Node, edited
 from headgate.gateway.nearest import meant
 from headgate.gateway.rules import HEADER_NAME
+from headgate.payload import is_text
 
 __all__ = ["Change", "adopted", "is_headgate", "undone"]
 
@@ -43,6 +44,9 @@ _Editor: TypeAlias = Callable[[str, Node], list[Edit]]
 
 def adopted(text: str, path: str, headgate: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()) -> Change:
     """The file with `headgate wrap` and its flags before each server, or each of those named."""
+    for word in (*headgate, *flags):
+        if not is_text(word):
+            raise InvalidArgument(f"{word!r} is not UTF-8 and cannot be written into {path}; put it in a --config")
     return _changed(text, path, names, lambda text, server: _adopt(text, server, headgate, flags))
 
 
