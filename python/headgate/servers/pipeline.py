@@ -9,7 +9,7 @@ from typing import Any
 from headgate import _core
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
-from headgate.errors import HeadgateError, RedactionFailed
+from headgate.errors import HeadgateError, RedactionFailed, StoreUnavailable
 from headgate.fetch import weigh
 from headgate.gateway.raw import Pieces, Raw
 from headgate.handles import Descriptor
@@ -97,6 +97,10 @@ class Pipeline:
         """What a client gets in place of a result: what it is, and how to read it."""
         try:
             return self._stored(result, call)
+        except StoreUnavailable as error:
+            # What was put aside of it cannot be read any more, so there is nothing else to send.
+            _log.warning("headgate: the result of %.64s was lost: %s", call.tool, error)
+            return {**error_result(error), **_protocol_s(result, ())}
         except Exception:
             _log.exception("headgate: the result of %.64s could not be taken apart", call.tool)
             if self._store.options.redactions:

@@ -1,6 +1,6 @@
 //! What a JSON string stands for.
 
-use crate::scan::{Block, Isa, Kernel, WIDTH};
+use crate::scan::{Block, Isa, Kernel, Strings, WIDTH};
 
 /// What the content of a JSON string, without its quotes, stands for.
 ///
@@ -9,7 +9,7 @@ use crate::scan::{Block, Isa, Kernel, WIDTH};
 #[must_use]
 pub fn unescape(content: &[u8]) -> Vec<u8> {
     let mut out = vec![0; content.len()];
-    let (_, written) = Isa::detect().run(Pass { content, out: &mut out, is_last: true });
+    let (_, written) = Isa::detect().run(Pass::new(content, &mut out, true));
     out.truncate(written);
     out
 }
@@ -38,6 +38,10 @@ impl Unescaper {
             piece = rest;
             self.go_on(out, false);
         }
+        // Most strings are short and have none.
+        if memchr::memchr(b'\\', piece).is_none() {
+            return out.extend_from_slice(piece);
+        }
         let taken = append(self.isa, piece, out, false);
         self.begun.extend_from_slice(&piece[taken..]);
     }
@@ -57,7 +61,7 @@ impl Unescaper {
 fn append(isa: Isa, content: &[u8], out: &mut Vec<u8>, is_last: bool) -> usize {
     let before = out.len();
     out.resize(before + content.len(), 0);
-    let (taken, written) = isa.run(Pass { content, out: &mut out[before..], is_last });
+    let (taken, written) = isa.run(Pass::new(content, &mut out[before..], is_last));
     out.truncate(before + written);
     taken
 }
@@ -77,55 +81,94 @@ struct Pass<'a> {
     /// As long as the content: nothing becomes longer.
     out: &'a mut [u8],
     is_last: bool,
+    taken: usize,
+    written: usize,
+}
+
+impl<'a> Pass<'a> {
+    fn new(content: &'a [u8], out: &'a mut [u8], is_last: bool) -> Self {
+        Self { content, out, is_last, taken: 0, written: 0 }
+    }
 }
 
 impl Kernel for Pass<'_> {
     type Output = (usize, usize);
 
     #[inline(always)]
-    fn run<B: Block>(self) -> (usize, usize) {
-        let Self { content, out, is_last } = self;
-        let (mut from, mut to) = (0, 0);
-        while let Some(&byte) = content.get(from) {
-            // A block is copied whole, also where an escape in it makes that too much: the next one overwrites it.
-            if let Some(block) = content[from..].first_chunk::<WIDTH>()
-                && let Some(room) = out[to..].first_chunk_mut::<WIDTH>()
-            {
-                *room = *block;
-                let plain = B::load(block).eq(b'\\').trailing_zeros() as usize;
-                from += plain;
-                to += plain;
-                if plain == WIDTH {
-                    continue;
+    fn run<B: Block>(mut self) -> (usize, usize) {
+        let (blocks, _) = self.content.as_chunks::<WIDTH>();
+        let mut strings = Strings::default();
+        for (number, block) in blocks.iter().enumerate() {
+            let start = number * WIDTH;
+            let backslashes = B::load(block).eq(b'\\');
+            let mut escapes = backslashes & !strings.escaped(backslashes);
+            while escapes != 0 {
+                let at = start + escapes.trailing_zeros() as usize;
+                escapes &= escapes - 1;
+                // The second half of a pair was taken with the first.
+                if at >= self.taken {
+                    self.copy(at);
+                    if !self.escape() {
+                        return (self.taken, self.written);
+                    }
                 }
-            } else if byte != b'\\' {
-                out[to] = byte;
-                from += 1;
-                to += 1;
-                continue;
             }
-            if let Some(&letter) = content.get(from + 1)
-                && LETTERS[letter as usize] != 0
-            {
-                out[to] = LETTERS[letter as usize];
-                from += 2;
-                to += 1;
-                continue;
-            }
-            match unicode(&content[from..], is_last) {
-                Escape::Of(len, character) => {
-                    to += encode(character, &mut out[to..]);
-                    from += len;
-                }
-                Escape::No => {
-                    out[to] = b'\\';
-                    from += 1;
-                    to += 1;
-                }
-                Escape::Begun => break,
+            self.copy(start + WIDTH);
+        }
+        while let Some(found) = memchr::memchr(b'\\', &self.content[self.taken..]) {
+            self.copy(self.taken + found);
+            if !self.escape() {
+                return (self.taken, self.written);
             }
         }
-        (from, to)
+        self.copy(self.content.len());
+        (self.taken, self.written)
+    }
+}
+
+impl Pass<'_> {
+    /// Copies what stands before `end`.
+    #[inline(always)]
+    fn copy(&mut self, end: usize) {
+        let len = end.saturating_sub(self.taken);
+        // A block is copied faster than so many bytes of it, and what is too much is overwritten by what follows.
+        if len <= WIDTH
+            && let Some(block) = self.content[self.taken..].first_chunk::<WIDTH>()
+            && let Some(room) = self.out[self.written..].first_chunk_mut::<WIDTH>()
+        {
+            *room = *block;
+        } else {
+            self.out[self.written..self.written + len]
+                .copy_from_slice(&self.content[self.taken..self.taken + len]);
+        }
+        self.taken += len;
+        self.written += len;
+    }
+
+    /// Writes what the escape stands for that is next; `false` if its end has not come.
+    #[inline(always)]
+    fn escape(&mut self) -> bool {
+        if let Some(&letter) = self.content.get(self.taken + 1)
+            && LETTERS[letter as usize] != 0
+        {
+            self.out[self.written] = LETTERS[letter as usize];
+            self.taken += 2;
+            self.written += 1;
+            return true;
+        }
+        match unicode(&self.content[self.taken..], self.is_last) {
+            Escape::Of(len, character) => {
+                self.written += encode(character, &mut self.out[self.written..]);
+                self.taken += len;
+            }
+            Escape::No => {
+                self.out[self.written] = b'\\';
+                self.taken += 1;
+                self.written += 1;
+            }
+            Escape::Begun => return false,
+        }
+        true
     }
 }
 

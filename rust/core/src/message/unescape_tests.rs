@@ -54,7 +54,7 @@ proptest! {
         prop_assert_eq!(unescape(&content), expected.clone());
         for isa in Isa::available() {
             let mut out = vec![0; content.len()];
-            let (taken, written) = isa.run(Pass { content: &content, out: &mut out, is_last: true });
+            let (taken, written) = isa.run(Pass::new(&content, &mut out, true));
             prop_assert_eq!((taken, &out[..written]), (content.len(), expected.as_slice()));
         }
     }
