@@ -15,8 +15,8 @@ from client_files import CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from headgate import InvalidArgument
 from headgate.cli import arguments
-from headgate.gateway.options import OPTIONS
-from headgate.gateway.replace import FileNotChanged, replaced
+from headgate.config.options import OPTIONS
+from headgate.config.replace import FileNotChanged, replaced
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -13,7 +13,7 @@ from headgate.cli import show
 from headgate.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from headgate.gateway.options import Option
+    from headgate.config.options import Option
 
 __all__ = ["adopt", "config", "serve", "wrap"]
 
@@ -29,7 +29,7 @@ def wrap(args: Namespace) -> None:
     Sizes may be written as 64MiB and times as 24h. Every option is also a key of a
     --config and a variable; `headgate config --explain` lists them.
     """
-    from headgate.gateway.config import load
+    from headgate.config.load import load
 
     settings = load("wrap", vars(args), os.environ)
     if args.wrapped and settings.url is not None:
@@ -50,7 +50,7 @@ def serve(args: Namespace) -> None:
       command = "npx"
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
     """
-    from headgate.gateway.config import load
+    from headgate.config.load import load
 
     settings = load("serve", vars(args), os.environ)
     for target in settings.upstreams.values():
@@ -66,7 +66,7 @@ def config(args: Namespace) -> None:
     With --explain: every option, its flag, key, variable and default, what is in
     force, and where that came from. Secrets are masked.
     """
-    from headgate.gateway.explain import explained
+    from headgate.config.explain import explained
 
     said = explained(vars(args), os.environ)
     if not args.explain:
@@ -82,8 +82,8 @@ def adopt(args: Namespace) -> None:
     Desktop, Claude Code, Cursor and VS Code are known. All options of `headgate
     wrap` may be given but --url and --header.
     """
-    from headgate.gateway.adopt import adopted, undone
-    from headgate.gateway.clients import masked, read
+    from headgate.config.adopt import adopted, undone
+    from headgate.config.clients import masked, read
 
     flags = _flags(args)
     text = read(args.path)
@@ -102,7 +102,7 @@ def adopt(args: Namespace) -> None:
     elif not args.write:
         _remark(f"nothing is written yet; --write changes {', '.join(change.changed)}")
     else:
-        from headgate.gateway.replace import replaced
+        from headgate.config.replace import replaced
 
         backup = replaced(args.path, text.encode(), change.text.encode())
         _remark(f"{args.path} is written; what it was is in {backup}")
@@ -118,7 +118,7 @@ USAGES = {
 
 def fill(parser: ArgumentParser) -> None:
     """Adds the options of a command, of which the table is kept with the gateway."""
-    from headgate.gateway.options import OPTIONS
+    from headgate.config.options import OPTIONS
 
     run = parser.get_default("run")
     command = "wrap" if run is adopt else run.__name__
@@ -162,8 +162,8 @@ def _help(option: "Option") -> str:
 
 def _flags(args: Namespace) -> list[str]:
     """The options that were given, for the command line that is to be kept; checked as if it was run."""
-    from headgate.gateway.config import load
-    from headgate.gateway.options import OPTIONS
+    from headgate.config.load import load
+    from headgate.config.options import OPTIONS
 
     given = {name: value for name, value in vars(args).items() if name in OPTIONS}
     load("wrap", given, {})
@@ -184,7 +184,7 @@ def _headgate(asked: str | None) -> list[str]:
     """The words that start headgate from anywhere: those asked for, or this very one."""
     import shlex
 
-    from headgate.gateway.adopt import is_headgate
+    from headgate.config.adopt import is_headgate
 
     if asked is None:
         # Not what it links to, which the next upgrade may remove.

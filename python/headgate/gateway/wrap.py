@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway.process import Process
 
 if TYPE_CHECKING:
-    from headgate.gateway.config import Settings
+    from headgate.config.load import Settings
     from headgate.gateway.relay import Relay
 
 __all__ = ["run"]

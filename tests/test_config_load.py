@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from headgate import InvalidArgument
-from headgate.gateway.config import load
-from headgate.gateway.document import Document, expanded
-from headgate.gateway.explain import explained, masked_url
-from headgate.gateway.options import OPTIONS, Settings
+from headgate.config.load import load
+from headgate.config.document import Document, expanded
+from headgate.config.explain import explained, masked_url
+from headgate.config.options import OPTIONS, Settings
 from headgate.servers.gate import Gate
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import InvalidArgument
-from headgate.gateway.explain import MASK, masked_url
-from headgate.gateway.jsonc import Edit, Node, edited, parsed
-from headgate.gateway.options import OPTIONS
-from headgate.gateway.targets import Target, target_of
+from headgate.config.explain import MASK, masked_url
+from headgate.config.jsonc import Edit, Node, edited, parsed
+from headgate.config.options import OPTIONS
+from headgate.config.targets import Target, target_of
 
 __all__ = ["HEADER", "masked", "read", "servers_in", "targets_of"]
 

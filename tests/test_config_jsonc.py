@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from headgate import InvalidArgument
-from headgate.gateway.jsonc import Node, edited, parsed
+from headgate.config.jsonc import Node, edited, parsed
 from hypothesis import given
 from hypothesis import strategies as st
 

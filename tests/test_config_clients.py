@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE, CURSOR, FILES, VS_CODE
 from headgate import InvalidArgument
-from headgate.gateway.clients import targets_of
-from headgate.gateway.config import load
-from headgate.gateway.targets import Target
+from headgate.config.clients import targets_of
+from headgate.config.load import load
+from headgate.config.targets import Target
 
 ENVIRON = {"HOME": "/home/ann", "GITHUB_TOKEN": "token"}
 

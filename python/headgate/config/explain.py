@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.gateway.config import Given, given
-from headgate.gateway.options import OPTIONS, Option
-from headgate.gateway.targets import targets_in
+from headgate.config.load import Given, given
+from headgate.config.options import OPTIONS, Option
+from headgate.config.targets import targets_in
 
 __all__ = ["MASK", "explained", "masked_url"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument, InvalidPattern
-from headgate.gateway.document import Document, expanded
-from headgate.gateway.nearest import meant
-from headgate.gateway.options import OPTIONS, Option, Settings
-from headgate.gateway.targets import Target, targets_in
+from headgate.config.document import Document, expanded
+from headgate.config.nearest import meant
+from headgate.config.options import OPTIONS, Option, Settings
+from headgate.config.targets import Target, targets_in
 
 __all__ = ["Given", "given", "load"]
 
@@ -112,7 +112,7 @@ def _read(
 
 
 def _check_expressions(expressions: tuple[str, ...], source: str) -> None:
-    from headgate.gateway.redact import redaction
+    from headgate.config.redact import redaction
 
     for expression in expressions:
         try:
@@ -146,7 +146,7 @@ def _upstreams(
 ) -> dict[str, Target]:
     targets = targets_in(document, environ)
     if command == "serve" and "mcp_servers" in found:
-        from headgate.gateway.clients import targets_of
+        from headgate.config.clients import targets_of
 
         path = found["mcp_servers"].value
         for name, target in targets_of(path, environ).items():

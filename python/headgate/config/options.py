@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headgate.gateway.kinds import (
+from headgate.config.kinds import (
     ADDRESS,
     COUNT,
     FLAG,
@@ -21,10 +21,10 @@ from headgate.gateway.kinds import (
     length,
     or_none,
 )
-from headgate.gateway.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
+from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
 
 if TYPE_CHECKING:
-    from headgate.gateway.targets import Target
+    from headgate.config.targets import Target
 
 __all__ = ["OPTIONS", "Option", "Settings"]
 
@@ -256,7 +256,7 @@ class Settings:
         if option.kind is HOURS:
             return value * 3600
         if option.name == "redact":
-            from headgate.gateway.redact import redaction
+            from headgate.config.redact import redaction
 
             return [redaction(expression) for expression in value]
         return value

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from headgate import InvalidArgument
-from headgate.gateway.adopt import adopted, is_headgate, undone
-from headgate.gateway.clients import masked, servers_in
-from headgate.gateway.config import load
-from headgate.gateway.jsonc import parsed
+from headgate.config.adopt import adopted, is_headgate, undone
+from headgate.config.clients import masked, servers_in
+from headgate.config.load import load
+from headgate.config.jsonc import parsed
 from hypothesis import given
 from hypothesis import strategies as st
 from test_gateway_jsonc import documents

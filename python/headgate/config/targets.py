@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.errors import InvalidArgument
-from headgate.gateway.document import Document, expanded
-from headgate.gateway.kinds import PREFIX, TEXT, URL
-from headgate.gateway.nearest import meant
-from headgate.gateway.rules import HEADERS
+from headgate.config.document import Document, expanded
+from headgate.config.kinds import PREFIX, TEXT, URL
+from headgate.config.nearest import meant
+from headgate.config.rules import HEADERS
 
 __all__ = ["KINDS", "Target", "target_of", "targets_in"]
 

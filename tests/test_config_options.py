@@ -10,11 +10,11 @@ from typing import Any, get_args
 import pytest
 from headgate import InvalidPattern
 from headgate.contract.limits import BUDGETS
-from headgate.gateway import kinds
-from headgate.gateway.kinds import ADDRESS, COUNT, FLAG, HOURS, PREFIX, SECONDS, SIZE, URL, choice, length, or_none
-from headgate.gateway.options import OPTIONS, Settings
-from headgate.gateway.redact import redaction
-from headgate.gateway.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
+from headgate.config import kinds
+from headgate.config.kinds import ADDRESS, COUNT, FLAG, HOURS, PREFIX, SECONDS, SIZE, URL, choice, length, or_none
+from headgate.config.options import OPTIONS, Settings
+from headgate.config.redact import redaction
+from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
 from headgate.servers import gate
 from headgate.servers.gate import Gate
 from headgate.servers.modes import OutputMode
@@ -202,5 +202,5 @@ def test_what_is_no_expression_is_refused_at_once() -> None:
 
 def test_the_table_needs_nothing_heavy() -> None:
     heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "headgate.store", "headgate.servers.gate")
-    code = f"import sys, headgate.gateway.config; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, headgate.config.load; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headgate.gateway.kinds import SIZE, Kind, choice
+from headgate.config.kinds import SIZE, Kind, choice
 
 __all__ = ["CONTRACT", "HEADERS", "HEADER_NAME", "MODE", "TOOLS", "lines_of", "names", "pairs", "paths"]
 
