@@ -12,7 +12,7 @@ from headgate.config.load import load
 from headgate.config.jsonc import parsed
 from hypothesis import given
 from hypothesis import strategies as st
-from test_gateway_jsonc import documents
+from test_config_jsonc import documents
 
 HEADGATE = ["/usr/bin/headgate"]
 WAYS = {"path": HEADGATE, "uvx": ["uvx", "headgate==1.2"], "module": ["/usr/bin/python3", "-m", "headgate"]}

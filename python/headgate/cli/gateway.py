@@ -39,7 +39,9 @@ def wrap(args: Namespace) -> None:
     if args.wrapped:
         _check_executable(args.wrapped[0])
     _log(settings.log_level)
-    _module("wrap").run(settings, args.wrapped)
+    from headgate.gateway.wrap import run
+
+    sys.exit(run(settings, args.wrapped))
 
 
 def serve(args: Namespace) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway.process import Process
 
 if TYPE_CHECKING:
-    from headgate.config.load import Settings
+    from headgate.config.options import Settings
     from headgate.gateway.relay import Relay
 
 __all__ = ["run"]
@@ -43,7 +43,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     client = Client(private_stdout(), lambda: stop("the client is gone"))
     upstream = Upstream(process, command, grace=settings.shutdown_grace_seconds, **limits)
     with contextlib.closing(Gate(**settings.gate_options())) as gate, spools:
-        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout)
+        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
         codes: list[int] = []
 
         def serve() -> None:
@@ -57,8 +57,8 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
 
         _in_thread(serve)
         _in_thread(listen)
-        if settings.call_timeout:
-            _in_thread(lambda: _check(relay, settings.call_timeout, stop))
+        if patience := settings.call_timeout_seconds:
+            _in_thread(lambda: _check(relay, patience, stop))
         stop.wait()
         _log.info("headgate: %s", stop.reason)
         if codes:
