@@ -12,10 +12,12 @@ HeadgateError
 ├── HandleCorrupt     (ValueError)   the stored file is damaged
 ├── StoreFull         (OSError)      a quota or the disk
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
-└── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
+├── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
+└── CapabilityDisabled (PermissionError) a tool that is switched off; `capability` is what it is for
 """
 
 __all__ = [
+    "CapabilityDisabled",
     "CorruptIndex",
     "HandleCorrupt",
     "HandleNotFound",
@@ -117,3 +119,18 @@ class RedactionFailed(HeadgateError, RuntimeError):
     """A redaction raised. Nothing was stored, and nothing of the payload is in the message."""
 
     code = "redaction_failed"
+
+
+class CapabilityDisabled(HeadgateError, PermissionError):
+    """A tool that is not to be had here: `capability` is what it is for, and is switched off."""
+
+    code = "CAPABILITY_DISABLED"
+
+    def __init__(self, message: str, tool: str, capability: str) -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.capability = capability
+
+    def to_dict(self) -> dict[str, dict[str, str]]:
+        """What a model is told: with it, what the tool is for."""
+        return {"error": {**super().to_dict()["error"], "capability": self.capability}}
