@@ -93,7 +93,11 @@ class Capabilities:
 
     def of(self, tool: str) -> str:
         """What a tool is for."""
-        return self._configured(tool) or self._own.get(tool) or self._default
+        return self.said(tool) or self._default
+
+    def said(self, tool: str) -> str | None:
+        """What a tool is for, as far as it is configured or the tool says so itself."""
+        return self._configured(tool) or self._own.get(tool)
 
     def _configured(self, tool: str) -> str | None:
         return next((name for pattern, name in self._patterns.items() if fnmatch.fnmatchcase(tool, pattern)), None)
@@ -103,11 +107,11 @@ class Capabilities:
         if not self.is_filter:
             return None
         capability = self.of(tool)
-        if self._is_complete and (mistake := self._mistake()):
-            return CapabilityDisabled(f"{mistake}; tell whoever runs this server", tool, capability)
-        if not self._is_complete and not self.knows(tool):
-            why = f"what {shown(tool)} is for is not known before the server has listed its tools; list them, try again"
+        if not self._is_complete:
+            why = "the server's tools, and so what each of them is for, could not be listed yet; try again"
             return CapabilityDisabled(why, tool, capability)
+        if mistake := self._mistake():
+            return CapabilityDisabled(f"{mistake}; tell whoever runs this server", tool, capability)
         if self._allows(capability):
             return None
         why = f"{shown(tool)} is of the capability {capability}, which is switched off here; use another tool"

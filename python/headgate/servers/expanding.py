@@ -10,7 +10,7 @@ from headgate.errors import InvalidArgument
 
 __all__ = ["ABOUT", "PROPERTIES", "expand"]
 
-ABOUT = "Show tools that are not listed, by name or capability. With a query or nothing: which there are."
+ABOUT = "Show unlisted tools by name or capability; with a query or nothing, name them."
 
 _TEXT = {"type": "string"}
 PROPERTIES: dict[str, dict[str, Any]] = {

@@ -136,7 +136,11 @@ class Tools:
             {
                 "name": name,
                 "description": tool.about,
-                "inputSchema": {"type": "object", "properties": tool.properties, "required": tool.required},
+                "inputSchema": {
+                    "type": "object",
+                    "properties": tool.properties,
+                    **({"required": tool.required} if tool.required else {}),
+                },
                 "annotations": _READS,
             }
             for name, tool in self._tools.items()

@@ -1,0 +1,1 @@
+"""headgate in front of servers that know nothing of it."""
