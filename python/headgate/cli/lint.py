@@ -1,6 +1,6 @@
 """`headgate lint-tools`: whether every tool of a server says what it is for."""
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def pattern_and_name(text: str) -> tuple[str, str]:
     """What `--capability` takes."""
     pattern, _, name = text.partition("=")
     if not pattern.strip() or not name.strip():
-        raise InvalidArgument(f"--capability is PATTERN=NAME, such as 'crawl*=crawl', not {text!r:.64}")
+        raise ArgumentTypeError(f"it is PATTERN=NAME, such as 'crawl*=crawl', not {text!r:.64}")
     return pattern.strip(), name.strip()
 
 

@@ -169,12 +169,14 @@ class Asking:
 
 def tools_of(command: Sequence[str], **options: Any) -> list[dict[str, Any]]:
     """All tools that a server lists, of all pages; the options are those of `Asking`."""
-    tools: list[dict[str, Any]] = []
+    tools: dict[str, dict[str, Any]] = {}
     cursors: list[Any] = [None]
     with Asking(command, **options) as server:
-        # Some servers give the same page for every cursor.
+        # Some servers give the same page for every cursor, or begin again after the last.
         while cursors[-1] not in cursors[:-1] and len(cursors) <= _MOST_PAGES:
             page = server.ask("tools/list", {} if cursors[-1] is None else {"cursor": cursors[-1]})
-            tools += [tool for tool in page.get("tools") or [] if isinstance(tool, dict)]
+            listed = [tool for tool in page.get("tools") or [] if isinstance(tool, dict)]
+            for tool in listed:
+                tools.setdefault(str(tool.get("name")), tool)
             cursors.append(page.get("nextCursor"))
-    return tools
+    return [*tools.values()]
