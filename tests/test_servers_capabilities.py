@@ -10,6 +10,7 @@ import fastmcp_harness
 import mcp_harness
 import pytest
 from fastmcp import FastMCP
+from fastmcp.server.middleware import Middleware
 from headgate.capabilities import META_KEY
 from headgate.servers.mcp import Headgate
 from mcp.server import MCPServer, Server
@@ -241,3 +242,22 @@ def test_what_one_connection_is_shown_another_is_not(tmp_path: Path) -> None:
             call(one, "expand_tools", name="rows")
             assert "rows" in listed(one)
             assert "rows" not in listed(other)
+
+
+class _HidingSecrets(Middleware):
+    async def on_list_tools(self, context: Any, call_next: Any) -> Any:
+        return [tool for tool in await call_next(context) if tool.name != "secret"]
+
+
+def test_expanding_shows_nothing_that_the_server_keeps_from_its_caller(era: str, tmp_path: Path) -> None:
+    server = FastMCP("hiding", middleware=[_HidingSecrets()])
+    for name in ("secret", "open"):
+        server.tool(lambda: "done", name=name)
+
+    async def test(client: Any, _gate: Any) -> None:
+        hidden = told(await client.call_tool("expand_tools", {}))["hidden_tools"]
+        assert [tool["name"] for tool in hidden] == ["open"]
+        asked = await client.call_tool("expand_tools", {"name": "secret"}, raise_on_error=False)
+        assert told(asked)["error"]["code"] == "invalid_argument"
+
+    fastmcp_harness.serve(test, tmp_path, era, server, hidden_tools=["*"])
