@@ -34,6 +34,7 @@ STORE = [
     "open_store",
 ]
 ERRORS = [
+    "CapabilityDisabled",
     "CorruptIndex",
     "HandleCorrupt",
     "HandleNotFound",

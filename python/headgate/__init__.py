@@ -26,6 +26,7 @@ from headgate._core import (
     truncate_lines,
 )
 from headgate.errors import (
+    CapabilityDisabled,
     CorruptIndex,
     HandleCorrupt,
     HandleNotFound,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPERATOR",
+    "CapabilityDisabled",
     "CorruptIndex",
     "Cut",
     "Descriptor",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import headgate
-from headgate.cli import commands, gateway
+from headgate.cli import commands, gateway, lint
 from headgate.errors import InvalidArgument
 
 __all__ = ["parse"]
@@ -64,17 +64,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
-    def add(run: Callable[[argparse.Namespace], None], *arguments: Callable[[_Parser], object]) -> _Parser:
-        about = run.__doc__ or ""
+    def add(
+        run: Callable[[argparse.Namespace], None], *arguments: Callable[[_Parser], object], has_store: bool = True
+    ) -> _Parser:
+        about, name = run.__doc__ or "", run.__name__.replace("_", "-")
         parser = subparsers.add_parser(
-            run.__name__,
-            prog=f"headgate {run.__name__}",
+            name,
+            prog=f"headgate {name}",
             help=about.partition("\n")[0],
             description=about.replace("\n    ", "\n"),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.set_defaults(run=run)
-        for argument in (*arguments, _store):
+        for argument in (*arguments, *([_store] if has_store else [])):
             argument(parser)
         return parser
 
@@ -135,6 +137,21 @@ def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             fill=gateway.fill,
         ).set_defaults(run=run)
+
+    lint_tools = add(lint.lint_tools, has_store=False)
+    lint_tools.add_argument("command", metavar="COMMAND", nargs="*", help="behind --: what starts the server")
+    lint_tools.add_argument("--saved", metavar="FILE", help="what tools/list answered, in place of a server")
+    lint_tools.add_argument(
+        "--capability",
+        metavar="PATTERN=NAME",
+        type=lint.pattern_and_name,
+        action="append",
+        default=[],
+        help="what tools of these names are for; the first that matches",
+    )
+    lint_tools.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=30.0, help="for all of it; 30 if not given"
+    )
 
 
 def _store(parser: _Parser) -> None:

@@ -5,22 +5,25 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from headgate.arguments import shown
+from headgate.capabilities import CORE, Capabilities, record_denial
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
-from headgate.errors import InvalidArgument
+from headgate.errors import CapabilityDisabled, InvalidArgument
 from headgate.fetch import weigh
 from headgate.handles import SHORT
 from headgate.payload import encoded
 from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
 from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
 from headgate.servers.monitor import CONNECTION, Monitor
-from headgate.servers.pipeline import MESSAGE, Pipeline
+from headgate.servers.pipeline import MESSAGE, Call, Pipeline
+from headgate.servers.result import Result
 from headgate.servers.schemas import or_else, or_handle
-from headgate.servers.tools import Tools
+from headgate.servers.tools import Caller, Tools, error_result
 from headgate.store import Options, Store, open_store
 from headgate.store.options import check_handle_length
 
@@ -61,6 +64,11 @@ class Gate:
         monitor: bool | None = None,
         connection_limit_bytes: int = CONNECTION,
         handle_length: int | None = None,
+        tools_only: Iterable[str] | None = None,
+        disable_tools: Iterable[str] = (),
+        capabilities: Mapping[str, str] | None = None,
+        hidden_tools: Iterable[str] = (),
+        default_capability: str = CORE,
         **options: Any,
     ) -> None:
         if isinstance(store, Store) and options:
@@ -79,6 +87,14 @@ class Gate:
         self._prefix = prefix
         self._journal = journal
         self._contracts = Contracts(contract)
+        self.capabilities = Capabilities(
+            tools_only=tools_only,
+            disable_tools=disable_tools,
+            capabilities=capabilities,
+            hidden_tools=hidden_tools,
+            default=default_capability,
+        )
+        self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
         self._mode_of = functools.lru_cache(_MOST_MODES)(self._looked_up)
         self.handle_length = handle_length
         self._limit = output_inline_limit_bytes
@@ -104,7 +120,13 @@ class Gate:
         self._name(self.tools.prefix)
 
     def _name(self, prefix: str) -> None:
-        self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)
+        self.tools = Tools(
+            self.store,
+            prefix=prefix,
+            journal=self._journal,
+            most_bytes=self.most_bytes,
+            capabilities=self.capabilities,
+        )
         self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
     def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool = True) -> None:
@@ -112,7 +134,9 @@ class Gate:
 
         They may be other ones for everyone: whatever was a tool's name once is never one of ours.
         """
+        tools = list(tools)
         self._listed |= {str(tool.get("name")): tool for tool in tools}
+        self.capabilities.learn(tools, is_all=is_all)
         self.has_learnt = self.has_learnt or is_all
         prefix = self._prefix
         while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
@@ -120,8 +144,16 @@ class Gate:
         if prefix != self.tools.prefix:
             self._name(prefix)
 
-    def listed(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The server's tools as they are to be listed: those that may answer with a handle say so."""
+    def must_learn(self, tool: str) -> bool:
+        """Whether the server's tools are to be learnt before a call is understood: also one that it has since then."""
+        return not self.has_learnt or (self.capabilities.is_filter and not self.capabilities.knows(tool))
+
+    def listed(self, tools: Iterable[Mapping[str, Any]], expanded: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Those of the server's tools that are to be listed, and as they are to be."""
+        return self.relisted(tool for tool in tools if self.capabilities.is_shown(str(tool.get("name")), expanded))
+
+    def relisted(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Tools as they are to be listed, whether or not they are: those that may answer with a handle say so."""
         return [self._tool(dict(tool)) for tool in tools]
 
     def _tool(self, tool: dict[str, Any]) -> dict[str, Any]:
@@ -158,6 +190,29 @@ class Gate:
         if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
             return asked(mode, arguments)
         return mode, arguments
+
+    def denied(self, tool: str) -> CapabilityDisabled | None:
+        """Why a tool cannot be called, if it cannot; ours always can, so that no handle is stranded."""
+        return None if tool in self.tools else self.capabilities.denied(tool)
+
+    def refused(self, tool: str, principal: str | None = None) -> Result | None:
+        """What a call is answered with in place of being made, if its tool is switched off; the journal has it then."""
+        if (error := self.denied(tool)) is None:
+            return None
+        record_denial(self.store.journal, error, principal)
+        return error_result(error)
+
+    def expanded(self, connection: object) -> set[str] | None:
+        """What of the hidden tools a connection was shown; `None` without one that lasts."""
+        return None if connection is None else self._expanded.setdefault(connection, set())
+
+    def called(self, arguments: object, caller: Caller, call: Call) -> Result:
+        """What a tool of ours answers; tools that `expand_tools` shows may be so many that it is a handle."""
+        answer = self.tools.call(call.tool, arguments, caller)
+        mode = Mode("auto" if call.tool == self.tools.expand_with else "inline", self._limit)
+        if self.pipeline.is_inline(answer, mode, is_ascii=call.is_ascii):
+            return answer
+        return self.pipeline.stored(answer, call)
 
     def is_open(self, request: object) -> bool:
         """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""
