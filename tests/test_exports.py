@@ -35,6 +35,9 @@ STORE = [
 ]
 ERRORS = [
     "CorruptIndex",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",

@@ -27,6 +27,9 @@ from headgate._core import (
 )
 from headgate.errors import (
     CorruptIndex,
+    FileRefDenied,
+    FileRefNotFound,
+    FileRefTooLarge,
     HandleCorrupt,
     HandleNotFound,
     HeadgateError,
@@ -53,6 +56,9 @@ __all__ = [
     "CorruptIndex",
     "Cut",
     "Descriptor",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",

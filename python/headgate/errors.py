@@ -12,11 +12,17 @@ HeadgateError
 ├── HandleCorrupt     (ValueError)   the stored file is damaged
 ├── StoreFull         (OSError)      a quota or the disk
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
-└── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
+├── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
+├── FileRefDenied     (PermissionError)    a reference to a file that arguments may not refer to
+├── FileRefNotFound   (FileNotFoundError)  a reference to a file that is not there
+└── FileRefTooLarge   (ValueError)   a reference to more than may be put into arguments
 """
 
 __all__ = [
     "CorruptIndex",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",
@@ -117,3 +123,21 @@ class RedactionFailed(HeadgateError, RuntimeError):
     """A redaction raised. Nothing was stored, and nothing of the payload is in the message."""
 
     code = "redaction_failed"
+
+
+class FileRefDenied(HeadgateError, PermissionError):
+    """A file that arguments may not refer to, whether it exists or not."""
+
+    code = "file_ref_denied"
+
+
+class FileRefNotFound(HeadgateError, FileNotFoundError):
+    """There is no such file in a folder that arguments may refer to."""
+
+    code = "file_ref_not_found"
+
+
+class FileRefTooLarge(HeadgateError, ValueError):
+    """More than one call may take in by reference."""
+
+    code = "file_ref_too_large"
