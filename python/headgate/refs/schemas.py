@@ -14,6 +14,7 @@ _DEEPEST = 32
 _ANYTHING: dict[str, Any] = {}
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _NOTES = {"type", "title", "description", "default", "examples", "additionalProperties"}
+_COMBINING = {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"}
 
 _REFERENCE: dict[str, Any] = {"type": "object", "anyOf": [{"required": ["$file"]}, {"required": ["$handle"]}]}
 
@@ -45,14 +46,15 @@ def _admitting(schema: object, walk: "_Walk") -> object:
     if not isinstance(schema, dict) or _is_choice(schema):
         return schema
     types = walk.types(schema)
-    if types is None or not types & {"string", "array", "object"}:
+    may_be_object = types is None or "object" in types
+    if types is not None and not types & {"string", "array", "object"}:
         return schema
-    if schema.keys() <= _NOTES and "object" in types and _is_open(schema):
+    if may_be_object and schema.keys() <= _NOTES and _is_open(schema):
         return schema
-    if "object" not in types and "type" in schema and not schema.keys() & {"$ref", "allOf", "anyOf", "oneOf", "not"}:
+    if not may_be_object and "type" in schema and not schema.keys() & _COMBINING:
         given = schema["type"]
         return {**schema, "type": [*([given] if isinstance(given, str) else given), "object"]}
-    other = _REFERENCE if "object" in types else {"type": "object"}
+    other = _REFERENCE if may_be_object else {"type": "object"}
     if "anyOf" in schema and schema.keys() <= {"anyOf", "title", "description", "default"}:
         return {**schema, "anyOf": [*schema["anyOf"], other]}
     return {"anyOf": [schema, other]}

@@ -95,7 +95,11 @@ class Gate:
         self._envelope = _ENVELOPE
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
-        self._references = References(self.store, file_roots, file_ref_max_bytes) if file_refs else None
+        try:
+            self._references = References(self.store, file_roots, file_ref_max_bytes) if file_refs else None
+        except BaseException:
+            self.close()
+            raise
         is_watched = journal or bool(self._contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
