@@ -34,7 +34,7 @@ def take_rows(rows: list[dict[str, Any]], options: dict[str, Any] | None = None)
 
 
 def called() -> str:
-    return json.dumps(CALLED)
+    return json.dumps({"called": CALLED})
 
 
 CALLED: list[str] = []

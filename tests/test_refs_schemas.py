@@ -85,7 +85,7 @@ def test_what_is_wanted_is_found_along_the_path(schema: Any, path: list[str | in
 
 
 kinds = st.sampled_from(["string", "object", "array", "integer", "null"])
-leaves = (
+leaves: st.SearchStrategy[dict[str, Any]] = (
     st.just({})
     | st.builds(lambda kind: {"type": kind}, kinds)
     | st.builds(lambda some: {"type": sorted(some)}, st.sets(kinds, min_size=1))

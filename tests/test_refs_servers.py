@@ -113,10 +113,10 @@ def test_a_refusal_is_an_error_and_no_call(sdk: str, era: str, root: Path, serve
         assert '"$$file"' in told["error"]["message"]
         told, _ = call(wire, "take", content={"$handle": "oh_AAAAAAAAAAAA"})
         assert told["error"]["code"] == "output_handle_not_found"
-        assert call(wire, "called")[0] == []
+        assert call(wire, "called")[0] == {"called": []}
     with open_store(options["store"], sweep_interval=0) as store:
-        told = [(event["path"], event["code"]) for event in reversed(events(store, "file_ref_denied"))]
-    assert told[: len(refusals)] == list(refusals.items())
+        denied = [(event["path"], event["code"]) for event in reversed(events(store, "file_ref_denied"))]
+    assert denied[: len(refusals)] == list(refusals.items())
 
 
 def test_switched_off_everything_passes_as_it_is(sdk: str, era: str, servers: Servers, tmp_path: Path) -> None:
@@ -152,13 +152,14 @@ def test_a_list_says_where_references_may_stand(
 def test_what_is_wrong_with_the_options_is_told(tmp_path: Path) -> None:
     store = (tmp_path / "store").as_uri()
     before = len([*Path("/proc/self/fd").iterdir()])
-    for options, told in [
+    mistakes: list[tuple[dict[str, Any], str]] = [
         ({"file_roots": ["/"]}, "file_refs=True"),
         ({"file_refs": True, "file_roots": [tmp_path / "none"]}, "is no folder"),
         ({"file_refs": True, "file_roots": os.fspath(tmp_path)}, "a list of folders"),
         ({"file_refs": True, "file_ref_max_bytes": 0}, "file_ref_max_bytes must be at least 1"),
         ({"file_refs": True, "file_ref_max_bytes": "64M"}, "file_ref_max_bytes must be a whole number"),
-    ]:
+    ]
+    for options, told in mistakes:
         with pytest.raises(InvalidArgument, match=told):
             Gate(store, sweep_interval=0, **options)
     assert len([*Path("/proc/self/fd").iterdir()]) == before

@@ -73,7 +73,12 @@ class References:
                 return
             part = self._part(reference, principal, opened)
             is_string = part.nature == "json" and bytes(part.read(0, min(_MARGIN, part.size))).lstrip()[:1] == b'"'
-            yield _Text(bytes_of(part, Bytes(), most)) if is_string and reference.path is not None else part
+            if not is_string or reference.path is None:
+                yield part
+                return
+            # A character of one byte may be written in six, and in quotes.
+            fits = part.size <= 6 * most + 2
+            yield _Text(bytes_of(part, Bytes(), part.size if fits else most))
 
     def _part(self, reference: Reference, principal: str | None, opened: contextlib.ExitStack) -> View:
         # What is no handle at all is no more there than one that is unknown.
