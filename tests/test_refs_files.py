@@ -1,6 +1,7 @@
 """Files that arguments may refer to, and every way to another one that is refused."""
 
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -171,6 +172,11 @@ def test_what_says_it_is_empty_and_is_not_is_refused(monkeypatch: pytest.MonkeyP
     assert "not a file on a disk" in refused(Roots(["/"], None), "/proc/version")
 
 
+def test_what_is_mounted_decides(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "is_pseudo", root.stat().st_dev.__eq__)
+    assert "not a file on a disk" in refused(Roots([root], None), "file")
+
+
 def test_what_is_mounted_tells_which_files_are_none(root: Path) -> None:
     assert is_pseudo(Path("/proc/version").stat().st_dev)
     assert not is_pseudo(root.stat().st_dev)
@@ -218,6 +224,16 @@ def test_what_a_file_grows_by_is_not_read(root: Path) -> None:
         assert file.read(0, file.size) == b"top"
 
 
+def test_a_disk_that_fails_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Roots([root], None).open("file") as file:
+        monkeypatch.setattr(os, "pread", fail)
+        with pytest.raises(FileRefDenied, match="cannot be read: Input/output error; name another one"):
+            file.read(0, 3)
+
+
 def test_nothing_stays_open(root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
     before = len([*Path("/proc/self/fd").iterdir()])
@@ -227,6 +243,33 @@ def test_nothing_stays_open(root: Path, outside: Path) -> None:
             with contextlib.suppress(HeadgateError):
                 read(roots, path)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
+def test_what_is_put_in_its_place_after_the_first_look_is_refused(
+    root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, looks = files._check, []
+
+    def check_and_swap(status: os.stat_result, path: str) -> None:
+        check(status, path)
+        looks.append(status)
+        if len(looks) > 1:
+            return
+        (root / "file").unlink()
+        match kind:
+            case "link":
+                (root / "file").symlink_to(outside / "file")
+            case "hard link":
+                (root / "file").hardlink_to(outside / "file")
+            case "pipe":
+                os.mkfifo(root / "file")
+            case "folder":
+                (root / "file").mkdir()
+
+    monkeypatch.setattr(files, "_check", check_and_swap)
+    assert refused(Roots([root], None), "file")
+    assert len(looks) == 1
 
 
 def test_a_file_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:

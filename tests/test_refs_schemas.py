@@ -166,3 +166,13 @@ def test_what_takes_references_or_has_no_use_for_them_is_not_touched(schema: dic
 )
 def test_most_arguments_pay_a_few_bytes(before: Any, after: Any) -> None:
     assert admitting(of(a=before)) == of(a=after)
+
+
+def test_an_object_that_names_its_members_takes_no_other_but_references() -> None:
+    strict = {"type": "object", "properties": {"x": NUMBER}, "required": ["x"], "additionalProperties": False}
+    for inner in (strict, {"anyOf": [strict, NULL]}, {"oneOf": [strict, TEXT]}):
+        listed = admitting(of(a=inner))
+        assert is_valid(listed, {"a": {"x": 1}})
+        assert all(is_valid(listed, {"a": reference}) for reference in REFERENCES)
+        assert not is_valid(listed, {"a": {"y": 1}})
+        assert not is_valid(listed, {"a": {}})

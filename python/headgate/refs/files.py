@@ -32,9 +32,12 @@ class File:
 
     def read(self, start: int, end: int) -> bytes:
         pieces: list[bytes] = []
-        while start < end and (piece := os.pread(self._fd, end - start, start)):
-            pieces.append(piece)
-            start += len(piece)
+        try:
+            while start < end and (piece := os.pread(self._fd, end - start, start)):
+                pieces.append(piece)
+                start += len(piece)
+        except OSError as error:
+            raise FileRefDenied(f"this file cannot be read: {error.strerror}; name another one") from None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

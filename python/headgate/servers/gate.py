@@ -198,10 +198,11 @@ class Gate:
 
         `finish` says as what. Raises a `HeadgateError`: then the tool must not be called.
         """
-        if self._references is None or not self.has_references(arguments):
+        if self._references is None:
             return arguments
         schema = (self._listed.get(tool) or {}).get("inputSchema")
-        return finish(self._references.resolve(arguments, schema, principal, tool=tool))
+        found = self._references.resolve(arguments, schema, principal, tool=tool)
+        return arguments if found is arguments else finish(found)
 
     def is_open(self, request: object) -> bool:
         """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""

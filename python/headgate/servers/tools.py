@@ -22,7 +22,7 @@ _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 _REFERENCES = (
     ' To hand an output or a file on without reading it, pass {"$handle": "oh_…", "path": "/rows/3"} or '
     '{"$file": "path"} as any argument of any other tool; beside it may be "encoding": "base64", '
-    '"lines": [from, to], or "offset" and "length".'
+    '"lines": [from, to) counted from 0, or "offset" and "length" in bytes.'
 )
 """Said once, where who has a handle reads."""
 
