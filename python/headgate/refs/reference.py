@@ -63,7 +63,9 @@ def refers(arguments: object) -> bool:
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if any(isinstance(key, str) and _MARKED.fullmatch(key) for key in value):
+            # Hardly any key begins so, and there may be very many.
+            marked = [key for key in value if isinstance(key, str) and key.startswith("$")]
+            if any(map(_MARKED.fullmatch, marked)):
                 return True
             waiting += value.values()
         elif isinstance(value, list):
