@@ -24,7 +24,9 @@ def text(size: int) -> str:
 
 @lru_cache
 def result(size: int) -> bytes:
-    return json.dumps({"content": [{"type": "text", "text": text(size)}], "isError": False}, ensure_ascii=False).encode()
+    return json.dumps(
+        {"content": [{"type": "text", "text": text(size)}], "isError": False}, ensure_ascii=False
+    ).encode()
 
 
 def answer(message: dict[str, Any]) -> bytes:

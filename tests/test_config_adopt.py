@@ -8,8 +8,8 @@ from client_files import CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from headgate import InvalidArgument
 from headgate.config.adopt import adopted, is_headgate, undone
 from headgate.config.clients import masked, servers_in
-from headgate.config.load import load
 from headgate.config.jsonc import parsed
+from headgate.config.load import load
 from hypothesis import given
 from hypothesis import strategies as st
 from test_config_jsonc import documents

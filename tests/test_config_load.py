@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from headgate import InvalidArgument
-from headgate.config.load import load
 from headgate.config.document import Document, expanded
 from headgate.config.explain import explained, masked_url
+from headgate.config.load import load
 from headgate.config.options import OPTIONS, Settings
 from headgate.servers.gate import Gate
 from hypothesis import given

@@ -9,12 +9,12 @@ from typing import Any, get_args
 
 import pytest
 from headgate import InvalidPattern
-from headgate.contract.limits import BUDGETS
 from headgate.config import kinds
 from headgate.config.kinds import ADDRESS, COUNT, FLAG, HOURS, PREFIX, SECONDS, SIZE, URL, choice, length, or_none
 from headgate.config.options import OPTIONS, Settings
 from headgate.config.redact import redaction
 from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
+from headgate.contract.limits import BUDGETS
 from headgate.servers import gate
 from headgate.servers.gate import Gate
 from headgate.servers.modes import OutputMode

@@ -36,6 +36,9 @@ STORE = [
 ERRORS = [
     "CapabilityDisabled",
     "CorruptIndex",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",

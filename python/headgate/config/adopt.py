@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from headgate.errors import InvalidArgument
 from headgate.config.clients import HEADER, servers_in
 from headgate.config.jsonc import Edit, Member, Node, edited
 from headgate.config.nearest import meant
 from headgate.config.rules import HEADER_NAME
+from headgate.errors import InvalidArgument
 from headgate.payload import is_text
 
 __all__ = ["Change", "adopted", "is_headgate", "undone"]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import InvalidArgument
 from headgate.config.explain import MASK, masked_url
 from headgate.config.jsonc import Edit, Node, edited, parsed
 from headgate.config.options import OPTIONS
 from headgate.config.targets import Target, target_of
+from headgate.errors import InvalidArgument
 
 __all__ = ["HEADER", "masked", "read", "servers_in", "targets_of"]
 

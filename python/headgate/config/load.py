@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.arguments import shown
-from headgate.errors import InvalidArgument, InvalidPattern
 from headgate.config.document import Document, expanded
 from headgate.config.nearest import meant
 from headgate.config.options import OPTIONS, Option, Settings
 from headgate.config.targets import Target, targets_in
+from headgate.errors import InvalidArgument, InvalidPattern
 
 __all__ = ["Given", "given", "load"]
 

@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headgate.errors import InvalidArgument
 from headgate.config.document import Document, expanded
 from headgate.config.kinds import PREFIX, TEXT, URL
 from headgate.config.nearest import meant
 from headgate.config.rules import HEADERS
+from headgate.errors import InvalidArgument
 
 __all__ = ["KINDS", "Target", "target_of", "targets_in"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.lists import parsed, with_ours
-from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, result_message
+from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, is_modern, result_message
 from headgate.gateway.pending import Pending
 from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.requests import call_of
 from headgate.gateway.session import Session
 from headgate.gateway.spool import Spool
 from headgate.servers import resources
 from headgate.servers.gate import Gate
-from headgate.servers.pipeline import Call
 from headgate.servers.result import SERVER_INFO
 
 __all__ = ["Answers"]
@@ -58,20 +58,13 @@ class Answers:
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
-        call = Call(
-            tool=pending.tool or pending.method,
-            protocol_version=pending.version,
-            request_id=pending.id,  # type: ignore[arg-type]
-            handle_length=gate.handle_length,
-            contract=pending.mode.contract,
-        )
-        answer = gate.pipeline.stored(result, call)
+        answer = gate.pipeline.stored(result, call_of(pending, gate))
         if answer is result:
             return None
         made = written({**message, "result": self._stamped(answer)})
         _log.info(
             "headgate: %s answered %d bytes, of which the client gets %d (%.1f ms)",
-            call.tool[:64],
+            (pending.tool or pending.method)[:64],
             len(line),
             len(made),
             (time.perf_counter() - started) * 1e3,
@@ -90,7 +83,9 @@ class Answers:
         theirs, gate = message["result"]["tools"], self._gate
         is_last = message["result"].get("nextCursor") is None
         gate.learn(theirs, is_all=is_last and pending.cursor is None)
-        return with_ours(line, message, "tools", gate.listed(theirs), gate.tools.listed() if is_last else [])
+        expanded = () if is_modern(pending.version) else gate.expanded(self._session) or ()
+        listed = gate.listed(theirs, expanded)
+        return with_ours(line, message, "tools", listed, gate.tools.listed() if is_last else [])
 
     def _resources(self, pending: Pending, message: dict[str, Any], _line: Kept) -> bytes | None:
         # There is such a list now, if an empty one.
@@ -127,10 +122,14 @@ class Answers:
             version = result.get("protocolVersion")
             self._session.version = version if isinstance(version, str) else self._session.version
         capabilities = result.get("capabilities")
-        if not isinstance(capabilities, dict) or {"tools", "resources"} <= capabilities.keys():
+        if not isinstance(capabilities, dict):
             return None
-        message = taken_apart(_whole(line))
-        added = {"tools": {}, "resources": {}, **message["result"]["capabilities"]}
+        added = {"tools": {}, "resources": {}, **capabilities}
+        if self._gate.tools.expand_with is not None and pending.method == "initialize":
+            added["tools"] = {**added["tools"], "listChanged": True}
+        if added == capabilities:
+            return None
+        message = taken_apart(line)
         return written({**message, "result": {**message["result"], "capabilities": added}})
 
     def _stamped(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.lines import Kept
+from headgate.gateway.lists import parsed
 from headgate.gateway.raw import written
 
 __all__ = ["OwnRequests"]
@@ -29,14 +31,14 @@ class OwnRequests:
         self._waiting[request_id] = Future()
         return request_id
 
-    def answered(self, message: dict[str, Any]) -> bool:
+    def answered(self, message: dict[str, Any], line: Kept) -> bool:
         """Whether an answer is to one of these: then it goes nowhere else."""
         request_id = message.get("id")
         future = self._waiting.get(request_id) if isinstance(request_id, str) else None
         if future is None:
             return isinstance(request_id, str) and request_id.startswith(self._name)
         if not future.done():
-            future.set_result(message)
+            future.set_result(parsed(line))
         return True
 
     def failed(self, error: UpstreamFailed) -> None:

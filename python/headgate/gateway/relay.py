@@ -52,7 +52,7 @@ class Relay:
         self._gate, self._client, self._upstream = gate, client, upstream
         stamp = {"name": "headgate", "version": headgate.__version__}
         self._session = Session()
-        self._requests = Requests(gate, self._session, stamp)
+        self._requests = Requests(gate, self._session, stamp, self._all_tools)
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
         self._work = Work()
@@ -85,9 +85,10 @@ class Relay:
             if isinstance(outcome, Forwarded):
                 self._forward(outcome, line)
             else:
-                self._client.send(outcome)
+                for told in outcome:
+                    self._client.send(told)
 
-        if self._requests.needs_to_know(message["method"], params):
+        if self._requests.needs_tools(message["method"], params):
             self._work.do(lambda: self._learn(meta_of(params)), go_on)
         elif self._requests.takes_long(message["method"], params):
             self._work.do(go_on)
@@ -130,7 +131,7 @@ class Relay:
         elif "method" in message:
             self._told(message)
             self._client.send(line)
-        elif not self._own.answered(message):
+        elif not self._own.answered(message, line):
             self._answered(message, line)
 
     def _told(self, message: _Message) -> None:
@@ -183,20 +184,25 @@ class Relay:
 
     def _learn(self, meta: Mapping[str, Any]) -> None:
         """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
-        tools: list[Any] = []
-        cursors: list[Any] = [None]
         # A server that cannot list its tools just now can still be called.
         with contextlib.suppress(HeadgateError):
-            # Some servers give the same page for every cursor.
-            while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
-                cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
-                request_id = self._own.new_id()
-                params = {**({"_meta": meta} if meta else {}), **cursor}
-                self._upstream.send(self._own.written(request_id, "tools/list", params))
-                page = self._own.wait(request_id)
-                tools += page.get("tools") or []
-                cursors.append(page.get("nextCursor"))
-            self._gate.learn(tools)
+            self._gate.learn(self._all_tools(meta))
+
+    def _all_tools(self, meta: Mapping[str, Any]) -> list[Any]:
+        tools: list[Any] = []
+        cursors: list[Any] = [None]
+        # Its progress is nobody's.
+        meta = {key: value for key, value in meta.items() if key != "progressToken"}
+        # Some servers give the same page for every cursor.
+        while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
+            cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
+            request_id = self._own.new_id()
+            params = {**({"_meta": meta} if meta else {}), **cursor}
+            self._upstream.send(self._own.written(request_id, "tools/list", params))
+            page = self._own.wait(request_id)
+            tools += page.get("tools") or []
+            cursors.append(page.get("nextCursor"))
+        return tools
 
     def greet(self, send: Callable[[Kept], None]) -> None:
         """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""

@@ -3,14 +3,13 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.lines import Kept, Lines
+from headgate.gateway.lines import Kept, Line
 from headgate.gateway.process import Process
 from headgate.gateway.relay import Relay
-from headgate.gateway.spool import Spool
 
 __all__ = ["Upstream"]
 
@@ -34,13 +33,12 @@ class Upstream:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        most_bytes: int,
-        make_spool: Callable[[], Spool],
+        lines: Callable[[int], Iterable[Line]],
         grace: float = 5.0,
     ) -> None:
         self._process = process
         self._start = partial(Process, command, env=env, cwd=cwd)
-        self._lines = partial(Lines, most_bytes=most_bytes, make_spool=make_spool)
+        self._lines = lines
         self._grace = grace
         self._lock = threading.Lock()
         self._waiting: list[Kept] | None = None

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.gateway.process import Process
@@ -39,9 +40,9 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     stop = _Stop()
     # The store has its own folder, but one that cannot be written to is no reason not to start.
     spools = tempfile.TemporaryDirectory(prefix="headgate-")
-    limits = {"most_bytes": settings.stream_above_bytes, "make_spool": lambda: Spool(spools.name)}
+    lines = partial(Lines, most_bytes=settings.stream_above_bytes, make_spool=lambda: Spool(spools.name))
     client = Client(private_stdout(), lambda: stop("the client is gone"))
-    upstream = Upstream(process, command, grace=settings.shutdown_grace_seconds, **limits)
+    upstream = Upstream(process, command, grace=settings.shutdown_grace_seconds, lines=lines)
     with contextlib.closing(Gate(**settings.gate_options())) as gate, spools:
         relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
         codes: list[int] = []
@@ -51,7 +52,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
             stop("the server has ended")
 
         def listen() -> None:
-            for line in Lines(sys.stdin.fileno(), **limits):
+            for line in lines(sys.stdin.fileno()):
                 relay.from_client(line)
             stop("the client has nothing more to say")
 

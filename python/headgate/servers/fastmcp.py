@@ -127,6 +127,8 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             return _tool_result(refusal)
         try:
             mode, rest = self.mode_of(name, given)
+            if self.has_references(rest):
+                rest = await run_sync(self.resolved, name, rest, call.principal)
         except HeadgateError as error:
             return _tool_result(error_result(error))
         if rest is not given:

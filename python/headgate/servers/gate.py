@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import os
 import re
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headgate.arguments import shown
@@ -17,6 +18,10 @@ from headgate.errors import CapabilityDisabled, InvalidArgument
 from headgate.fetch import weigh
 from headgate.handles import SHORT
 from headgate.payload import encoded
+from headgate.refs.reference import refers
+from headgate.refs.resolve import MOST_BYTES, References
+from headgate.refs.resolved import as_objects
+from headgate.refs.schemas import admitting
 from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
 from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
 from headgate.servers.monitor import CONNECTION, Monitor
@@ -69,6 +74,9 @@ class Gate:
         capabilities: Mapping[str, str] | None = None,
         hidden_tools: Iterable[str] = (),
         default_capability: str = CORE,
+        file_refs: bool = False,
+        file_roots: Iterable[str | os.PathLike[str]] | None = None,
+        file_ref_max_bytes: int = MOST_BYTES,
         **options: Any,
     ) -> None:
         if isinstance(store, Store) and options:
@@ -81,6 +89,8 @@ class Gate:
             raise InvalidArgument(f"a prefix is letters, digits, dots, dashes or underscores, not {shown(prefix)}")
         if handle_length is not None:
             check_handle_length(handle_length)
+        if file_roots is not None and not file_refs:
+            raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
         default = Mode(output_mode, output_inline_limit_bytes)
         self._modes = Modes(default, tools or {})
         self._per_call = per_call
@@ -101,6 +111,11 @@ class Gate:
         self._envelope = _ENVELOPE
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
+        try:
+            self._references = References(self.store, file_roots, file_ref_max_bytes) if file_refs else None
+        except BaseException:
+            self.close()
+            raise
         is_watched = journal or bool(self._contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
@@ -126,6 +141,7 @@ class Gate:
             journal=self._journal,
             most_bytes=self.most_bytes,
             capabilities=self.capabilities,
+            has_references=self._references is not None,
         )
         self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
@@ -160,6 +176,8 @@ class Gate:
         name = str(tool.get("name"))
         mode = self._mode_of(name)
         may_ask = self._may_ask(tool)
+        if self._references is not None:
+            tool["inputSchema"] = admitting(tool.get("inputSchema") or {})
         if may_ask:
             tool["inputSchema"] = added_arguments(tool.get("inputSchema") or {}, mode)
         schema = tool.get("outputSchema")
@@ -191,6 +209,11 @@ class Gate:
             return asked(mode, arguments)
         return mode, arguments
 
+    @property
+    def looks_at_arguments(self) -> bool:
+        """Whether what a tool is called with may be something else than it is called with here."""
+        return self._per_call or self._references is not None
+
     def denied(self, tool: str) -> CapabilityDisabled | None:
         """Why a tool cannot be called, if it cannot; ours always can, so that no handle is stranded."""
         return None if tool in self.tools else self.capabilities.denied(tool)
@@ -213,6 +236,28 @@ class Gate:
         if self.pipeline.is_inline(answer, mode, is_ascii=call.is_ascii):
             return answer
         return self.pipeline.stored(answer, call)
+
+    def has_references(self, arguments: object) -> bool:
+        """Whether a call is to be resolved before the tool sees it, which takes time."""
+        return self._references is not None and refers(arguments)
+
+    def resolved(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        principal: str | None = None,
+        *,
+        finish: Callable[[Any], Any] = as_objects,
+    ) -> Any:
+        """What a tool is to be called with: what the references in its arguments name, in place of them.
+
+        `finish` says as what. Raises a `HeadgateError`: then the tool must not be called.
+        """
+        if self._references is None:
+            return arguments
+        schema = (self._listed.get(tool) or {}).get("inputSchema")
+        found = self._references.resolve(arguments, schema, principal, tool=tool)
+        return arguments if found is arguments else finish(found)
 
     def is_open(self, request: object) -> bool:
         """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""

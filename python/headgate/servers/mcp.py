@@ -119,6 +119,8 @@ class Headgate(Gate):
         given = arguments if isinstance(arguments, Mapping) else {}
         try:
             mode, rest = self.mode_of(name, given)
+            if self.has_references(rest):
+                rest = await _threaded(self.resolved, name, rest, principal)
         except HeadgateError as error:
             return self._enveloped(ctx, error_result(error))
         if rest is not given:

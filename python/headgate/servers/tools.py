@@ -22,6 +22,13 @@ _log = logging.getLogger("headgate")
 
 _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
+_REFERENCES = (
+    ' To hand an output or a file on without reading it, pass {"$handle": "oh_…", "path": "/rows/3"} or '
+    '{"$file": "path"} as any argument of any other tool; beside it may be "encoding": "base64", '
+    '"lines": [from, to) counted from 0, or "offset" and "length" in bytes.'
+)
+"""Said once, where who has a handle reads."""
+
 
 def text_result(text: str | bytes, *, is_error: bool = False) -> dict[str, Any]:
     """A result of one text."""
@@ -64,7 +71,14 @@ class Tools:
     """
 
     def __init__(
-        self, store: Store, *, prefix: str, journal: bool, most_bytes: int, capabilities: Capabilities | None = None
+        self,
+        store: Store,
+        *,
+        prefix: str,
+        journal: bool,
+        most_bytes: int,
+        capabilities: Capabilities | None = None,
+        has_references: bool = False,
     ) -> None:
         self._store = store
         self._most_bytes = most_bytes
@@ -75,7 +89,8 @@ class Tools:
         tools = {
             "output_fetch": _Tool(
                 f"Read a stored large output by its output_handle, a page at a time. Go on with offset=next_offset "
-                f"until eof; what was cut is read with read_with. Handles last {_duration(store.options.ttl)}.",
+                f"until eof; what was cut is read with read_with. Handles last {_duration(store.options.ttl)}."
+                f"{_REFERENCES if has_references else ''}",
                 {
                     "output_handle": handle,
                     "offset": {**count, "description": "item, line or byte to start at"},
