@@ -32,7 +32,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
     for name in ("wrap", "serve"):
         module = types.ModuleType(name)
-        module.run = lambda *given: calls.append(given)  # type: ignore[attr-defined]
+        module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
         monkeypatch.setitem(sys.modules, f"headgate.gateway.{name}", module)
     return calls
 
@@ -40,7 +40,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_everything_behind_the_dashes_is_the_commands_own(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["cat", "--output-mode", "x", "--", "--help"]
     args = parsed("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
-    args.run(args)
+    with pytest.raises(SystemExit):
+        args.run(args)
     ((settings, command),) = ran
     assert command == words
     assert (settings.output_mode, settings.contract) == ("handle", True)
@@ -50,7 +51,8 @@ def test_a_url_is_wrapped_without_a_command(ran: list[Any], monkeypatch: pytest.
     monkeypatch.setenv("TOKEN", "t")
     words = ["--url", "https://x/mcp", "--header", "A: ${TOKEN}", "--header", "B: c", "--no-journal"]
     args = parsed("wrap", *words, monkeypatch=monkeypatch)
-    args.run(args)
+    with pytest.raises(SystemExit):
+        args.run(args)
     ((settings, command),) = ran
     assert (command, settings.url, settings.headers) == ([], "https://x/mcp", {"A": "t", "B": "c"})
 

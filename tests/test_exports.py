@@ -51,6 +51,8 @@ ERRORS = [
     "RedactionFailed",
     "StoreFull",
     "StoreUnavailable",
+    "UpstreamFailed",
+    "UpstreamTimeout",
 ]
 
 # Names of the core that the package keeps to itself.

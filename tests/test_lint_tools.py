@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from command import run
 from headgate.capabilities import META_KEY
-from headgate.gateway.asking import Asking, AskingFailed, AskingTimedOut, tools_of
+from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.asking import Asking, tools_of
 from running import command
 
 RAW = [sys.executable, str(Path(__file__).with_name("raw_server.py")), "stdio"]
@@ -100,7 +101,7 @@ def test_a_server_that_asks_is_answered() -> None:
     ],
 )
 def test_a_server_that_fails_is_told_of(asked: list[str], says: str) -> None:
-    with pytest.raises(AskingFailed, match=says):
+    with pytest.raises(UpstreamFailed, match=says):
         tools_of(asked)
 
 
@@ -108,7 +109,7 @@ def test_a_server_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     told = f"open({str(pid)!r}, 'w').write(str(os.getpid()))"
     hanging = f"import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {told}; time.sleep(600)"
-    with pytest.raises(AskingTimedOut, match=r"did not answer initialize within 5 s"):
+    with pytest.raises(UpstreamTimeout, match=r"did not answer initialize within 5 s"):
         tools_of([sys.executable, "-c", hanging], timeout=5)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
@@ -118,7 +119,7 @@ def test_anything_can_be_asked() -> None:
     with Asking(RAW) as asking:
         said = asking.ask("tools/call", {"name": "says", "arguments": {"result": {"content": []}}})
         assert said == {"content": []}
-        with pytest.raises(AskingFailed, match="no resources/list"):
+        with pytest.raises(UpstreamFailed, match="no resources/list"):
             asking.ask("resources/list")
 
 

@@ -43,6 +43,8 @@ from headgate.errors import (
     RedactionFailed,
     StoreFull,
     StoreUnavailable,
+    UpstreamFailed,
+    UpstreamTimeout,
 )
 
 # What type checkers take for true, without the import of `typing`.
@@ -87,6 +89,8 @@ __all__ = [
     "Stored",
     "SweepReport",
     "TextPage",
+    "UpstreamFailed",
+    "UpstreamTimeout",
     "__version__",
     "get",
     "index_items",

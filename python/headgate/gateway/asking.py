@@ -14,9 +14,9 @@ import orjson
 
 import headgate
 from headgate.arguments import shown
-from headgate.errors import HeadgateError
+from headgate.errors import UpstreamFailed, UpstreamTimeout
 
-__all__ = ["Asking", "AskingFailed", "AskingTimedOut", "tools_of"]
+__all__ = ["Asking", "tools_of"]
 
 _LEGACY, _MODERN = "2025-11-25", "2026-07-28"
 
@@ -36,18 +36,6 @@ _MOST_PAGES = 1000
 
 _GRACE = 2.0
 """How long a server may take to end once its input has, and once it was told to."""
-
-
-class AskingFailed(HeadgateError):
-    """The server could not be started, ended early, or answered with an error."""
-
-    code = "upstream_failed"
-
-
-class AskingTimedOut(AskingFailed):
-    """The server did not answer in time."""
-
-    code = "upstream_timeout"
 
 
 class Asking:
@@ -79,7 +67,7 @@ class Asking:
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._env, cwd=self._cwd
             )
         except (OSError, ValueError) as error:
-            raise AskingFailed(f"{shown(self._command[:1])} cannot be started: {error}") from None
+            raise UpstreamFailed(f"{shown(self._command[:1])} cannot be started: {error}") from None
         threading.Thread(target=self._read, daemon=True).start()
         try:
             self._introduce()
@@ -97,10 +85,10 @@ class Asking:
         """The result of a request."""
         answer = self._answer(method, params)
         if "error" in answer:
-            raise AskingFailed(f"the server answered {method} with an error: {shown(answer['error'])}")
+            raise UpstreamFailed(f"the server answered {method} with an error: {shown(answer['error'])}")
         result = answer.get("result")
         if not isinstance(result, dict):
-            raise AskingFailed(f"the server answered {method} with no result: {shown(answer)}")
+            raise UpstreamFailed(f"the server answered {method} with no result: {shown(answer)}")
         return result
 
     def _introduce(self) -> None:
@@ -126,9 +114,9 @@ class Asking:
             try:
                 line = self._lines.get(timeout=max(0.0, self._deadline - time.monotonic()))
             except queue.Empty:
-                raise AskingTimedOut(f"the server did not answer {method} within {self._timeout:g} s") from None
+                raise UpstreamTimeout(f"the server did not answer {method} within {self._timeout:g} s") from None
             if not line:
-                raise AskingFailed(f"the server ended before it answered {method}; run it alone to see why")
+                raise UpstreamFailed(f"the server ended before it answered {method}; run it alone to see why")
             with contextlib.suppress(orjson.JSONDecodeError):
                 message = orjson.loads(line)
                 if isinstance(message, dict):

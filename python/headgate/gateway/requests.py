@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from headgate.errors import HeadgateError
 from headgate.gateway.lines import Kept
@@ -96,7 +96,7 @@ class Requests:
                 pending = dataclasses.replace(pending, tool=params["name"])
                 if pending.tool in self._gate.tools:
                     return self._own(pending, params)
-                return self._call(pending, params, line)
+                return self._call(pending, line)
         except HeadgateError as error:
             return [self.failed(pending, error)]
         return Forwarded(pending)
@@ -123,7 +123,7 @@ class Requests:
         gate.watch_size(pending.tool, len(answer), connection=self._session)
         return [answer] if before == (caller.expanded or set()) else [_CHANGED, answer]
 
-    def _call(self, pending: Pending, params: dict[str, Any], line: Kept) -> list[bytes] | Forwarded:
+    def _call(self, pending: Pending, line: Kept) -> list[bytes] | Forwarded:
         gate = self._gate
         if (refusal := gate.refused(pending.tool)) is not None:
             return [self._answered(pending, refusal)]
@@ -148,7 +148,8 @@ def call_of(pending: Pending, gate: Gate) -> Call:
     return Call(
         tool=pending.tool or pending.method,
         protocol_version=pending.version,
-        request_id=pending.id,  # type: ignore[arg-type] - whatever it is, it is only written again
+        # Whatever it is, it is only written again.
+        request_id=cast("str | int | None", pending.id),
         handle_length=gate.handle_length,
         contract=pending.mode.contract,
     )
