@@ -109,6 +109,7 @@ def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Pat
 def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any, size: int, is_inline: bool) -> None:
     pipeline = Pipeline(store, "output_fetch")
     many = taken_apart(orjson.dumps({"content": [{"type": "text", "text": "x"}] * 500}))
-    for result in ({"content": []}, many):
+    few: dict[str, Any] = {"content": []}
+    for result in (few, many):
         assert pipeline.is_inline(result, Mode(mode, 100), size=size) == is_inline
     assert pipeline.is_inline({"task": {}}, Mode(mode, 100), size=size)

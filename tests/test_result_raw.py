@@ -114,7 +114,7 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
     rows = [{"id": number, "name": f"é \n{number}"} for number in range(2000)]
     long, noise = "one\ntwo é\n" * 1000, os.urandom(30_000)
     image = {"type": "image", "data": base64.b64encode(noise).decode(), "mimeType": "image/png"}
-    for result, payload, mime_type in [
+    cases: list[tuple[dict[str, Any], bytes, str | None]] = [
         ({"content": [text(long)]}, long.encode(), None),
         ({"content": [text(long)], "structuredContent": {"result": long}}, long.encode(), None),
         ({"content": [image]}, noise, "image/png"),
@@ -133,7 +133,8 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
             orjson.dumps({"result": rows}),
             "application/json",
         ),
-    ]:
+    ]
+    for result, payload, mime_type in cases:
         message = orjson.dumps(result)
         with Spool(folder) as spool:
             spool.write(message)
