@@ -13,7 +13,7 @@ from headgate.gateway.raw import Pieces, Raw, spliced, taken_apart
 from headgate.gateway.spool import Spool
 from headgate.payload import in_one_piece
 from headgate.servers.result import Found, base64_decoded, payload_of
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text
 
@@ -91,6 +91,7 @@ def is_hidden(result: Any) -> bool:
     return any(isinstance(block, Raw) or isinstance(block.get("resource"), Raw) for block in content)
 
 
+@settings(max_examples=500)
 @given(results(), limits)
 def test_the_payload_is_that_of_the_same_result_parsed(
     folder: Path, result: dict[str, Any], limits: dict[str, int]
@@ -143,6 +144,14 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
             assert stored(found) == (payload, mime_type)
         changed = orjson.dumps({**result, "content": [*result["content"], text("and more")]})
         assert stored(payload_of(taken_apart(changed))) == (changed, "application/json")
+
+
+def test_a_block_that_was_not_parsed_is_not_lost() -> None:
+    long = text("a", **{str(number): "x" * 900 for number in range(20)})
+    for result in ({"content": [long, text("b")]}, {"content": [long], "structuredContent": {"rows": [1]}}):
+        apart = taken_apart(orjson.dumps(result))
+        assert isinstance(apart["content"], list)
+        assert stored(payload_of(apart)) == (orjson.dumps(result), "application/json")
 
 
 def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:
