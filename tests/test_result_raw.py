@@ -146,6 +146,22 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
         assert stored(payload_of(taken_apart(changed))) == (changed, "application/json")
 
 
+def test_a_wrapper_is_seen_also_where_it_was_not_parsed() -> None:
+    numbers = list(range(100))
+    result = {"content": [text(json.dumps(numbers))], "structuredContent": {"result": numbers}}
+    apart = taken_apart(orjson.dumps(result), most_string=100, most_container=len(orjson.dumps(numbers)))
+    assert isinstance(apart["structuredContent"], Raw)
+    assert stored(payload_of(apart)) == (orjson.dumps({"result": numbers}), "application/json")
+
+
+def test_a_small_text_says_what_was_parsed_but_for_a_number() -> None:
+    number = {"n": 1e300}
+    result = {"content": [text(orjson.dumps(number, option=orjson.OPT_INDENT_2).decode())], "structuredContent": number}
+    apart = taken_apart(orjson.dumps(result))
+    assert isinstance(apart["structuredContent"]["n"], Raw)
+    assert stored(payload_of(apart)) == (orjson.dumps(number), "application/json")
+
+
 def test_a_block_that_was_not_parsed_is_not_lost() -> None:
     long = text("a", **{str(number): "x" * 900 for number in range(20)})
     for result in ({"content": [long, text("b")]}, {"content": [long], "structuredContent": {"rows": [1]}}):
