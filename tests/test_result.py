@@ -70,6 +70,12 @@ def test_anything_else_is_all_of_it(blocks: list[dict[str, Any]]) -> None:
     assert (loaded(found), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
 
 
+def test_what_is_no_block_is_not_lost() -> None:
+    for structured in ({}, {"structuredContent": {"result": "a"}}):
+        whole = {"content": [text("a"), "b"], **structured}
+        assert loaded(payload_of(whole)) == whole
+
+
 def test_what_the_tool_says_beside_it_is_kept_with_all_of_it() -> None:
     meta = {"mine": 1, "io.modelcontextprotocol/serverInfo": {}}
     assert loaded(payload_of(result(text("a"), _meta=meta), with_meta=True))["_meta"] == {"mine": 1}

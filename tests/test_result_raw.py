@@ -13,7 +13,7 @@ from headgate.gateway.raw import Pieces, Raw, spliced, taken_apart
 from headgate.gateway.spool import Spool
 from headgate.payload import in_one_piece
 from headgate.servers.result import Found, base64_decoded, payload_of
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text
 
@@ -91,6 +91,7 @@ def is_hidden(result: Any) -> bool:
     return any(isinstance(block, Raw) or isinstance(block.get("resource"), Raw) for block in content)
 
 
+@settings(max_examples=500)
 @given(results(), limits)
 def test_the_payload_is_that_of_the_same_result_parsed(
     folder: Path, result: dict[str, Any], limits: dict[str, int]
@@ -114,7 +115,7 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
     rows = [{"id": number, "name": f"é \n{number}"} for number in range(2000)]
     long, noise = "one\ntwo é\n" * 1000, os.urandom(30_000)
     image = {"type": "image", "data": base64.b64encode(noise).decode(), "mimeType": "image/png"}
-    for result, payload, mime_type in [
+    cases: list[tuple[dict[str, Any], bytes, str | None]] = [
         ({"content": [text(long)]}, long.encode(), None),
         ({"content": [text(long)], "structuredContent": {"result": long}}, long.encode(), None),
         ({"content": [image]}, noise, "image/png"),
@@ -133,7 +134,8 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
             orjson.dumps({"result": rows}),
             "application/json",
         ),
-    ]:
+    ]
+    for result, payload, mime_type in cases:
         message = orjson.dumps(result)
         with Spool(folder) as spool:
             spool.write(message)
@@ -142,6 +144,30 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
             assert stored(found) == (payload, mime_type)
         changed = orjson.dumps({**result, "content": [*result["content"], text("and more")]})
         assert stored(payload_of(taken_apart(changed))) == (changed, "application/json")
+
+
+def test_a_wrapper_is_seen_also_where_it_was_not_parsed() -> None:
+    numbers = list(range(100))
+    result = {"content": [text(json.dumps(numbers))], "structuredContent": {"result": numbers}}
+    apart = taken_apart(orjson.dumps(result), most_string=100, most_container=len(orjson.dumps(numbers)))
+    assert isinstance(apart["structuredContent"], Raw)
+    assert stored(payload_of(apart)) == (orjson.dumps({"result": numbers}), "application/json")
+
+
+def test_a_small_text_says_what_was_parsed_but_for_a_number() -> None:
+    number = {"n": 1e300}
+    result = {"content": [text(orjson.dumps(number, option=orjson.OPT_INDENT_2).decode())], "structuredContent": number}
+    apart = taken_apart(orjson.dumps(result))
+    assert isinstance(apart["structuredContent"]["n"], Raw)
+    assert stored(payload_of(apart)) == (orjson.dumps(number), "application/json")
+
+
+def test_a_block_that_was_not_parsed_is_not_lost() -> None:
+    long = text("a", **{str(number): "x" * 900 for number in range(20)})
+    for result in ({"content": [long, text("b")]}, {"content": [long], "structuredContent": {"rows": [1]}}):
+        apart = taken_apart(orjson.dumps(result))
+        assert isinstance(apart["content"], list)
+        assert stored(payload_of(apart)) == (orjson.dumps(result), "application/json")
 
 
 def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:

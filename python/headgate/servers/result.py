@@ -90,7 +90,7 @@ def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
 def beside(result: Mapping[str, Any]) -> dict[str, Any]:
     """What a sole block says beside its content; of a resource that is embedded, also what is beside its text."""
     blocks = _blocks(result)
-    if len(blocks) != 1:
+    if blocks is None or len(blocks) != 1:
         return {}
     said = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
     match blocks[0]:
@@ -114,7 +114,7 @@ def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
         pass
     elif structured is None:
         blocks = _blocks(result)
-        found = _content_of(blocks[0]) if len(blocks) == 1 else None
+        found = _content_of(blocks[0]) if blocks is not None and len(blocks) == 1 else None
     else:
         found = _repeated(result, structured)
     return found or Found(spliced(_whole(result)), "application/json")
@@ -128,9 +128,11 @@ def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def _blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    content = result.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+def _blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    """All blocks; `None` if one of them is none, or was not parsed: then nothing can be said of the others alone."""
+    content = result.get("content") or []
+    is_seen = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
+    return content if is_seen else None
 
 
 def _repeated(result: Mapping[str, Any], structured: Any) -> Found | None:
@@ -139,7 +141,8 @@ def _repeated(result: Mapping[str, Any], structured: Any) -> Found | None:
     Where it is one text that was wrapped to be structured, the text is the payload: inside of JSON it has no lines.
     """
     content = result.get("content")
-    said = content if isinstance(content, Raw) else texts_of(_blocks(result))
+    blocks = _blocks(result)
+    said = content if isinstance(content, Raw) else None if blocks is None else texts_of(blocks)
     if said is None:
         return None
     if not isinstance(said, Raw) and (text := sole_text(said, structured)) is not None:
