@@ -63,11 +63,11 @@ class PendingRequests:
             self._changed.notify_all()
             return found
 
-    def settled(self, request_id: object, seconds: float) -> bool:
-        """Waits until a request waits no more; `False` if that takes longer."""
+    def settle(self, request_id: object) -> None:
+        """Returns when a request waits no more."""
         key = key_of(request_id)
         with self._changed:
-            return self._changed.wait_for(lambda: key not in self._waiting, seconds)
+            self._changed.wait_for(lambda: key not in self._waiting)
 
     def cancel(self, request_id: object) -> None:
         """Nobody waits for its answer any more."""

@@ -44,8 +44,8 @@ class End(Protocol):
 class Relay:
     """Takes what comes from either end, and sends on what the other is to have.
 
-    `from_client` is called by one thread, `from_upstream` by as many as a server has streams; what takes long is done by
-    others meanwhile.
+    `from_client` is called by one thread, `from_upstream` by as many as a server has streams; what takes long is done
+    by others meanwhile.
     """
 
     def __init__(self, gate: Gate, client: End, upstream: End, *, call_timeout: float | None = None) -> None:
@@ -119,7 +119,7 @@ class Relay:
         message = read(line)
         if isinstance(message, list):
             # All of them, whichever is the answer.
-            return any([self.from_upstream(written(inner), asked) for inner in message])
+            return sum(self.from_upstream(written(inner), asked) for inner in message) > 0
         if not isinstance(message, dict):
             start = line.head(_VIEW) if isinstance(line, Spool) else bytes(line[:_VIEW])
             _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -89,6 +90,7 @@ class Gate:
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
         self._listed: dict[str, Mapping[str, Any]] = {}
+        self._learning = threading.Lock()
         self.has_learnt = False
         """Until then a call cannot be understood: a tool of that name could be the server's own."""
         self._name(prefix)
@@ -112,13 +114,19 @@ class Gate:
 
         They may be other ones for everyone: whatever was a tool's name once is never one of ours.
         """
-        self._listed |= {str(tool.get("name")): tool for tool in tools}
-        self.has_learnt = self.has_learnt or is_all
-        prefix = self._prefix
-        while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
-            prefix = _ON_CLASH + prefix
-        if prefix != self.tools.prefix:
-            self._name(prefix)
+        with self._learning:
+            self._listed |= {str(tool.get("name")): tool for tool in tools}
+            self.has_learnt = self.has_learnt or is_all
+            prefix = self._prefix
+            while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
+                prefix = _ON_CLASH + prefix
+            if prefix != self.tools.prefix:
+                self._name(prefix)
+
+    def input_schema_of(self, tool: str) -> Mapping[str, Any] | None:
+        """What the server says a tool takes, once it is known."""
+        schema = self._listed.get(tool, {}).get("inputSchema")
+        return schema if isinstance(schema, Mapping) else None
 
     def listed(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The server's tools as they are to be listed: those that may answer with a handle say so."""
