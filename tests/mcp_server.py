@@ -1,7 +1,7 @@
 """A server of the mcp SDK for tests: `python mcp_server.py stdio|http '{"output_mode": "auto"}'`, or `null` for none.
 
 Over HTTP it says on stdout which port it is at. After the options come `guarded`, for those only who say who they are
-(`Bearer NAME`), and `stateless`.
+(`Bearer NAME`), `stateless`, and `events`, for answers as streams of events.
 """
 
 import base64
@@ -95,7 +95,8 @@ def main() -> None:
 
         Headgate(**options).install(server)
     if transport == "http":
-        serve_http(server.streamable_http_app(stateless_http="stateless" in more, json_response=True))
+        is_json = "events" not in more
+        serve_http(server.streamable_http_app(stateless_http="stateless" in more, json_response=is_json))
     else:
         server.run()
 
