@@ -18,6 +18,7 @@ class Server(ThreadingHTTPServer):
     """What it was asked, and what it is to do."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -60,6 +61,9 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tools/call":
             self.server.called.append(message["params"]["name"])
             TOOLS[message["params"]["name"]](self, message, message["params"].get("arguments") or {})
+        elif method == "tools/list":
+            region = {"type": "string", "x-mcp-header": "Region"}
+            self.answer(message, {"tools": [{"name": "plain", "inputSchema": {"properties": {"region": region}}}]})
         else:
             self.answer(message, {})
 

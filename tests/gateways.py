@@ -94,5 +94,6 @@ def gateway_to(
     finally:
         process.kill()
         process.wait()
-        assert process.stdout
-        process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe
+            pipe.close()

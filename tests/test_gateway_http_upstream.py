@@ -1,5 +1,7 @@
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,9 +64,9 @@ def test_what_is_large_becomes_a_handle_that_can_be_read(
     url = f"http://127.0.0.1:{servers.port(None, *kind)}/mcp"
     with gateway_to(url, tmp_path, era, options={"output_mode": "auto"}) as gateway:
         listed = {tool["name"] for tool in json.loads(gateway.ask("tools/list"))["result"]["tools"]}
-        assert {"text", "fetch_output"} <= listed
+        assert {"text", "output_fetch"} <= listed
         described = json.loads(text_of(gateway.call("text", size=200_000)))
-        page = gateway.call("fetch_output", output_handle=described["output_handle"], limit=10)
+        page = gateway.call("output_fetch", output_handle=described["output_handle"], limit=10)
         assert "xxxxxxxxxx" in text_of(page)
 
 
@@ -258,6 +260,22 @@ def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
     assert [method for verb, method, _ in server.asked if method != "tools/call"] == []
 
 
+def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp_path: Path) -> None:
+    with gateway_to(server.url, tmp_path, MODERN) as gateway:
+        gateway.ask("tools/list")
+        gateway.call("plain", region="näh")
+    (headers,) = server.headers_of("tools/call")
+    assert (headers["mcp-protocol-version"], headers["mcp-method"], headers["mcp-name"]) == (MODERN, "tools/call", "plain")
+    assert headers["mcp-param-region"] == "=?base64?bsOkaA==?="
+    assert "mcp-session-id" not in headers
+
+
+def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
+    code = "import sys, headgate.gateway.http_upstream; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
+
+
 def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> None:
     numbers = [gateway.begin("tools/call", {"name": "plain", "arguments": {"text": str(at)}}) for at in range(300)]
     answers = [json.loads(gateway.line()) for _ in numbers]
@@ -265,7 +283,7 @@ def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> 
 
 
 def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Path) -> None:
-    with gateway_to(server.url, tmp_path) as gateway:
+    with gateway_to(server.url, tmp_path, grace=0.2) as gateway:
         gateway.begin("tools/call", {"name": "waits"})
         assert works(gateway)
         assert b"upstream_failed" in gateway.rest()

@@ -154,6 +154,11 @@ class Relay:
             try:
                 made = self._answers(pending, message, line)
                 self._client.send(line if made is None else made)
+            except Exception:
+                # Whoever waits must not wait for ever because of a fault of ours.
+                _log.exception("headgate: an answer could not be read")
+                error = UpstreamFailed("the server's answer could not be read; it may have done what it was asked to")
+                self._client.send(self._requests.failed(pending, error))
             finally:
                 self.pending.take(pending.id)
 
