@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,9 @@ class Server(ThreadingHTTPServer):
         self.called: list[str] = []
         self.sessions = 0
         self.has_stream = False
+        self.is_old = False
+        """Whether it has the transport of 2024-11-05."""
+        self.old: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.gone = threading.Event()
         self.told = threading.Event()
         self.responses: list[Message] = []
@@ -46,6 +50,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         method = message.get("method", "")
+        if self.server.is_old and self.path == "/mcp":
+            self.reply(405)
+            return
         self._note("POST", method)
         if method == "initialize":
             self.server.sessions += 1
@@ -70,6 +77,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._note("GET", "")
         last = self.headers.get("last-event-id", "")
+        if self.server.is_old:
+            self.old_stream()
+            return
         if last.startswith("call "):
             self.begin_events()
             self.event(json.dumps(result(json.loads(last.removeprefix("call ")), "resumed")).encode())
@@ -79,6 +89,13 @@ class Handler(BaseHTTPRequestHandler):
             self.event(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}', b"id: said\nretry: 10\n")
         else:
             self.reply(405)
+
+    def old_stream(self) -> None:
+        """All answers, until one is empty."""
+        self.begin_events()
+        self.wfile.write(b"event: endpoint\ndata: /messages?session=1\n\n")
+        while body := self.server.old.get():
+            self.event(body)
 
     def do_DELETE(self) -> None:
         self._note("DELETE", "")
@@ -91,6 +108,9 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def reply(self, status: int, body: bytes = b"", kind: str = JSON, headers: dict[str, str] | None = None) -> None:
+        if self.server.is_old and body:
+            self.server.old.put(body)
+            status, body = 202, b""
         self.send_response(status)
         for name, value in {"content-type": kind, "content-length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
@@ -98,6 +118,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def answer(self, message: Message, made: Any, headers: dict[str, str] | None = None) -> None:
+        headers = None if self.server.is_old else headers
         body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": made}).encode()
         self.reply(200, body, headers=headers)
 
@@ -162,7 +183,9 @@ def drips(handler: Handler, message: Message, _: dict[str, Any]) -> None:
     handler.begin_events()
     told = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
     start, end = body_of(message, "dripped").split(b'"result"')
-    stream = b"\xef\xbb\xbf: hello\r\n\r\nevent: message\r\ndata:" + told + b"\r\n\r\nevent: unknown\r\ndata: {}\r\n\r\n"
+    stream = (
+        b"\xef\xbb\xbf: hello\r\n\r\nevent: message\r\ndata:" + told + b"\r\n\r\nevent: unknown\r\ndata: {}\r\n\r\n"
+    )
     stream += b"data: " + start + b'\r\ndata: "result"' + end + b"\r\n\r\n"
     for at in range(len(stream)):
         handler.wfile.write(stream[at : at + 1])
@@ -200,6 +223,12 @@ def waits(handler: Handler, _message: Message, arguments: dict[str, Any]) -> Non
 def forgets(handler: Handler, message: Message, _: dict[str, Any]) -> None:
     handler.server.sessions += 1
     plain(handler, message, {})
+
+
+@tool
+def ends_stream(handler: Handler, _message: Message, _: dict[str, Any]) -> None:
+    handler.reply(202)
+    handler.server.old.put(b"")
 
 
 @tool

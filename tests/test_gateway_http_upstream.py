@@ -57,6 +57,26 @@ def test_a_client_gets_the_bytes_that_the_server_sends(
             assert gateway.ask(method).strip() == message_of(direct.ask(method))
 
 
+def test_a_server_of_the_oldest_transport_is_served_too(servers: Servers, tmp_path: Path) -> None:
+    direct = wired_to(servers.port(None), LEGACY)
+    with gateway_to(f"http://127.0.0.1:{servers.port(None, 'old')}/sse", tmp_path) as gateway:
+        assert gateway.hello.strip() == message_of(direct.hello)
+        for name, arguments in CALLS:
+            params = {"name": name, "arguments": arguments}
+            assert gateway.ask("tools/call", params).strip() == message_of(direct.ask("tools/call", params))
+
+
+def test_the_oldest_transport_begins_again_when_its_stream_ends(server: Server, tmp_path: Path) -> None:
+    server.is_old = True
+    with gateway_to(server.url, tmp_path) as gateway:
+        assert works(gateway)
+        assert error_of(gateway.call("ends_stream"))["code"] == "upstream_failed"
+        assert works(gateway)
+        assert works(gateway)
+    assert server.called == ["plain", "ends_stream", "plain", "plain"]
+    assert [verb for verb, _, _ in server.asked].count("GET") == 2
+
+
 @pytest.mark.parametrize("kind", [(), ("events",)], ids=" ".join)
 def test_what_is_large_becomes_a_handle_that_can_be_read(
     servers: Servers, tmp_path: Path, era: str, kind: tuple[str, ...]
@@ -190,7 +210,11 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("refuses", {"status": 200, "body": "{not json"}, "no answer"),
     ("refuses", {"status": 200, "body": ""}, "no answer"),
     ("refuses", {"status": 200, "body": '{"jsonrpc": "2.0", "id": 77, "result": {}}'}, "no answer"),
-    ("refuses", {"status": 200, "as": EVENTS, "body": 'data: {"jsonrpc": "2.0", "id": 77, "result": {}}\n\n'}, "stream"),
+    (
+        "refuses",
+        {"status": 200, "as": EVENTS, "body": 'data: {"jsonrpc": "2.0", "id": 77, "result": {}}\n\n'},
+        "stream",
+    ),
     ("refuses", {"status": 200, "as": EVENTS, "body": "data: {not json\n\n"}, "stream"),
     ("refuses", {"status": 200, "as": EVENTS, "body": ""}, "stream"),
 ]
@@ -265,7 +289,11 @@ def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp
         gateway.ask("tools/list")
         gateway.call("plain", region="näh")
     (headers,) = server.headers_of("tools/call")
-    assert (headers["mcp-protocol-version"], headers["mcp-method"], headers["mcp-name"]) == (MODERN, "tools/call", "plain")
+    assert (headers["mcp-protocol-version"], headers["mcp-method"], headers["mcp-name"]) == (
+        MODERN,
+        "tools/call",
+        "plain",
+    )
     assert headers["mcp-param-region"] == "=?base64?bsOkaA==?="
     assert "mcp-session-id" not in headers
 
@@ -279,7 +307,9 @@ def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
 def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> None:
     numbers = [gateway.begin("tools/call", {"name": "plain", "arguments": {"text": str(at)}}) for at in range(300)]
     answers = [json.loads(gateway.line()) for _ in numbers]
-    assert {answer["id"]: int(text_of(answer["result"])) for answer in answers} == dict(zip(numbers, range(300), strict=True))
+    assert {answer["id"]: int(text_of(answer["result"])) for answer in answers} == dict(
+        zip(numbers, range(300), strict=True)
+    )
 
 
 def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Path) -> None:

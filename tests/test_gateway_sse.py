@@ -65,7 +65,13 @@ def content(event: Event) -> bytes:
 
 def test_a_typical_stream() -> None:
     events, last_id, retry = seen([TYPICAL])
-    assert events == [("message", b""), ("message", b'{"a":  1}'), ("other", b"x"), ("message", b""), ("message", b"whole")]
+    assert events == [
+        ("message", b""),
+        ("message", b'{"a":  1}'),
+        ("other", b"x"),
+        ("message", b""),
+        ("message", b"whole"),
+    ]
     assert (last_id, retry) == ("", 1.5)
     assert naive(TYPICAL) == (events, last_id, retry)
 

@@ -17,7 +17,7 @@ from headgate.inflate import ACCEPTED_CODINGS, Inflating
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Connection", "Endpoint", "chunks_of"]
+__all__ = ["Connection", "Endpoint", "chunks_of", "is_within"]
 
 _CONNECT = 10.0
 _MOST_REDIRECTS = 5
@@ -182,7 +182,7 @@ class Endpoint:
             if method != "GET" and response.status_code not in (307, 308):
                 break
             there = url.join(target)
-            if not _is_within(url, there) or there.userinfo not in (b"", url.userinfo):
+            if not is_within(url, there) or there.userinfo not in (b"", url.userinfo):
                 break
             url = there
         raise UpstreamFailed(
@@ -223,7 +223,7 @@ def _inflated(chunks: Iterator[bytes], inflating: Inflating) -> Iterator[bytes]:
         raise UpstreamFailed(f"the request {error}") from None
 
 
-def _is_within(here: httpx2.URL, there: httpx2.URL) -> bool:
+def is_within(here: httpx2.URL, there: httpx2.URL) -> bool:
     """Whether it is the same server, or the same one in secret."""
     if (here.scheme, here.host, here.port) == (there.scheme, there.host, there.port):
         return True

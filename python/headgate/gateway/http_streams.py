@@ -16,7 +16,7 @@ from headgate.gateway.raw import written
 from headgate.gateway.relay import Relay
 from headgate.gateway.sse import Events
 
-__all__ = ["JSON", "Streams"]
+__all__ = ["EVENTS", "JSON", "Refused", "Streams", "kind_of"]
 
 _log = logging.getLogger("headgate")
 
@@ -35,6 +35,14 @@ _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 _Headers = Callable[[], dict[str, str]]
 
 
+class Refused(UpstreamFailed):
+    """The server answered with a status that is an error, and nothing of the protocol."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Streams:
     """Hands whatever comes to the relay."""
 
@@ -51,17 +59,17 @@ class Streams:
         elif not message.is_request:
             # There is nothing to be said to it.
             return None
-        elif _kind_of(response) == EVENTS:
+        elif kind_of(response) == EVENTS:
             events = Events(self._begin())
             if not self._followed(response, events, message, connection):
                 return events
-        elif _kind_of(response) == JSON:
+        elif kind_of(response) == JSON:
             self._whole(response, message)
         elif response.status_code == 202:
             raise UpstreamFailed("the server accepted the request, but does not answer it")
         else:
             raise UpstreamFailed(
-                f"the server answered {_kind_of(response)[:100] or 'nothing'!r}, which is no message; check the URL"
+                f"the server answered {kind_of(response)[:100] or 'nothing'!r}, which is no message; check the URL"
             )
         return None
 
@@ -118,7 +126,7 @@ class Streams:
 
     def _resumed(self, message: Outgoing, events: Events, headers: dict[str, str], connection: Connection) -> bool:
         with self._opened(connection, {**headers, "last-event-id": events.last_id}) as response:
-            if response.status_code != 200 or _kind_of(response) != EVENTS:
+            if response.status_code != 200 or kind_of(response) != EVENTS:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
                 )
@@ -132,7 +140,7 @@ class Streams:
             with contextlib.suppress(UpstreamFailed), self._endpoint.connection() as connection:
                 resumed = {"last-event-id": events.last_id} if events.last_id else {}
                 with self._opened(connection, {**headers(), **resumed}) as response:
-                    if 400 <= response.status_code < 500 or _kind_of(response) != EVENTS:
+                    if 400 <= response.status_code < 500 or kind_of(response) != EVENTS:
                         return
                     for chunk in chunks_of(response):
                         for event in events.feed(chunk):
@@ -161,7 +169,7 @@ class Streams:
                 f"the server lets nobody in like this (HTTP {status}); give what it wants with --header"
             )
         start = self._endpoint.veiled(" ".join(body.decode(errors="replace").split()))[:_SHOWN_COMPLAINT]
-        raise UpstreamFailed(f"the server answered HTTP {status}{': ' if start else ''}{start}")
+        raise Refused(f"the server answered HTTP {status}{': ' if start else ''}{start}", status)
 
     def _is_answer(self, body: bytes, message: Outgoing) -> bool:
         try:
@@ -176,7 +184,7 @@ class Streams:
         return self._relay.from_upstream(written({**answer, "id": message.id}), message.id)
 
 
-def _kind_of(response: httpx2.Response) -> str:
+def kind_of(response: httpx2.Response) -> str:
     """The type of a body, without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 

@@ -3,17 +3,18 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 import httpx2
 
-from headgate.errors import UpstreamFailed
-from headgate.gateway.http_connection import Endpoint
+from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.http_connection import Connection, Endpoint
 from headgate.gateway.http_headers import given_headers, mirrored
 from headgate.gateway.http_outgoing import Outgoing, OutgoingRequests
-from headgate.gateway.http_streams import JSON, Streams
+from headgate.gateway.http_old_stream import OldStream
+from headgate.gateway.http_streams import JSON, Refused, Streams
 from headgate.gateway.lines import Begun
 from headgate.gateway.messages import read
 from headgate.gateway.relay import Relay
@@ -28,6 +29,7 @@ _MOST_AT_ONCE = 64
 _ACCEPTED = 30.0
 """How many seconds a server has to take notice of what wants no answer."""
 _FAREWELL = 2.0
+_NO_POST = (400, 404, 405)
 
 _Kept = bytes | bytearray | Spool
 
@@ -35,8 +37,9 @@ _Kept = bytes | bytearray | Spool
 class _Session:
     """What a handshake gave; another handshake gives another one."""
 
-    def __init__(self, session_id: str | None) -> None:
+    def __init__(self, session_id: str | None, old: OldStream | None = None) -> None:
         self.id = session_id
+        self.old = old
 
 
 class HttpUpstream:
@@ -141,26 +144,60 @@ class HttpUpstream:
                 raise UpstreamFailed("the server forgets its sessions at once; ask again in a while")
             self._renew(session)
             self._exchange(message, is_again=True)
-        elif message.method == "notifications/initialized":
+        elif message.method == "notifications/initialized" and self._session.old is None:
             threading.Thread(target=self._listen, args=(self._session,), daemon=True).start()
 
     def _exchanged(self, message: Outgoing, session: _Session) -> bool:
         """`False` if the server does not know the session any more: then it has not looked at the message."""
-        headers, silence = self._headers(message, session), None if message.is_request else _ACCEPTED
+        if session.old is not None and message.method != "initialize":
+            return self._sent_to_old(message, session.old)
+        headers = self._headers(message, session)
+        try:
+            with self._posted(message, self._endpoint.url, headers) as (response, connection):
+                if response.status_code == 404 and "mcp-session-id" in headers:
+                    return False
+                if message.method == "initialize" and response.is_success:
+                    self._session = _Session(response.headers.get("mcp-session-id"))
+                broken = self._streams.take(response, message, connection)
+        except Refused as error:
+            if message.method != "initialize" or error.status not in _NO_POST:
+                raise
+            self._greet_old(message, error)
+            return True
+        if broken is not None:
+            self._streams.resume(message, broken, lambda: self._headers(message, session))
+        return True
+
+    @contextlib.contextmanager
+    def _posted(
+        self, message: Outgoing, url: httpx2.URL, headers: Mapping[str, str]
+    ) -> Iterator[tuple[httpx2.Response, Connection]]:
+        silence = None if message.is_request else _ACCEPTED
         with self._endpoint.connection() as connection:
             message.takes(connection)
             try:
-                response = self._endpoint.open(connection, "POST", self._endpoint.url, headers, message.line, silence)
+                response = self._endpoint.open(connection, "POST", url, headers, message.line, silence)
                 with contextlib.closing(response):
-                    if response.status_code == 404 and "mcp-session-id" in headers:
-                        return False
-                    if message.method == "initialize" and response.is_success:
-                        self._session = _Session(response.headers.get("mcp-session-id"))
-                    broken = self._streams.take(response, message, connection)
+                    yield response, connection
             finally:
                 message.takes(None)
-        if broken is not None:
-            self._streams.resume(message, broken, lambda: self._headers(message, session))
+
+    def _greet_old(self, hello: Outgoing, error: Refused) -> None:
+        """A server that has no use for a handshake that is posted may be one from before that."""
+        old = OldStream(self._endpoint, self._relay, self._begin)
+        if old.place() is None:
+            raise error
+        self._session = _Session(None, old)
+        self._sent_to_old(hello, old)
+
+    def _sent_to_old(self, message: Outgoing, old: OldStream) -> bool:
+        """The answer, if there is one, comes by the stream."""
+        place = old.place()
+        if old.is_over or place is None:
+            return False
+        with self._posted(message, place, self._headers(message, self._session)) as (response, connection):
+            if not response.is_success:
+                self._streams.take(response, message, connection)
         return True
 
     def _headers(self, message: Outgoing | None, session: _Session) -> dict[str, str]:
@@ -178,7 +215,10 @@ class HttpUpstream:
         with self._renewing:
             if self._session is lost:
                 _log.info("headgate: the server has forgotten the session, and is told again what it knew")
-                self._relay.greet(self._say_again)
+                try:
+                    self._relay.greet(self._say_again)
+                except UpstreamTimeout as error:
+                    raise UpstreamFailed(str(error)) from None
             if self._session is lost:
                 raise UpstreamFailed("the server has forgotten the session; connect to it again")
 
