@@ -1,4 +1,4 @@
-"""A server over HTTP that does wrong in every way that one can, as its tools are called. It runs in the test's process."""
+"""A server over HTTP that does wrong in every way that one can, as its tools are called, in the test's own process."""
 
 import gzip
 import json
@@ -29,6 +29,8 @@ class Server(ThreadingHTTPServer):
         self.called: list[str] = []
         self.sessions = 0
         self.has_stream = False
+        self.is_mute = False
+        """Whether it answers no handshake."""
         self.is_old = False
         """Whether it has the transport of 2024-11-05."""
         self.old: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -54,7 +56,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(405)
             return
         self._note("POST", method)
-        if method == "initialize":
+        if method == "initialize" and self.server.is_mute:
+            waits(self, message, {})
+        elif method == "initialize":
             self.server.sessions += 1
             made = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "f", "version": "1"}}
             self.answer(message, made, {"mcp-session-id": f"s{self.server.sessions}"})

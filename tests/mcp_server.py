@@ -1,7 +1,8 @@
 """A server of the mcp SDK for tests: `python mcp_server.py stdio|http '{"output_mode": "auto"}'`, or `null` for none.
 
 Over HTTP it says on stdout which port it is at. After the options come `guarded`, for those only who say who they are
-(`Bearer NAME`), `stateless`, `events`, for answers as streams of events, and `old`, for the transport of 2024-11-05 at `/sse`.
+(`Bearer NAME`), `stateless`, `events`, for answers as streams of events, and `old`, for the transport of 2024-11-05 at
+`/sse`.
 """
 
 import base64

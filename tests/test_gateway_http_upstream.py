@@ -93,8 +93,8 @@ def test_what_is_large_becomes_a_handle_that_can_be_read(
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
 @pytest.mark.parametrize("size", [5_000_000, 40_000_000])
 def test_an_answer_may_be_of_any_size(server: Server, tmp_path: Path, kind: str, size: int) -> None:
-    told = {"options": {"output_mode": "auto"}, "stream_above_bytes": 8_000_000}
-    with gateway_to(server.url, tmp_path, **told) as gateway:
+    options = {"output_mode": "auto"}
+    with gateway_to(server.url, tmp_path, options=options, stream_above_bytes=8_000_000) as gateway:
         result = gateway.call("sized", size=size, **{"as": kind})
         assert json.loads(text_of(result))["size_bytes"] == size
 
@@ -224,7 +224,8 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
 def test_whatever_goes_wrong_is_the_error_of_the_request_and_the_next_one_works(
     server: Server, tmp_path: Path, tool: str, arguments: dict[str, Any], words: str
 ) -> None:
-    with gateway_to(server.url, tmp_path, headers=["Authorization: Bearer s3cr3t-token"]) as gateway:
+    url = f"{server.url}?key=s3cr3t"
+    with gateway_to(url, tmp_path, headers=["Authorization: Bearer s3cr3t-token"]) as gateway:
         error = error_of(gateway.call(tool, **arguments))
         assert error["code"] == "upstream_failed"
         assert words in error["message"]
@@ -268,6 +269,17 @@ def test_a_server_that_takes_too_long_is_answered_for_and_told(
         assert server.gone.wait(30)
         assert works(gateway)
     assert len(server.headers_of("notifications/cancelled")) == (era == LEGACY)
+
+
+def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Server, tmp_path: Path) -> None:
+    server.is_mute = True
+    with gateway_to(server.url, tmp_path, call_timeout=0.5) as gateway:
+        assert json.loads(gateway.hello)["error"]["data"]["code"] == "upstream_timeout"
+        assert server.gone.wait(30)
+        server.is_mute = False
+        gateway.greet()
+        assert "result" in json.loads(gateway.hello)
+        assert works(gateway)
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])

@@ -13,8 +13,8 @@ Seen = tuple[list[tuple[str, bytes]], str, float | None]
 
 PIECES = [
     b"data:", b"data", b"dat", b": ", b":", b" ", b"id:", b"id: 7", b"event:", b"event: other", b"retry:", b"retry: 25",
-    b"\r", b"\n", b"\r\n", b"\n\n", b"\r\r", b"x", b'{"a": 1}', b"\xef\xbb\xbf", b"\xef", b"\xbb", b"\0", b"message", b"5",
-    b"\xff",
+    b"\r", b"\n", b"\r\n", b"\n\n", b"\r\r", b"x", b'{"a": 1}', b"\xef\xbb\xbf", b"\xef", b"\xbb", b"\0", b"message",
+    b"5", b"\xff",
 ]  # fmt: skip
 
 TYPICAL = (

@@ -16,14 +16,13 @@ def main() -> None:
     told: dict[str, Any] = json.loads(sys.argv[1])
     options: dict[str, Any] = json.loads(sys.argv[2])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
-    settings = types.SimpleNamespace(
+    settings: Any = types.SimpleNamespace(
         stream_above_bytes=told.get("stream_above_bytes", 64 * 1024 * 1024),
         shutdown_grace_seconds=told.get("grace", 5.0),
         call_timeout=told.get("call_timeout"),
         gate_options=lambda: options,
     )
-    sys.exit(run_url(settings, told["url"], told.get("headers", [])))  # type: ignore[arg-type]
+    sys.exit(run_url(settings, told["url"], told.get("headers", [])))
 
 
 if __name__ == "__main__":

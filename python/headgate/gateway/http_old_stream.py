@@ -44,8 +44,8 @@ class OldStream:
     def _run(self) -> None:
         try:
             self._listen()
-        except UpstreamFailed as error:
-            _log.debug("headgate: the server's stream broke off: %s", error)
+        except UpstreamFailed as reason:
+            _log.debug("headgate: the server's stream broke off: %s", reason)
         self.is_over = True
         self._events.drop()
         error = UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")

@@ -24,7 +24,7 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 _MOST_COMPLAINT = 64 * 1024
 _SHOWN_COMPLAINT = 300
-_RETRY, _LONGEST_RETRY = 1.0, 30.0
+_RETRY, _SOONEST_RETRY, _LONGEST_RETRY = 1.0, 0.1, 30.0
 _MOST_TRIES = 5
 """How often a stream is taken up again that then says nothing."""
 _LAST_WORDS = 1.0
@@ -140,7 +140,9 @@ class Streams:
             with contextlib.suppress(UpstreamFailed), self._endpoint.connection() as connection:
                 resumed = {"last-event-id": events.last_id} if events.last_id else {}
                 with self._opened(connection, {**headers(), **resumed}) as response:
-                    if 400 <= response.status_code < 500 or kind_of(response) != EVENTS:
+                    if response.status_code >= 500:
+                        raise UpstreamFailed("the server cannot be listened to just now")
+                    if response.status_code != 200 or kind_of(response) != EVENTS:
                         return
                     for chunk in chunks_of(response):
                         for event in events.feed(chunk):
@@ -190,5 +192,5 @@ def kind_of(response: httpx2.Response) -> str:
 
 
 def _delay(events: Events, tries: int) -> float:
-    first = _RETRY if events.retry is None else events.retry
+    first = _RETRY if events.retry is None else max(events.retry, _SOONEST_RETRY)
     return min(first * 2.0 ** max(tries - 1, 0), _LONGEST_RETRY)

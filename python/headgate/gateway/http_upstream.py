@@ -12,8 +12,8 @@ import httpx2
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.http_connection import Connection, Endpoint
 from headgate.gateway.http_headers import given_headers, mirrored
-from headgate.gateway.http_outgoing import Outgoing, OutgoingRequests
 from headgate.gateway.http_old_stream import OldStream
+from headgate.gateway.http_outgoing import Outgoing, OutgoingRequests
 from headgate.gateway.http_streams import JSON, Refused, Streams
 from headgate.gateway.lines import Begun
 from headgate.gateway.messages import read

@@ -176,6 +176,7 @@ class Relay:
         """Whoever waits for a message that there was no room for is told, and shown its start."""
         _log.error("headgate: a message of %d bytes from the server is lost: %s", line.size, line.error)
         request_id = line.request_id() if asked is None else asked
+        self._own.failed(UpstreamFailed(str(line.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
             shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.head, _VIEW)}

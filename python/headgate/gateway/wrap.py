@@ -40,6 +40,8 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     """A server at a URL, with headers such as `Name: value` that let us in; as `run` does."""
     from headgate.gateway.http_upstream import HttpUpstream
 
+    # At other levels it logs each URL, and with it what is secret in one.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run(
         settings,
         lambda gate, limits: HttpUpstream(url, headers=headers, schema_of=gate.input_schema_of, **limits),
