@@ -29,6 +29,8 @@ class Server(ThreadingHTTPServer):
         self.called: list[str] = []
         self.sessions = 0
         self.has_stream = False
+        self.is_slow = False
+        """Whether it takes its time to shake hands."""
         self.is_mute = False
         """Whether it answers no handshake."""
         self.is_old = False
@@ -55,6 +57,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_old and self.path == "/mcp":
             self.reply(405)
             return
+        if self.server.is_slow and method in ("initialize", "notifications/initialized"):
+            time.sleep(0.6 if method == "initialize" else 0.2)
         self._note("POST", method)
         if method == "initialize" and self.server.is_mute:
             waits(self, message, {})

@@ -1,4 +1,5 @@
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -154,6 +155,7 @@ def test_the_session_is_named_from_the_handshake_to_the_end(server: Server, tmp_
 
 
 def test_nothing_is_sent_before_the_handshake_is_over(server: Server, tmp_path: Path) -> None:
+    server.is_slow = True
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
         gateway._era = LEGACY
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -249,14 +251,14 @@ def test_a_redirect_within_the_server_is_followed(gateway: Gateway) -> None:
 def test_a_server_that_is_not_there_is_an_error_until_it_is(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        url = f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}/mcp?key=hunter2"
+        url = f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}/mcp?key=qu3ry"
         with gateway_to(url, tmp_path, MODERN) as gateway:
             for _ in range(2):
                 error = error_of(gateway.call("plain"))
                 assert error["code"] == "upstream_failed"
                 assert "cannot be reached" in error["message"]
-                assert "hunter2" not in error["message"]
-    assert "hunter2" not in (tmp_path / "log.txt").read_text()
+                assert not re.search("hunter2|qu3ry", error["message"])
+    assert not re.search("hunter2|qu3ry", (tmp_path / "log.txt").read_text())
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
@@ -298,7 +300,7 @@ def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
 
 def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp_path: Path) -> None:
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
-        gateway.ask("tools/list")
+        assert json.loads(gateway.ask("tools/list"))["result"]["tools"][0]["name"] == "plain"
         gateway.call("plain", region="näh")
     (headers,) = server.headers_of("tools/call")
     assert (headers["mcp-protocol-version"], headers["mcp-method"], headers["mcp-name"]) == (
