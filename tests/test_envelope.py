@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -226,6 +227,27 @@ def test_a_body_may_say_anything(content: bytes) -> None:
     assert unwrap(ResponseEnvelope.from_json(envelope.to_json())) == json.loads(content)
 
 
+ODD_NUMBERS = b'{"x": 1.00000000000000000001, "y": 1e400, "z": 1.10}'
+
+
+@pytest.mark.parametrize("beside", [1, 2**70, "\ud800", {2**70}, Decimal("1.5"), {"\ud800": Decimal(2**70)}])
+def test_a_body_goes_out_as_it_came_whatever_is_beside_it(beside: Any) -> None:
+    told = local_envelope({"beside": beside, "body": Body(ODD_NUMBERS, "application/json")}, "a.b").to_json()
+    assert b'"body":' + ODD_NUMBERS in told
+
+
+def test_a_key_like_ours_in_a_body_changes_nothing_else_of_it() -> None:
+    content = b'{"a": 1.10, "b": {"$base64" : 1e400, "c": "\\"$base64\\": \\ud800"}}'
+    told = local_envelope([Body(content, "application/json"), b""], "a.b").to_json()
+    assert content.replace(b'{"$base64"', b'{"$$base64"') in told
+
+
+@pytest.mark.parametrize("content", [b'{"x":1e400}', b'[-1E+309, "1234567890123456789012"]'])
+def test_a_number_that_python_has_no_room_for_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match="is more than a number here can be; use the bytes"):
+        Body(content, "application/json").json()
+
+
 def test_half_of_a_surrogate_pair_survives() -> None:
     envelope = mcp_envelope({"\ud800": "\udfff"}, content=[{"type": "text", "text": "\ud800"}])
     assert ResponseEnvelope.from_json(envelope.to_json()) == envelope
@@ -246,7 +268,9 @@ def test_a_meta_that_cannot_be_is_refused(meta: Any) -> None:
         ResponseEnvelope.from_dict({"data": 1, "meta": meta})
 
 
-@pytest.mark.parametrize("data", [b"[" * 5000 + b"]" * 5000, b"[NaN]", b"{", b'[NaN,"1234567890123456789012"]'])
+@pytest.mark.parametrize(
+    "data", [b"[" * 5000 + b"]" * 5000, b"[NaN]", b"{", b'[NaN,"1234567890123456789012"]', b"[1e999]"]
+)
 def test_what_is_no_envelope_s_json_is_told(data: bytes) -> None:
     with pytest.raises(InvalidArgument, match="not JSON"):
         ResponseEnvelope.from_json(data)
@@ -287,6 +311,7 @@ class Record:
         (Body(b'{"$b\\u0061se64":"AAAA"}', "application/json"), {"$base64": "AAAA"}),
         ({"a": b"x", "b": 2**70, "c": {"$base64": "AAAA"}}, {"a": b"x", "b": 2**70, "c": {"$base64": "AAAA"}}),
         (Record({"$base64": "AAAA"}), {"blob": {"$base64": "AAAA"}, "note": None}),
+        ({"$base64": 1, "$$base64": 2, "a": b"x"}, {"$base64": 1, "$$base64": 2, "a": b"x"}),
         (Record(b"x", "the key $base64"), {"blob": b"x", "note": "the key $base64"}),
         ([b"x", b"x", {"$base64": "AAAA"}], [b"x", b"x", {"$base64": "AAAA"}]),
     ],

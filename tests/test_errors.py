@@ -7,6 +7,9 @@ import headgate
 import pytest
 from headgate import (
     CorruptIndex,
+    FileRefDenied,
+    FileRefNotFound,
+    FileRefTooLarge,
     HeadgateError,
     InvalidArgument,
     InvalidJSON,
@@ -24,6 +27,9 @@ TREE = [
     (InvalidPattern, InvalidArgument, "invalid_argument"),
     (PathNotFound, LookupError, "path_not_found"),
     (CorruptIndex, ValueError, "output_handle_corrupt"),
+    (FileRefDenied, PermissionError, "file_ref_denied"),
+    (FileRefNotFound, FileNotFoundError, "file_ref_not_found"),
+    (FileRefTooLarge, ValueError, "file_ref_too_large"),
 ]
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import capabilities
 import conformance
 import pages
 import pytest
@@ -46,6 +47,20 @@ def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert [line[:6] for line in done.stdout.splitlines() if line.startswith("FAIL")] == ["FAIL 5"] * 3
     assert "18 of 21 scenarios hold" in done.stdout
+
+
+def test_the_scenarios_of_the_capability_filter_hold() -> None:
+    done = subprocess.run(command("capabilities.py"), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert [line[:6] for line in lines] == [f"OK   {number}" for number in range(1, 7)] * 2
+    assert last == "12 of 12 scenarios hold"
+
+
+def test_what_is_put_in_at_one_place_is_an_insertion() -> None:
+    assert capabilities.is_insertion(b"[1,2]", b"[1,2,3]")
+    for after in (b"[1,2", b"[1,9,3]", b"[0,1,2,3]", b"[1,2,3}"):
+        assert not capabilities.is_insertion(b"[1,2]", after)
 
 
 def test_what_the_browser_finds_is_the_same_every_time() -> None:

@@ -34,7 +34,11 @@ STORE = [
     "open_store",
 ]
 ERRORS = [
+    "CapabilityDisabled",
     "CorruptIndex",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",
@@ -47,10 +51,13 @@ ERRORS = [
     "RedactionFailed",
     "StoreFull",
     "StoreUnavailable",
+    "UpstreamFailed",
+    "UpstreamTimeout",
 ]
 
 # Names of the core that the package keeps to itself.
-INTERNAL = {"Findings", "Survey", "checksum", "has_fields"}
+MESSAGES = {"Unescaper", "dissect", "each_says", "only_member", "same_json", "same_text", "unescape"}
+INTERNAL = {"Findings", "Survey", "checksum", "has_fields", *MESSAGES}
 
 
 def stub_names() -> set[str]:

@@ -60,7 +60,7 @@ def no_spool() -> Spool:
 
 def content(event: Event) -> bytes:
     assert not isinstance(event.data, Unspooled)
-    return bytes(event.data.read()) if isinstance(event.data, Spool) else bytes(event.data)
+    return b"".join(event.data.pieces()) if isinstance(event.data, Spool) else bytes(event.data)
 
 
 def test_a_typical_stream() -> None:

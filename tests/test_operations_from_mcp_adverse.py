@@ -14,7 +14,7 @@ from fastmcp import FastMCP
 from headgate import InvalidArgument
 from headgate.envelope import unwrap
 from headgate.operations import CallError, OperationRegistry, OperationSpec
-from headgate.operations.mcp import connection
+from headgate.operations.mcp import changes
 from headgate.operations.mcp.tools import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
@@ -257,7 +257,7 @@ def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCap
 
 
 def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_BETWEEN_LISTINGS", 3600.0)
+    monkeypatch.setattr(changes, "_BETWEEN_LISTINGS", 3600.0)
     changed = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
@@ -378,7 +378,7 @@ def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: 
                 scope.cancel()
                 await anyio.sleep(60)
         assert len(registry) == 0
-        await until(lambda: asyncio.all_tasks() == before)
+        assert asyncio.all_tasks() == before
 
     asyncio.run(asyncio.wait_for(check(), 60))
     assert not alive(starts)

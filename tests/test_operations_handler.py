@@ -224,6 +224,28 @@ def test_a_deadline_that_passes_meanwhile_cancels_the_handler() -> None:
     bounded(scenario())
 
 
+def test_whoever_is_late_cleans_up_undisturbed_when_its_caller_gives_up_for_that() -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+
+        async def tidy(*_: Any) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                while not side.bus.of("call.aborted"):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                seen.append("tidied")
+
+        side.add("op", tidy)
+        async with side.handler:
+            assert await code_of(side.calls.call("ns.op", timeout=0.2)) == "TIMEOUT"
+        assert seen == ["tidied"]
+        assert side.bus.of("call.error") == []
+
+    bounded(scenario())
+
+
 def test_an_abort_cancels_the_handler_and_is_not_answered() -> None:
     async def scenario() -> None:
         side, seen = Side(), list[str]()

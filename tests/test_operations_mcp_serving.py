@@ -192,6 +192,20 @@ def test_a_name_is_never_given_to_another(era: str) -> None:
     serve(registry, test, era)
 
 
+def test_a_tool_is_called_by_the_name_that_is_listed_and_not_by_an_id(era: str) -> None:
+    registry = OperationRegistry([Operation(spec("find", "crm"), lambda *_: "crm")])
+
+    async def test(client: Client) -> None:
+        await refusal(client, "crm.find")
+        # Nobody's calls change hands when one comes that is named like the id of another.
+        registry.register(spec("crm.find", "shop"), lambda *_: "shop")
+        assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == ["find", "crm.find"]
+        assert [text_of(await client.call_tool(name, {})) for name in ("find", "crm.find")] == ["crm", "shop"]
+        await refusal(client, "shop.crm.find")
+
+    serve(registry, test, era)
+
+
 def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
 

@@ -99,10 +99,11 @@ def test_forms_with_styles(api: API) -> None:
         "deep": {"style": "deepObject"},
         "together": {"explode": False},
         "reserved": {"allowReserved": True},
+        "json": {"contentType": "application/json"},
     }
-    body = {"piped": [1, 2], "deep": {"a": 1}, "together": ["x", "y"], "reserved": "a/b"}
+    body = {"piped": [1, 2], "deep": {"a": 1}, "together": ["x", "y"], "reserved": "a/b", "json": [1]}
     arrived = send(api, {"application/x-www-form-urlencoded": {"encoding": encoding}}, body)
-    assert arrived == b"piped=1%7C2&deep%5Ba%5D=1&together=x,y&reserved=a/b"
+    assert arrived == b"piped=1%7C2&deep%5Ba%5D=1&together=x,y&reserved=a/b&json=%5B1%5D"
 
 
 FILE = {"type": "string", "format": "binary"}

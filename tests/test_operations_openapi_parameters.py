@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from headgate import InvalidArgument
 from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
-from http_api import API, document, http_api, one
+from http_api import API, Answer, document, http_api, one
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,42 @@ def test_headers_and_cookies(api: API, where: str, value: Any, plain: str, explo
     [("path", "/x/blue,black,brown"), ("query", "/x?color=blue&color=black&color=brown")],
 )
 def test_styles_that_the_document_does_not_say(api: API, where: str, expected: str) -> None:
-    assert target(api, {"in": where}, LIST, "/x/{color}" if where == "path" else "/x") == expected
+    path = "/x/{color}" if where == "path" else "/x"
+    assert target(api, {"in": where}, LIST, path) == expected
+    # In YAML, a key without a value.
+    assert target(api, {"in": where, "style": None, "explode": None}, LIST, path) == expected
 
 
 NASTY = "a/b?c#d&e=f g+h%2Fi;j,k.l é\U0001f600"
 ENCODED = "a%2Fb%3Fc%23d%26e%3Df%20g%2Bh%252Fi%3Bj%2Ck.l%20%C3%A9%F0%9F%98%80"
+
+
+@pytest.mark.parametrize(
+    ("of_client", "options", "expected"),
+    [
+        ({}, {"headers": {"Cookie": "session=1; color=red"}}, ["color=blue", "session=1"]),
+        ({"cookies": {"session": "1", "color": "red"}}, {}, ["color=blue", "session=1"]),
+        ({"headers": {"Cookie": "session=1"}}, {}, ["color=blue", "session=1"]),
+        ({"cookies": {"a": "1"}}, {"headers": {"Cookie": "b=2"}}, ["color=blue", "b=2", "a=1"]),
+    ],
+)
+def test_a_cookie_does_not_take_the_place_of_others(
+    api: API, of_client: Any, options: Any, expected: list[str]
+) -> None:
+    api.answers["/first"] = Answer(status=307, headers=[("Location", "/y"), ("Set-Cookie", "a=new; Path=/")])
+    paths = one("/first", parameters=[{"name": "color", "in": "cookie"}])
+
+    async def run() -> None:
+        async with httpx2.AsyncClient(**of_client) as client:
+            operations = await from_openapi(document(paths, api.url), client, **options)
+            await operations.register_into(OperationRegistry()).execute("api.op", {"color": "blue"})
+
+    asyncio.run(run())
+    first, second = ((each.header("cookie") or "").split("; ") for each in api.arrived[-2:])
+    assert first == expected
+    # What the client remembers of the first answer goes with the second request.
+    assert {*second} >= {"a=new", *(each for each in expected if each != "a=1")}
+    assert "color=red" not in second
 
 
 def test_values_are_percent_encoded(api: API) -> None:
@@ -108,6 +139,21 @@ def test_reserved_characters_are_left_where_the_document_allows_them(api: API) -
     assert target(api, said, "a/b?c:d@e,f;g=h") == "/x?color=a/b?c:d@e,f;g=h"
     # These would end the value.
     assert target(api, said, "a#b&c+d") == "/x?color=a%23b%26c%2Bd"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/x?action=list", "/x?action=list&color=a%23b"),
+        ("/x#action=list", "/x?color=a%23b"),
+        ("/x?action=list#part?", "/x?action=list&color=a%23b"),
+        ("/x/{id}?and={and}", "/x/%3F%23?and=%26&color=a%23b"),
+    ],
+)
+def test_a_path_may_have_a_query_or_a_fragment(api: API, path: str, expected: str) -> None:
+    places = {name: value for name, value in {"id": "?#", "and": "&"}.items() if name in path}
+    call(api, one(path, parameters=[{"name": "color", "in": "query"}]), {"color": "a#b", **places})
+    assert api.last.target == expected
 
 
 @pytest.mark.parametrize("value", ["", ".", ".."])
@@ -149,6 +195,27 @@ def test_values_that_are_no_text(api: API, value: Any, text: str | None) -> None
     assert target(api, {"in": "query"}, value) == f"/x{expected}"
 
 
+@pytest.mark.parametrize(
+    "value", ["\ud800", ["\ud800"], b"\xff", float("nan"), [float("-inf")], object()], ids=lambda value: repr(value)[:8]
+)
+@pytest.mark.parametrize("where", ["path", "query", "cookie", "form"])
+def test_values_that_cannot_be_sent_are_the_fault_of_the_input(api: API, value: Any, where: str) -> None:
+    form: dict[str, Any] = {"requestBody": {"content": {"application/x-www-form-urlencoded": {}}}}
+    said = form if where == "form" else {"parameters": [{"name": "color", "in": where}]}
+    given = {"body": {"color": value}} if where == "form" else {"color": value}
+    before = len(api.arrived)
+    with pytest.raises(CallError) as caught:
+        call(api, one("/x/{color}" if where == "path" else "/x", "post", **said), given)
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert len(api.arrived) == before
+
+
+def test_more_than_a_url_can_hold_is_not_sent(api: API) -> None:
+    with pytest.raises(CallError, match="too long") as caught:
+        target(api, {"in": "query"}, "a" * 70_000)
+    assert caught.value.code == "VALIDATION_ERROR"
+
+
 def test_an_empty_list_is_nothing(api: API) -> None:
     for explode in (True, False):
         assert target(api, {"in": "query", "explode": explode}, []) == "/x"
@@ -172,10 +239,20 @@ def test_parameters_of_a_client_come_after_those_of_a_call(api: API) -> None:
     assert api.last.target == "/x?q=a%2Cb,c&tenant=t+1"
 
 
-def test_a_parameter_with_plain_text_is_not_quoted(api: API) -> None:
-    assert target(api, {"in": "query", "content": {"text/plain": {"schema": {"type": "string"}}}}, "a b") == (
-        "/x?color=a%20b"
-    )
+@pytest.mark.parametrize(
+    ("content_type", "value", "expected"),
+    [
+        ("text/plain", "a b", "a%20b"),
+        ("application/xml", "<a/>", "%3Ca%2F%3E"),
+        ("application/problem+json; v=1", "a", "%22a%22"),
+        ("*/*", "a", "%22a%22"),
+        # There is no style to take it apart with.
+        ("text/plain", {"a": 1}, "%7B%22a%22%3A1%7D"),
+        ("text/plain", [1, 2], "%5B1%2C2%5D"),
+    ],
+)
+def test_a_parameter_with_content_is_what_that_says(api: API, content_type: str, value: Any, expected: str) -> None:
+    assert target(api, {"in": "query", "content": {content_type: {}}}, value) == f"/x?color={expected}"
 
 
 @pytest.mark.parametrize("name", ["Host", "Content-Length", "connection", "Transfer-Encoding"])

@@ -157,6 +157,7 @@ COMPRESSED = {
     "Deflate": raw_deflate(TEXT),
     "deflate, gzip": gzip.compress(zlib.compress(TEXT)),
     "identity": TEXT,
+    "gzip, identity, utf-8": gzip.compress(TEXT),
 }
 
 
@@ -174,7 +175,29 @@ def test_a_compressed_answer_that_ends_too_early_is_none(api: API, coding: str, 
     assert "that ends too early" in str(failed(api))
 
 
-@pytest.mark.parametrize(("coding", "told"), [("br", "in the encoding 'br'"), ("gzip", "what is not gzip")])
+@pytest.mark.parametrize("word", ["", "none", "UTF-8", "utf8", "iso-8859-1", "binary", "8bit", "identity"])
+def test_words_that_are_no_codings_change_nothing(api: API, word: str) -> None:
+    api.usual = Answer(b"[1, 2]", headers=[("Content-Encoding", word)])
+    assert call(api).data.content == b"[1, 2]"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate"])
+@pytest.mark.parametrize("behind", [b"x", b"\0\0<p>Warning</p>", b"\x1f\x8b not another member", b"\x03\x00"])
+def test_what_stands_behind_a_compressed_answer_is_not_dropped_unseen(api: API, coding: str, behind: bytes) -> None:
+    api.usual = Answer(COMPRESSED[coding] + behind, "text/plain", headers=[("Content-Encoding", coding)])
+    assert f"{coding.lower()} with something else behind its end" in str(failed(api))
+
+
+@pytest.mark.parametrize("coding", ["deflate", "Deflate"])
+def test_zeros_behind_a_compressed_answer_are_nothing(api: API, coding: str) -> None:
+    api.usual = Answer(COMPRESSED[coding] + bytes(512), "text/plain", headers=[("Content-Encoding", coding)])
+    assert call(api).data == TEXT.decode()
+
+
+@pytest.mark.parametrize(
+    ("coding", "told"),
+    [("br", "in the encoding 'br'"), ("x-own", "in the encoding 'x-own'"), ("gzip", "what is not gzip")],
+)
 def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: str) -> None:
     api.usual = Answer(b"\x1b\x03\xf8garbage", headers=[("Content-Encoding", coding)])
     assert told in str(failed(api))
@@ -347,11 +370,13 @@ def slow_in_the_body(api: API) -> Any:
 @pytest.mark.parametrize("how", [slow, slow_in_the_body])
 def test_what_takes_too_long(api: API, how: Any) -> None:
     api.answers["/x"] = how(api)
-    assert failed(api, timeout=0.3).code == "TIMEOUT"
-    assert failed(api, context=CallContext(deadline=time.monotonic() + 0.3)).code == "TIMEOUT"
+    for late in (failed(api, timeout=0.3), failed(api, context=CallContext(deadline=time.monotonic() + 0.3))):
+        assert late.code == "TIMEOUT"
+        assert "may have been carried out" in str(late)
     before = len(api.arrived)
     error = failed(api, context=CallContext(deadline=time.monotonic() - 1))
     assert (error.code, len(api.arrived)) == ("TIMEOUT", before)
+    assert "was not begun" in str(error)
 
 
 def test_the_time_of_a_client_that_is_given(api: API) -> None:

@@ -239,6 +239,30 @@ def test_redirects_on_the_same_host_keep_them(api: API) -> None:
     assert (api.last.target, api.last.header("x-key"), api.last.header("cookie")) == ("/y", "hh", "session=cc")
 
 
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("", f"/x?key={PLAIN}"),
+        ("#part", f"/x?key={PLAIN}"),
+        ("?page=2", "/x?page=2"),
+        ("y", "/y"),
+        ("/y/../z#part", "/z"),
+    ],
+)
+def test_a_redirect_starts_from_where_the_request_went(api: API, location: str, target: str) -> None:
+    api.usual = Answer(status=302, headers=[("Location", location)])
+    with pytest.raises(CallError, match="redirects") as caught:
+        call(api, [{"in_query": []}], {"in_query": PLAIN})
+    assert [each.target for each in api.arrived] == [f"/x?key={PLAIN}", *[target] * 10]
+    assert PLAIN not in str(caught.value)
+
+
+def test_a_redirect_to_a_bare_host_takes_no_query_there(api: API, other_host: API) -> None:
+    api.answers["/x"] = Answer(status=302, headers=[("Location", f"//{other_host.host}")])
+    call(api, [{"in_query": []}], {"in_query": PLAIN})
+    assert [each.target for each in other_host.arrived] == ["/"]
+
+
 def test_a_redirect_repeats_the_body(api: API) -> None:
     api.answers["/x"] = Answer(status=308, headers=[("Location", "/y")])
     paths = one("/x", "post", requestBody={"content": {"application/json": {}}})

@@ -126,6 +126,13 @@ def test_bytes_are_not_structured(data: Any) -> None:
     assert "structuredContent" not in result
 
 
+@pytest.mark.parametrize("data", [Body(b'{"n": 1e400}', "application/json"), {"n": Body(b"1e400", "text/json")}])
+def test_a_number_that_python_has_no_room_for_is_in_the_content_only(data: Any) -> None:
+    result = to_call_tool_result(local_envelope(data, "ns.op"), spec=spec(output_schema=NUMBER))
+    assert "1e400" in result["content"][0]["text"]
+    assert "structuredContent" not in result
+
+
 def test_a_response_keeps_what_is_for_its_reader() -> None:
     headers = {
         "X-Total": "7",
@@ -153,6 +160,10 @@ def test_a_response_keeps_what_is_for_its_reader() -> None:
         (http("s", "application/json"), 200, "application/json", b'"s"'),
         (http(b"\x00", "image/png", 206), 206, "image/png", b"\x00"),
         (http(b"", "", 204), 204, None, b""),
+        (http(None, "text/html"), 200, "text/html", b""),
+        (http(None, ""), 200, "application/octet-stream", b""),
+        (http(None, "application/json", 200, **{"Content-Length": "0"}), 200, "application/json", b""),
+        (http(None, "application/json", 200, **{"Content-Length": "4"}), 200, "application/json", b"null"),
         (local_envelope({"a": 1}, "a.b"), 200, "application/json", b'{"a":1}'),
         (local_envelope("s", "a.b"), 200, "application/json", b'"s"'),
         (local_envelope(None, "a.b"), 200, "application/json", b"null"),

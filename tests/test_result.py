@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from headgate.payload import in_one_piece
 from headgate.servers.result import Found, beside, exceeds, payload_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,10 @@ def text(value: str) -> dict[str, Any]:
 
 def result(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"content": list(blocks), "isError": False, **more}
+
+
+def loaded(found: Found) -> Any:
+    return json.loads(bytes(in_one_piece(found.to_store())))
 
 
 def encoded(data: bytes) -> str:
@@ -62,12 +67,18 @@ def test_a_sole_block_is_its_content(block: dict[str, Any], found: Found) -> Non
 def test_anything_else_is_all_of_it(blocks: list[dict[str, Any]]) -> None:
     whole = result(*blocks, resultType="complete", _meta={"io.modelcontextprotocol/serverInfo": {"name": "s"}})
     found = payload_of(whole)
-    assert (json.loads(found.payload), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
+    assert (loaded(found), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
+
+
+def test_what_is_no_block_is_not_lost() -> None:
+    for structured in ({}, {"structuredContent": {"result": "a"}}):
+        whole = {"content": [text("a"), "b"], **structured}
+        assert loaded(payload_of(whole)) == whole
 
 
 def test_what_the_tool_says_beside_it_is_kept_with_all_of_it() -> None:
     meta = {"mine": 1, "io.modelcontextprotocol/serverInfo": {}}
-    assert json.loads(payload_of(result(text("a"), _meta=meta), with_meta=True).payload)["_meta"] == {"mine": 1}
+    assert loaded(payload_of(result(text("a"), _meta=meta), with_meta=True))["_meta"] == {"mine": 1}
 
 
 ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]
@@ -92,7 +103,7 @@ ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]
 )
 def test_what_is_said_twice_is_stored_once(blocks: list[dict[str, Any]], structured: Any) -> None:
     found = payload_of(result(*blocks, structuredContent=structured))
-    assert (json.loads(found.payload), found.mime_type) == (structured, "application/json")
+    assert (loaded(found), found.mime_type) == (structured, "application/json")
 
 
 def test_a_text_that_was_wrapped_is_a_text() -> None:
@@ -115,7 +126,7 @@ def test_a_text_that_was_wrapped_is_a_text() -> None:
 )
 def test_what_is_not_said_twice_is_kept_whole(blocks: list[dict[str, Any]], structured: Any) -> None:
     whole = result(*blocks, structuredContent=structured)
-    assert json.loads(payload_of(whole).payload) == whole
+    assert loaded(payload_of(whole)) == whole
 
 
 json_values = st.recursive(
@@ -131,12 +142,12 @@ def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
     whole = result(*map(text, texts))
     if structured is not None:
         whole["structuredContent"] = structured
-    payload = payload_of(whole).payload
-    if isinstance(payload, str):
+    found = payload_of(whole)
+    if isinstance(payload := found.payload, str):
         assert [payload] == texts
         assert structured in (None, payload, {"result": payload})
-    elif json.loads(payload) != json.loads(json.dumps(whole)):
-        assert json.loads(payload) == json.loads(json.dumps(structured))
+    elif loaded(found) != json.loads(json.dumps(whole)):
+        assert loaded(found) == json.loads(json.dumps(structured))
 
 
 @given(st.lists(nasty_text, max_size=4), json_values, st.integers(1, 2000), st.booleans())
@@ -153,7 +164,7 @@ def test_numbers_that_have_no_end_are_stored_once() -> None:
     structured = {"result": rows}
     for texts in ([json.dumps(rows, indent=2)], [json.dumps(structured)], [json.dumps(row, indent=2) for row in rows]):
         found = payload_of(result(*map(text, texts), structuredContent=structured))
-        assert json.loads(found.payload) == structured
+        assert loaded(found) == structured
 
 
 def test_what_a_resource_is_called_stays_beside_its_text() -> None:

@@ -44,6 +44,8 @@ _MODERN_META = {
 class Wire(Protocol):
     hello: bytes
     """What a handshake is answered with, where there is one."""
+    notified: list[bytes]
+    """What came unasked before an answer; over HTTP nobody listens for it."""
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         """What a request is answered with, as it came."""
@@ -58,6 +60,7 @@ def message_of(answer: bytes) -> bytes:
 class _Stdio:
     def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
         self._process, self._era, self._id, self.hello = process, era, 0, b""
+        self.notified: list[bytes] = []
         if era == LEGACY:
             self.hello = self.ask("initialize", HELLO)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -67,6 +70,9 @@ class _Stdio:
         self._send(request(self._id, method, params, self._era))
         assert self._process.stdout
         line = self._process.stdout.readline()
+        while b'"method":"notifications/' in line[:256]:
+            self.notified.append(line)
+            line = self._process.stdout.readline()
         # Two servers that ended would say the same.
         assert line, "the server has ended"
         return line
@@ -80,6 +86,7 @@ class _Stdio:
 class _Http:
     def __init__(self, port: int, era: str, token: str | None) -> None:
         self._port, self._era, self._id, self.hello = port, era, 0, b""
+        self.notified: list[bytes] = []
         self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"

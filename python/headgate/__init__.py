@@ -26,7 +26,11 @@ from headgate._core import (
     truncate_lines,
 )
 from headgate.errors import (
+    CapabilityDisabled,
     CorruptIndex,
+    FileRefDenied,
+    FileRefNotFound,
+    FileRefTooLarge,
     HandleCorrupt,
     HandleNotFound,
     HeadgateError,
@@ -39,6 +43,8 @@ from headgate.errors import (
     RedactionFailed,
     StoreFull,
     StoreUnavailable,
+    UpstreamFailed,
+    UpstreamTimeout,
 )
 
 # What type checkers take for true, without the import of `typing`.
@@ -50,9 +56,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPERATOR",
+    "CapabilityDisabled",
     "CorruptIndex",
     "Cut",
     "Descriptor",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",
@@ -79,6 +89,8 @@ __all__ = [
     "Stored",
     "SweepReport",
     "TextPage",
+    "UpstreamFailed",
+    "UpstreamTimeout",
     "__version__",
     "get",
     "index_items",

@@ -409,3 +409,53 @@ def search(
     `context` is how many bytes of text to show on either side: whole characters, never half a JSON
     escape, nothing beyond a byte that is not UTF-8. A match of more than 256 bytes counts as its first 256 there.
     """
+
+@final
+class Unescaper:
+    """`unescape` for content that comes in pieces, cut anywhere."""
+
+    def __new__(cls) -> Unescaper: ...
+    def push(self, piece: Buffer | str) -> bytes:
+        """What is known by the next piece."""
+    def finish(self) -> bytes:
+        """What is left: an escape that was cut short."""
+
+def dissect(
+    part: tuple[Buffer | str, int, int],
+    token: str,
+    *,
+    most_string: int = 1024,
+    most_container: int = 8192,
+    most_depth: int = 64,
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """Takes a message apart: its skeleton, in which hole `n` is the string `token:n`, and where its holes are.
+
+    A part is a buffer or, as a `str`, the path of a file, and where the message starts and ends in it. A hole is a
+    string or a container that is larger than may be, a number that is not the same once it was read and written again,
+    and a string that is no text. `token` is what nobody who writes messages can know. Raises `InvalidJSON` for what is
+    not one JSON value.
+    """
+
+def unescape(content: Buffer | str) -> bytes:
+    """What the content of a JSON string, without its quotes, stands for.
+
+    Half of a surrogate pair is kept as three bytes; what is no escape that JSON knows stays as it is.
+    """
+
+def same_text(one: tuple[Buffer | str, int, int], other: tuple[Buffer | str, int, int]) -> bool:
+    """Whether two values are strings that stand for the same text."""
+
+def same_json(text: tuple[Buffer | str, int, int], value: tuple[Buffer | str, int, int]) -> bool:
+    """Whether what the string `text` stands for is JSON, and the value to the letter.
+
+    But for white space between tokens, and for which characters in strings are escaped.
+    """
+
+def each_says(content: tuple[Buffer | str, int, int], items: tuple[Buffer | str, int, int]) -> bool:
+    """Whether each text of `content` is its item of `items`, or the JSON of it.
+
+    `content` is an array of `{"type": "text", "text": ...}`, with nothing else in them.
+    """
+
+def only_member(part: tuple[Buffer | str, int, int], name: str) -> tuple[int, int] | None:
+    """Where the value of an object's only member is, if that is called `name`."""

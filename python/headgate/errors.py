@@ -14,11 +14,19 @@ HeadgateError
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
 ├── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
 ├── UpstreamFailed    (ConnectionError) a server that is gone, or does not speak the protocol
-└── UpstreamTimeout   (TimeoutError) a server that took too long
+├── UpstreamTimeout   (TimeoutError) a server that took too long
+├── CapabilityDisabled (PermissionError) a tool that is switched off; `capability` is what it is for
+├── FileRefDenied     (PermissionError)    a reference to a file that arguments may not refer to
+├── FileRefNotFound   (FileNotFoundError)  a reference to a file that is not there
+└── FileRefTooLarge   (ValueError)   a reference to more than may be put into arguments
 """
 
 __all__ = [
+    "CapabilityDisabled",
     "CorruptIndex",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
     "HeadgateError",
@@ -133,3 +141,36 @@ class UpstreamTimeout(HeadgateError, TimeoutError):
     """The server behind the gateway took too long to answer. It may still do what it was asked to."""
 
     code = "upstream_timeout"
+
+
+class CapabilityDisabled(HeadgateError, PermissionError):
+    """A tool that is not to be had here: `capability` is what it is for, and is switched off."""
+
+    code = "CAPABILITY_DISABLED"
+
+    def __init__(self, message: str, tool: str, capability: str) -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.capability = capability
+
+    def to_dict(self) -> dict[str, dict[str, str]]:
+        """What a model is told: with it, what the tool is for."""
+        return {"error": {**super().to_dict()["error"], "capability": self.capability}}
+
+
+class FileRefDenied(HeadgateError, PermissionError):
+    """A file that arguments may not refer to, whether it exists or not."""
+
+    code = "file_ref_denied"
+
+
+class FileRefNotFound(HeadgateError, FileNotFoundError):
+    """There is no such file in a folder that arguments may refer to."""
+
+    code = "file_ref_not_found"
+
+
+class FileRefTooLarge(HeadgateError, ValueError):
+    """More than one call may take in by reference."""
+
+    code = "file_ref_too_large"

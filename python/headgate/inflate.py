@@ -1,14 +1,30 @@
 """Compressed bodies, undone piece by piece: one that ends too early is not taken for a whole one."""
 
+import re
 import zlib
 from collections.abc import Iterator
 
-__all__ = ["ACCEPTED_CODINGS", "Inflating"]
+__all__ = ["ACCEPTED_CODINGS", "Inflating", "is_coding"]
 
 ACCEPTED_CODINGS = "gzip, deflate"
 
+_NO_CODING = re.compile(
+    r"|identity|none|binary|[78]bit|utf-?(8|16|32)([bl]e)?|(us-)?ascii|iso-8859-\d+|windows-\d+|shift[_-]jis|gb\w+|euc-\w+"
+)
+"""What servers say of bytes that are as they are: words of mail, and charsets.
+
+Only what is known to be no coding is passed over. A name that nobody knows may be a coding that nobody knows.
+"""
+
+_FIRST_OF_GZIP = 0x1F
+
 _PIECE = 1024 * 1024
 """At most so much at once: a few bytes can stand for very many."""
+
+
+def is_coding(name: str) -> bool:
+    """Whether bytes of which this is said are to be undone."""
+    return not _NO_CODING.fullmatch(name)
 
 
 class Inflating:
@@ -17,21 +33,28 @@ class Inflating:
     def __init__(self, coding: str) -> None:
         self._coding = coding
         self._stream: zlib._Decompress | None = None
+        self._told = f"what is not {coding}, as it says"
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """More of it."""
         rest = chunk
         while rest:
-            if self._stream is None or self._stream.eof:
-                # After the end there may be another member of the file, or zeros up to a full block.
-                rest = rest if self._stream is None else rest.lstrip(b"\0")
+            if self._stream is None:
+                self._stream = self._decompressor(rest)
+            elif self._stream.eof:
+                # After the end there may be zeros up to a full block, or another member of a gzip file. Anything else
+                # is no part of the answer by the book, but it was sent: it is not dropped unseen.
+                rest = rest.lstrip(b"\0")
                 if not rest:
                     return
+                self._told = f"{self._coding} with something else behind its end; it may have been carried out"
+                if self._coding == "deflate" or rest[0] != _FIRST_OF_GZIP:
+                    raise ValueError(f"was answered {self._told}")
                 self._stream = self._decompressor(rest)
             try:
                 piece = self._stream.decompress(rest, _PIECE)
             except zlib.error as error:
-                raise ValueError(f"was answered what is not {self._coding}, as it says: {error}") from None
+                raise ValueError(f"was answered {self._told}: {error}") from None
             rest = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             if piece:
                 yield piece

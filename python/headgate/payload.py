@@ -1,5 +1,6 @@
 """What a tool returned, as pieces of bytes, and what kind of thing they are."""
 
+import abc
 import json
 import os
 import re
@@ -16,6 +17,7 @@ __all__ = [
     "PIECE",
     "Payload",
     "Redaction",
+    "WrittenJSON",
     "detect_mime_type",
     "encoded",
     "expects_json",
@@ -45,6 +47,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def is_text(value: object) -> bool:
     """Whether it is text that can be written: half of a surrogate pair can be written nowhere."""
     return isinstance(value, str) and not _SURROGATE.search(value)
+
+
+class WrittenJSON(abc.ABC):
+    """What is JSON already, and is written as it came."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def json(self) -> bytes:
+        """All of it."""
 
 
 class _Readable(Protocol):
@@ -92,12 +104,31 @@ def encoded(value: object, other: Callable[[object], object] | None = None) -> b
     def dumps(inner: object) -> bytes:
         return orjson.dumps(inner, default=plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
+    def piece(inner: object) -> bytes:
+        try:
+            return dumps(inner)
+        except TypeError:
+            return encoded(plain(inner), other)
+
     try:
         return dumps(value)
     except TypeError:
         # It may only be an integer of more than 64 bits, which nothing but JSON itself has room for.
-        text = json.dumps(value, default=lambda inner: json.loads(dumps(inner)), allow_nan=False, separators=(",", ":"))
-        return text.encode()
+        return _joined(value, piece)
+
+
+def _joined(value: object, piece: Callable[[object], bytes]) -> bytes:
+    """A value as Python's own JSON has it. What that does not know stands in it as it was written by `piece`."""
+    pieces: list[bytes] = []
+    # Nobody can have guessed it, so there is no such text in the value.
+    mark = os.urandom(16).hex()
+
+    def marked(inner: object) -> str:
+        pieces.append(piece(inner))
+        return f"{mark}{len(pieces) - 1}"
+
+    text = json.dumps(value, default=marked, allow_nan=False, separators=(",", ":")).encode()
+    return re.sub(rf'"{mark}(\d+)"'.encode(), lambda found: pieces[int(found[1])], text)
 
 
 def is_object(payload: Payload) -> bool:
@@ -117,6 +148,8 @@ def _view(payload: object) -> memoryview | None:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, WrittenJSON):
+        return orjson.Fragment(value.json())
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")

@@ -2,11 +2,12 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from typing import NoReturn
 
 import headgate
-from headgate.cli import commands
+from headgate.cli import commands, gateway, lint
 from headgate.errors import InvalidArgument
 
 __all__ = ["parse"]
@@ -19,31 +20,63 @@ def parse(about: str) -> argparse.Namespace:
     parser = _Parser("headgate", description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     _commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
-    return parser.parse_args()
+    words, wrapped = _split(sys.argv[1:])
+    args = parser.parse_args(words)
+    args.wrapped = wrapped
+    return args
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Ours, and behind `--` the words of a command that is not ours, where ours runs one."""
+    if words[:1] != ["wrap"] or "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 class _Parser(argparse.ArgumentParser):
     """Raises our own error in place of printing one."""
 
-    def __init__(self, prog: str, **options: object) -> None:
+    def __init__(self, prog: str, *, fill: "Callable[[_Parser], None] | None" = None, **options: object) -> None:
         super().__init__(prog, allow_abbrev=False, **options)  # type: ignore[arg-type]
+        self._fill = fill
+        """Adds what takes long to import, once this is the command that was asked for."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        if self._fill is not None:
+            self._fill(self)
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown[0].partition("=")[0])
+        return known, unknown
+
+    def _refuse(self, word: str) -> NoReturn:
+        import difflib
+
+        near = difflib.get_close_matches(word, self._option_string_actions, 1)
+        hint = f", only {near[0]}" if near else ""
+        if self.get_default("run") is gateway.wrap and not word.startswith("-"):
+            hint = ", unless it is a command: put -- before it"
+        self.error(f"there is no {word} here{hint}")
 
     def error(self, message: str) -> NoReturn:
         raise InvalidArgument(f"{message}; `{self.prog} --help` shows how")
 
 
 def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
-    def add(run: Callable[[argparse.Namespace], None], *arguments: Callable[[_Parser], object]) -> _Parser:
-        about = run.__doc__ or ""
+    def add(
+        run: Callable[[argparse.Namespace], None], *arguments: Callable[[_Parser], object], has_store: bool = True
+    ) -> _Parser:
+        about, name = run.__doc__ or "", run.__name__.replace("_", "-")
         parser = subparsers.add_parser(
-            run.__name__,
-            prog=f"headgate {run.__name__}",
+            name,
+            prog=f"headgate {name}",
             help=about.partition("\n")[0],
             description=about.replace("\n    ", "\n"),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.set_defaults(run=run)
-        for argument in (*arguments, _store):
+        for argument in (*arguments, *([_store] if has_store else [])):
             argument(parser)
         return parser
 
@@ -92,6 +125,33 @@ def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     journal = add(commands.journal, _principal)
     journal.add_argument("action", nargs="?", choices=["recent", "summary"], default="recent", help="which of the two")
     journal.add_argument("--count", metavar="N", type=int, default=50, help="how many events; 50 if not given")
+
+    for run, usage in gateway.USAGES.items():
+        about = run.__doc__ or ""
+        subparsers.add_parser(
+            run.__name__,
+            prog=f"headgate {run.__name__}",
+            usage=f"headgate {run.__name__} {usage}",
+            help=about.partition("\n")[0],
+            description=about.replace("\n    ", "\n"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            fill=gateway.fill,
+        ).set_defaults(run=run)
+
+    lint_tools = add(lint.lint_tools, has_store=False)
+    lint_tools.add_argument("command", metavar="COMMAND", nargs="*", help="behind --: what starts the server")
+    lint_tools.add_argument("--saved", metavar="FILE", help="what tools/list answered, in place of a server")
+    lint_tools.add_argument(
+        "--capability",
+        metavar="PATTERN=NAME",
+        type=lint.pattern_and_name,
+        action="append",
+        default=[],
+        help="what tools of these names are for; the first that matches",
+    )
+    lint_tools.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=30.0, help="for all of it; 30 if not given"
+    )
 
 
 def _store(parser: _Parser) -> None:

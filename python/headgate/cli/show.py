@@ -33,6 +33,7 @@ __all__ = [
     "printing",
     "progress",
     "raw",
+    "settings",
     "stats",
     "stored",
 ]
@@ -227,6 +228,21 @@ def stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> None:
     )
     size, on_disk = _size(storage["size_bytes"]), _size(storage["stored_bytes"])
     _print(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
+
+
+def settings(said: dict[str, Any]) -> None:
+    """Options with what is in force; on a terminal a few lines each, since a table of them is wider than any."""
+    if not _is_terminal():
+        answer(said)
+        return
+    for row in said["options"]:
+        _print(literal(f"{row['flag']}  {row['value']}"), style="bold", highlight=False)
+        names = "  ".join(filter(None, (row["key"], row["variable"], f"default {row['default']}")))
+        _print(literal(f"    {names}\n    from {row['source']}: {row['help']}"), highlight=False)
+    for upstream in said["upstreams"]:
+        _print(literal(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
+        for key, value in upstream.items():
+            _print(literal(f"    {key}  {value}"), highlight=False)
 
 
 def _when(timestamp: object) -> str:

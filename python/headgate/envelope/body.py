@@ -4,6 +4,8 @@ import base64
 import contextlib
 import dataclasses
 import json
+import marshal
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +20,9 @@ __all__ = ["Body", "from_plain", "is_only_json", "parsed", "plain", "says_json",
 
 _BASE64 = "$base64"
 
-_LIKE_OURS = re.compile(rb"base64|\\u00(?:24|3[46]|6[125]|73)")
-"""Our key in a JSON text, or one of its letters as an escape."""
+_LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
+_LIKE_OURS = re.compile(rb'"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
+"""Where a key in a JSON text begins that would be taken for ours, whichever of its letters are escapes."""
 
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -88,7 +91,7 @@ def parsed(data: bytes) -> Any:
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(data)
     try:
-        return json.loads(data, parse_constant=_refuse)
+        return json.loads(data, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -97,11 +100,22 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text:.40} is more than a number here can be; use the bytes as they came")
+    return number
+
+
 def is_only_json(data: Any) -> bool:
-    """Whether there is nothing in it that has to be made JSON of first."""
+    """Whether it is of JSON's own types all through, so that nothing in it has to be made JSON of first.
+
+    `orjson` writes UUIDs and enums as well, and `marshal` bytes and sets: what both write is JSON's own.
+    """
     try:
         orjson.dumps(data, option=_AS_IT_IS)
-    except TypeError:
+        marshal.dumps(data)
+    except (TypeError, ValueError):
         return False
     return True
 
@@ -128,13 +142,13 @@ def plain(data: Any) -> Any:
     """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
     match data:
         case Body(is_json=True):
-            return plain(data.json()) if _LIKE_OURS.search(data.content) else orjson.Fragment(data.content)
+            return orjson.Fragment(_LIKE_OURS.sub(b'"$', data.content))
         case Body():
             return plain(data.content)
         case bytes() | bytearray() | memoryview():
             return {_BASE64: base64.b64encode(data).decode()}
         case Mapping():
-            return {_escaped(key, data): plain(value) for key, value in data.items()}
+            return {_escaped(key): plain(value) for key, value in data.items()}
         case list() | tuple():
             return [plain(value) for value in data]
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
@@ -150,7 +164,7 @@ def from_plain(data: Any) -> Any:
         case {"$base64": str(text)} if len(data) == 1:
             return _decoded(text, data)
         case dict():
-            return {_unescaped(key, data): from_plain(value) for key, value in data.items()}
+            return {_unescaped(key): from_plain(value) for key, value in data.items()}
         case list():
             return [from_plain(value) for value in data]
     return data
@@ -164,12 +178,14 @@ def _decoded(text: str, data: Any) -> Any:
         return data
 
 
-def _escaped(key: Any, data: Mapping[Any, Any]) -> Any:
+def _escaped(key: Any) -> Any:
     """A key that would be taken for ours stands out by one more `$`."""
-    return (
-        f"${key}" if len(data) == 1 and isinstance(key, str) and key.lstrip("$") == "base64" and key[0] == "$" else key
-    )
+    return f"${key}" if isinstance(key, str) and _is_like_ours(key) else key
 
 
-def _unescaped(key: str, data: Mapping[str, Any]) -> str:
-    return key[1:] if len(data) == 1 and key.startswith("$$") and key.lstrip("$") == "base64" else key
+def _unescaped(key: str) -> str:
+    return key[1:] if key.startswith("$$") and _is_like_ours(key) else key
+
+
+def _is_like_ours(key: str) -> bool:
+    return key.startswith("$") and key.lstrip("$") == "base64"

@@ -5,15 +5,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headgate.gateway.lines import Kept
 from headgate.gateway.lists import parsed, with_ours
-from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, result_message
+from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, is_modern, result_message
 from headgate.gateway.pending import Pending
 from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.requests import call_of
 from headgate.gateway.session import Session
 from headgate.gateway.spool import Spool
 from headgate.servers import resources
 from headgate.servers.gate import Gate
-from headgate.servers.pipeline import Call
 from headgate.servers.result import SERVER_INFO
 
 __all__ = ["Answers"]
@@ -21,7 +22,7 @@ __all__ = ["Answers"]
 _log = logging.getLogger("headgate")
 
 _Whole = bytes | bytearray
-_Step = Callable[[Pending, dict[str, Any], "_Whole | Spool"], bytes | None]
+_Step = Callable[[Pending, dict[str, Any], Kept], bytes | None]
 
 
 class Answers:
@@ -42,39 +43,28 @@ class Answers:
             "resources/templates/list": self._templates,
         }
 
-    def is_large(self, pending: Pending, line: "_Whole | Spool") -> bool:
-        """Whether an answer takes long enough that others should not wait for it."""
-        return len(line) > pending.mode.output_inline_limit_bytes
-
-    def __call__(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def __call__(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         """What to send in place of `line`."""
         step = self._steps.get(pending.method)
         return None if step is None else step(pending, message, line)
 
-    def _call(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _call(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         result, gate = message.get("result"), self._gate
         if not isinstance(result, dict):
             return None
         around = len(written({**message, "result": 0})) - 1
         size = len(line) - around
-        if gate.pipeline.is_inline(result, pending.mode, is_ascii=False):
+        if gate.pipeline.is_inline(result, pending.mode, size=size):
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
-        call = Call(
-            tool=pending.tool or pending.method,
-            protocol_version=pending.version,
-            request_id=pending.id,  # type: ignore[arg-type]
-            handle_length=gate.handle_length,
-            contract=pending.mode.contract,
-        )
-        answer = gate.pipeline.stored(result, call)
+        answer = gate.pipeline.stored(result, call_of(pending, gate))
         if answer is result:
             return None
         made = written({**message, "result": self._stamped(answer)})
         _log.info(
             "headgate: %s answered %d bytes, of which the client gets %d (%.1f ms)",
-            call.tool[:64],
+            (pending.tool or pending.method)[:64],
             len(line),
             len(made),
             (time.perf_counter() - started) * 1e3,
@@ -83,23 +73,25 @@ class Answers:
         return made
 
     def _watch(self, pending: Pending, size: int, *, is_inline: bool) -> None:
-        pass
+        self._gate.watch_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)
 
-    def _tools(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _tools(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         found = self._listed(pending, message, line, "tools")
         if found is None:
             return None
         line, message = found
         theirs, gate = message["result"]["tools"], self._gate
         is_last = message["result"].get("nextCursor") is None
-        gate.learn(theirs, is_all=is_last and "cursor" not in pending.params)
-        return with_ours(line, message, "tools", gate.listed(theirs), gate.tools.listed() if is_last else [])
+        gate.learn(theirs, is_all=is_last and pending.cursor is None)
+        expanded = () if is_modern(pending.version) else gate.expanded(self._session) or ()
+        listed = gate.listed(theirs, expanded)
+        return with_ours(line, message, "tools", listed, gate.tools.listed() if is_last else [])
 
-    def _resources(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _resources(self, pending: Pending, message: dict[str, Any], _line: Kept) -> bytes | None:
         # There is such a list now, if an empty one.
         return self._empty(pending, "resources") if _is_unknown(message) else None
 
-    def _templates(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _templates(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         found = self._listed(pending, message, line, "resourceTemplates")
         if found is None:
             return None
@@ -109,7 +101,7 @@ class Answers:
         return with_ours(line, message, "resourceTemplates", result["resourceTemplates"], ours)
 
     def _listed(
-        self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool", key: str
+        self, pending: Pending, message: dict[str, Any], line: Kept, key: str
     ) -> tuple[_Whole, dict[str, Any]] | None:
         """A page of a server's list, all of it parsed; an empty one where it has no such list."""
         whole = self._empty(pending, key) if _is_unknown(message) else _whole(line)
@@ -120,7 +112,7 @@ class Answers:
     def _empty(self, pending: Pending, key: str) -> bytes:
         return result_message(pending.id, enveloped(pending.method, {key: []}, pending.version, self._stamp))
 
-    def _hello(self, pending: Pending, message: dict[str, Any], line: "_Whole | Spool") -> bytes | None:
+    def _hello(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         """There are tools and resources now, whatever the server had before."""
         result = message.get("result")
         if not isinstance(result, dict):
@@ -130,10 +122,14 @@ class Answers:
             version = result.get("protocolVersion")
             self._session.version = version if isinstance(version, str) else self._session.version
         capabilities = result.get("capabilities")
-        if not isinstance(capabilities, dict) or {"tools", "resources"} <= capabilities.keys():
+        if not isinstance(capabilities, dict):
             return None
-        message = taken_apart(_whole(line))
-        added = {"tools": {}, "resources": {}, **message["result"]["capabilities"]}
+        added = {"tools": {}, "resources": {}, **capabilities}
+        if self._gate.tools.expand_with is not None and pending.method == "initialize":
+            added["tools"] = {**added["tools"], "listChanged": True}
+        if added == capabilities:
+            return None
+        message = taken_apart(line)
         return written({**message, "result": {**message["result"], "capabilities": added}})
 
     def _stamped(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -151,5 +147,5 @@ def _is_unknown(message: dict[str, Any]) -> bool:
     return False
 
 
-def _whole(line: "_Whole | Spool") -> _Whole:
-    return line.read() if isinstance(line, Spool) else line
+def _whole(line: Kept) -> _Whole:
+    return b"".join(line.pieces()) if isinstance(line, Spool) else line

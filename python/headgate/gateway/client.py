@@ -5,9 +5,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from headgate.gateway.lines import widen
+from headgate.gateway.lines import Kept, widen
 from headgate.gateway.process import send_line
-from headgate.gateway.spool import Spool
 
 __all__ = ["Client", "private_stdout"]
 
@@ -22,7 +21,7 @@ class Client:
         self._is_gone = False
         widen(fd)
 
-    def send(self, line: bytes | bytearray | Spool) -> None:
+    def send(self, line: Kept) -> None:
         """A message and the end of its line, whole."""
         with self._lock:
             if self._is_gone:

@@ -12,7 +12,7 @@ import httpx2
 import headgate
 from headgate.errors import InvalidArgument, UpstreamFailed
 from headgate.gateway.spool import Spool
-from headgate.inflate import ACCEPTED_CODINGS, Inflating
+from headgate.inflate import ACCEPTED_CODINGS, Inflating, is_coding
 
 if TYPE_CHECKING:
     import ssl
@@ -209,7 +209,7 @@ def chunks_of(response: httpx2.Response) -> Iterator[bytes]:
     chunks: Iterator[bytes] = response.iter_raw()
     for coding in reversed(response.headers.get_list("content-encoding", split_commas=True)):
         name = coding.strip().lower()
-        if name not in ("", "identity"):
+        if is_coding(name):
             chunks = _inflated(chunks, Inflating(name))
     return chunks
 

@@ -13,7 +13,7 @@ import orjson
 from headgate.errors import HeadgateError
 from headgate.gateway.spool import Spool
 
-__all__ = ["Begun", "Line", "Lines", "Unspooled", "widen"]
+__all__ = ["Begun", "Kept", "Line", "Lines", "Unspooled", "widen"]
 
 _CHUNK = 256 * 1024
 _PIPE = 1024 * 1024
@@ -45,7 +45,10 @@ class Unspooled:
         return None
 
 
-Line: TypeAlias = "bytes | bytearray | Spool | Unspooled"
+Kept: TypeAlias = bytes | bytearray | Spool
+"""A message, whole."""
+
+Line: TypeAlias = Kept | Unspooled
 
 
 class Lines:
@@ -98,7 +101,7 @@ class Begun:
                 self._line.write(piece)
             except HeadgateError as error:
                 spool = self._line
-                self._line = Unspooled(error, spool.size, spool.head(_END), b"")
+                self._line = Unspooled(error, len(spool), b"".join(spool.pieces(0, _END)), b"")
                 spool.close()
                 self._lose(self._line, piece)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate import _core
+from headgate.gateway.lines import Kept
 from headgate.gateway.raw import taken_apart, written
 
 __all__ = ["parsed", "with_ours"]
@@ -11,7 +12,7 @@ __all__ = ["parsed", "with_ours"]
 _ALL = 1 << 62
 
 
-def parsed(line: bytes | bytearray) -> dict[str, Any]:
+def parsed(line: Kept) -> dict[str, Any]:
     """A message of which all is to be looked at; numbers that Python has no room for are `Raw`."""
     message = taken_apart(line, most_string=_ALL, most_container=_ALL)
     return message if isinstance(message, dict) else {}

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from headgate.errors import InvalidJSON
+from headgate.gateway.lines import Kept
 from headgate.gateway.raw import taken_apart, written
 from headgate.gateway.spool import Spool
 from headgate.servers.result import SERVER_INFO
@@ -16,6 +17,7 @@ __all__ = [
     "METHOD_NOT_FOUND",
     "enveloped",
     "error_message",
+    "is_modern",
     "key_of",
     "meta_of",
     "read",
@@ -35,7 +37,7 @@ _LISTS = {"tools/list", "resources/list", "resources/templates/list", "resources
 """What the newest version wants to be told the lifetime of."""
 
 
-def read(line: "bytes | bytearray | Spool") -> Any:
+def read(line: Kept) -> Any:
     """A message to be looked at; what is large or delicate in it is `Raw`, and `None` is what is no message."""
     try:
         if not isinstance(line, Spool) and len(line) <= _SMALL:
@@ -66,6 +68,11 @@ def version_of(params: object) -> str | None:
     return version if isinstance(version, str) else None
 
 
+def is_modern(version: str) -> bool:
+    """Whether a version of the protocol has no handshake, and no connections that last."""
+    return version >= _MODERN
+
+
 def result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
     """An answer."""
     return written({"jsonrpc": "2.0", "id": request_id, "result": result})
@@ -79,7 +86,7 @@ def error_message(request_id: object, code: int, message: str, data: object = No
 
 def enveloped(method: str, result: dict[str, Any], version: str, stamp: Mapping[str, Any]) -> dict[str, Any]:
     """A result of ours as this version of the protocol has it."""
-    if version < _MODERN:
+    if not is_modern(version):
         return result
     kept = {"ttlMs": 0, "cacheScope": "private"} if method in _LISTS else {}
     return {**result, "resultType": "complete", **kept, "_meta": {SERVER_INFO: stamp, **(result.get("_meta") or {})}}

@@ -8,6 +8,8 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.lines import Kept
+from headgate.gateway.lists import parsed
 from headgate.gateway.raw import written
 
 __all__ = ["OwnRequests"]
@@ -30,7 +32,7 @@ class OwnRequests:
         self._waiting[request_id] = Future()
         return request_id
 
-    def answered(self, message: dict[str, Any]) -> bool:
+    def answered(self, message: dict[str, Any], line: Kept) -> bool:
         """Whether an answer is to one of these: then it goes nowhere else."""
         request_id = message.get("id")
         future = self._waiting.get(request_id) if isinstance(request_id, str) else None
@@ -38,7 +40,7 @@ class OwnRequests:
             return isinstance(request_id, str) and request_id.startswith(self._name)
         # Two threads may bring two answers; the first one counts.
         with contextlib.suppress(InvalidStateError):
-            future.set_result(message)
+            future.set_result(parsed(line))
         return True
 
     def is_waiting(self, request_id: object) -> bool:

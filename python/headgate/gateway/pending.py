@@ -4,7 +4,6 @@ import dataclasses
 import threading
 import time
 from collections import OrderedDict
-from typing import Any
 
 from headgate.gateway.messages import key_of
 from headgate.servers.modes import Mode
@@ -21,8 +20,8 @@ class Pending:
     method: str
     id: object
     version: str
-    params: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Those of a request that is not a call."""
+    cursor: object = None
+    """Which page of a list it asks for."""
     tool: str = ""
     mode: Mode = dataclasses.field(default_factory=Mode)
     token: object = None

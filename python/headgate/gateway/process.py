@@ -6,9 +6,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from typing import BinaryIO, cast
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.lines import widen
+from headgate.gateway.lines import Kept, widen
 from headgate.gateway.spool import Spool
 
 __all__ = ["Process", "send_line"]
@@ -31,14 +32,14 @@ class Process:
             )
         except OSError as error:
             raise UpstreamFailed(f"{command[0]} cannot be started: {error.strerror}; check the command") from None
-        assert self._child.stdin is not None and self._child.stdout is not None  # noqa: S101 - pipes were asked for
-        self._in, self.out = self._child.stdin.fileno(), self._child.stdout.fileno()
+        self._pipe = cast("BinaryIO", self._child.stdin)
+        self._in, self.out = self._pipe.fileno(), cast("BinaryIO", self._child.stdout).fileno()
         self._lock = threading.Lock()
         self._is_open = True
         widen(self._in)
         widen(self.out)
 
-    def send(self, line: "bytes | bytearray | Spool") -> None:
+    def send(self, line: Kept) -> None:
         """Writes a message and the end of its line, whole. Raises `UpstreamFailed` if nobody reads."""
         with self._lock:
             if not self._is_open:
@@ -53,9 +54,8 @@ class Process:
         if not self._lock.acquire(timeout=patience):
             return
         with contextlib.suppress(OSError):
-            if self._is_open and self._child.stdin is not None:
-                self._is_open = False
-                self._child.stdin.close()
+            self._is_open = False
+            self._pipe.close()
         self._lock.release()
 
     def end(self, grace: float) -> int:
@@ -74,7 +74,7 @@ class Process:
             os.killpg(self._child.pid, number)
 
 
-def send_line(fd: int, line: "bytes | bytearray | Spool") -> None:
+def send_line(fd: int, line: Kept) -> None:
     """A message and the end of its line, whole, however little a pipe takes at once."""
     if isinstance(line, Spool):
         for piece in line.pieces():

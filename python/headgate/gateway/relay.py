@@ -2,14 +2,16 @@
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import headgate
 from headgate import _core
 from headgate.errors import HeadgateError, UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
-from headgate.gateway.lines import Line, Unspooled
+from headgate.gateway.lines import Kept, Line, Unspooled
 from headgate.gateway.messages import key_of, meta_of, read
 from headgate.gateway.own import OwnRequests
 from headgate.gateway.pending import Pending, PendingRequests
@@ -31,13 +33,12 @@ _VIEW = 1024
 """How much is shown of what could not be kept."""
 
 _Message = dict[str, Any]
-_Kept = bytes | bytearray | Spool
 
 
 class End(Protocol):
     """Where messages go: to the client, or to the server."""
 
-    def send(self, line: _Kept) -> None:
+    def send(self, line: Kept) -> None:
         """A message, whole."""
 
 
@@ -52,11 +53,13 @@ class Relay:
         self._gate, self._client, self._upstream = gate, client, upstream
         stamp = {"name": "headgate", "version": headgate.__version__}
         self._session = Session()
-        self._requests = Requests(gate, self._session, stamp)
+        self._requests = Requests(gate, self._session, stamp, self._all_tools)
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
         self._work = Work()
         self.pending = PendingRequests(call_timeout)
+        self.has_refused = threading.Event()
+        """Whether someone was told that the server is gone."""
 
     def from_client(self, line: Line) -> None:
         """A message of the client."""
@@ -74,7 +77,7 @@ class Relay:
         else:
             self._notified(message, line)
 
-    def _asked(self, message: _Message, line: _Kept) -> None:
+    def _asked(self, message: _Message, line: Kept) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         self._session.heard(message["method"], params, line)
 
@@ -83,31 +86,33 @@ class Relay:
             if isinstance(outcome, Forwarded):
                 self._forward(outcome, line)
             else:
-                self._client.send(outcome)
+                for told in outcome:
+                    self._client.send(told)
 
-        if self._requests.needs_to_know(message["method"], params):
-            self._work.do(lambda: (self._learn(meta_of(params)), go_on()))
+        if self._requests.needs_tools(message["method"], params):
+            self._work.do(lambda: self._learn(meta_of(params)), go_on)
         elif self._requests.takes_long(message["method"], params):
             self._work.do(go_on)
         else:
             go_on()
 
-    def _forward(self, request: Forwarded, line: _Kept) -> None:
+    def _forward(self, request: Forwarded, line: Kept) -> None:
         self.pending.add(request.pending)
         try:
             self._upstream.send(line if request.line is None else request.line)
         except UpstreamFailed as error:
             if self.pending.take(request.pending.id) is not None:
                 self._client.send(self._requests.failed(request.pending, error))
+                self.has_refused.set()
 
-    def _notified(self, message: _Message, line: _Kept) -> None:
+    def _notified(self, message: _Message, line: Kept) -> None:
         params = message.get("params")
         self._session.heard(message["method"], params, line)
         if message["method"] == "notifications/cancelled" and isinstance(params, dict):
             self.pending.cancel(params.get("requestId"))
         self._to_upstream(line)
 
-    def _to_upstream(self, line: _Kept) -> None:
+    def _to_upstream(self, line: Kept) -> None:
         # What nobody waits for is nobody's to miss.
         with contextlib.suppress(UpstreamFailed):
             self._upstream.send(line)
@@ -121,7 +126,7 @@ class Relay:
             # All of them, whichever is the answer.
             return sum(self.from_upstream(written(inner), asked) for inner in message) > 0
         if not isinstance(message, dict):
-            start = line.head(_VIEW) if isinstance(line, Spool) else bytes(line[:_VIEW])
+            start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
             _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
             return False
         if "method" in message:
@@ -131,7 +136,7 @@ class Relay:
         if asked is not None and key_of(message.get("id")) != key_of(asked):
             _log.warning("headgate: the server answered one request with what is for another; clients are spared it")
             return False
-        if not self._own.answered(message):
+        if not self._own.answered(message, line):
             self._answered(message, line)
         return True
 
@@ -143,7 +148,7 @@ class Relay:
             case "notifications/progress" if isinstance(params, dict):
                 self.pending.progressed(params.get("progressToken"))
 
-    def _answered(self, message: _Message, line: _Kept) -> None:
+    def _answered(self, message: _Message, line: Kept) -> None:
         if self.pending.was_cancelled(message.get("id")):
             # Its client has forgotten it, and what is large is not worth storing for nobody.
             _log.debug("headgate: an answer that nobody waits for any more was dropped")
@@ -152,13 +157,7 @@ class Relay:
 
         def answer() -> None:
             try:
-                made = self._answers(pending, message, line)
-                self._client.send(line if made is None else made)
-            except Exception:
-                # Whoever waits must not wait for ever because of a fault of ours.
-                _log.exception("headgate: an answer could not be read")
-                error = UpstreamFailed("the server's answer could not be read; it may have done what it was asked to")
-                self._client.send(self._requests.failed(pending, error))
+                self._client.send(self._made(pending, message, line))
             finally:
                 self.pending.take(pending.id)
 
@@ -166,6 +165,15 @@ class Relay:
             self._work.do(answer, is_large=True)
         else:
             answer()
+
+    def _made(self, pending: Pending, message: _Message, line: Kept) -> Kept:
+        try:
+            made = self._answers(pending, message, line)
+        except Exception:
+            # A mistake of ours must not cost what the server has done.
+            _log.exception("headgate: the answer to %.64s goes on as it came", pending.method)
+            return line
+        return line if made is None else made
 
     def _unexpected(self, message: _Message) -> Pending:
         """Of an answer to nothing that was asked, or of a second one: it is the client's, but no flood for that."""
@@ -185,22 +193,27 @@ class Relay:
 
     def _learn(self, meta: Mapping[str, Any]) -> None:
         """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
-        tools: list[Any] = []
-        cursors: list[Any] = [None]
         # A server that cannot list its tools just now can still be called.
         with contextlib.suppress(HeadgateError):
-            # Some servers give the same page for every cursor.
-            while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
-                cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
-                request_id = self._own.new_id()
-                params = {**({"_meta": meta} if meta else {}), **cursor}
-                self._upstream.send(self._own.written(request_id, "tools/list", params))
-                page = self._own.wait(request_id)
-                tools += page.get("tools") or []
-                cursors.append(page.get("nextCursor"))
-            self._gate.learn(tools)
+            self._gate.learn(self._all_tools(meta))
 
-    def greet(self, send: Callable[[_Kept], None]) -> None:
+    def _all_tools(self, meta: Mapping[str, Any]) -> list[Any]:
+        tools: list[Any] = []
+        cursors: list[Any] = [None]
+        # Its progress is nobody's.
+        meta = {key: value for key, value in meta.items() if key != "progressToken"}
+        # Some servers give the same page for every cursor.
+        while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
+            cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
+            request_id = self._own.new_id()
+            params = {**({"_meta": meta} if meta else {}), **cursor}
+            self._upstream.send(self._own.written(request_id, "tools/list", params))
+            page = self._own.wait(request_id)
+            tools += page.get("tools") or []
+            cursors.append(page.get("nextCursor"))
+        return tools
+
+    def greet(self, send: Callable[[Kept], None]) -> None:
         """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""
         for request_id, line in self._session.again(self._own.new_id):
             send(line)
@@ -228,6 +241,7 @@ class Relay:
         self._own.failed(error)
         for pending in self.pending.take_all():
             self._client.send(self._requests.failed(pending, error))
+            self.has_refused.set()
 
     def check(self, seconds: float) -> None:
         """Answers in place of a server that takes too long, and tells it."""
@@ -235,7 +249,9 @@ class Relay:
             error = UpstreamTimeout(f"the server did not answer within {seconds:g} s; ask for less, or allow it longer")
             self._client.send(self._requests.failed(pending, error))
             params = {"requestId": pending.id, "reason": "timeout"}
-            self._to_upstream(written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+            cancelled = written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            # One that hangs may not even read.
+            self._work.do(partial(self._to_upstream, cancelled))
 
     def finish(self, seconds: float) -> bool:
         """Waits for what is under way; `False` if that takes longer."""

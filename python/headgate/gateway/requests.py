@@ -1,28 +1,36 @@
 """What becomes of a client's request: it is answered here, goes on changed, or goes on as it came."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from headgate.errors import HeadgateError
+from headgate.gateway.lines import Kept
+from headgate.gateway.lists import parsed
 from headgate.gateway.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     enveloped,
     error_message,
+    is_modern,
+    meta_of,
     result_message,
     version_of,
 )
 from headgate.gateway.pending import Pending
-from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.raw import written
 from headgate.gateway.session import Session
+from headgate.refs.resolved import as_fragments
 from headgate.servers import resources
 from headgate.servers.gate import Gate
+from headgate.servers.pipeline import Call
 from headgate.servers.tools import Caller, error_result
 
 __all__ = ["Forwarded", "Requests"]
 
-_ALL = 1 << 62
+_CHANGED = written({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+_Params = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,43 +45,60 @@ class Forwarded:
 class Requests:
     """Tells apart what is asked of the server and what is asked of headgate."""
 
-    def __init__(self, gate: Gate, session: Session, stamp: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        session: Session,
+        stamp: dict[str, Any],
+        all_tools: Callable[[Mapping[str, Any]], list[Any]],
+    ) -> None:
         self._gate = gate
         self._session = session
         self._stamp = stamp
+        self._all_tools = all_tools
 
-    def needs_to_know(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether a call cannot be understood before the server's tools are known."""
-        if method != "tools/call" or self._gate.has_learnt:
+    def needs_tools(self, method: str, params: _Params) -> bool:
+        """Whether a request cannot be understood before it is known what tools the server has."""
+        gate = self._gate
+        if method == "tools/list":
+            return gate.capabilities.is_filter and not gate.has_learnt
+        if method != "tools/call" or not isinstance(params.get("name"), str):
             return False
-        return params.get("name") in self._gate.tools
+        # Most calls are the server's own, whatever it lists.
+        is_looked_at = gate.capabilities.is_filter or gate.looks_at_arguments or params["name"] in gate.tools
+        return is_looked_at and gate.must_learn(params["name"])
 
-    def takes_long(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether others should not wait for it: it reads from the store."""
-        return self._is_own_call(method, params) or self._is_address(method, params)
+    def takes_long(self, method: str, params: _Params) -> bool:
+        """Whether others should not wait for it: it reads from the store, or from files."""
+        if method == "tools/call":
+            return params.get("name") in self._gate.tools or self._gate.has_references(params.get("arguments"))
+        return self._is_address(method, params)
 
-    def _is_own_call(self, method: str, params: Mapping[str, Any]) -> bool:
-        return method == "tools/call" and params.get("name") in self._gate.tools
-
-    def _is_address(self, method: str, params: Mapping[str, Any]) -> bool:
+    def _is_address(self, method: str, params: _Params) -> bool:
         return method == "resources/read" and resources.is_address(params.get("uri"))
 
-    def __call__(self, request: dict[str, Any], line: bytes | bytearray) -> bytes | Forwarded:
-        """The answer, or what goes on to the server."""
+    def __call__(self, request: dict[str, Any], line: Kept) -> list[bytes] | Forwarded:
+        """What the client is told, or what goes on to the server."""
         method, params = request["method"], request.get("params")
         params = params if isinstance(params, dict) else {}
-        pending = Pending(method, request["id"], version_of(params) or self._session.version, _small(params))
+        pending = Pending(
+            method,
+            request["id"],
+            version_of(params) or self._session.version,
+            cursor=params.get("cursor"),
+            token=meta_of(params).get("progressToken"),
+        )
         try:
-            if self._is_own_call(method, params):
-                answer = self._gate.tools.call(params["name"], params.get("arguments"), Caller())
-                return self._answered(pending, answer)
             if self._is_address(method, params):
                 page = resources.read(self._gate.store, params["uri"], self._gate.most_bytes, None)
-                return self._answered(pending, page)
+                return [self._answered(pending, page)]
             if method == "tools/call" and isinstance(params.get("name"), str):
-                return self._call(pending, params, line)
+                pending = dataclasses.replace(pending, tool=params["name"])
+                if pending.tool in self._gate.tools:
+                    return self._own(pending, params)
+                return self._call(pending, line)
         except HeadgateError as error:
-            return self.failed(pending, error)
+            return [self.failed(pending, error)]
         return Forwarded(pending)
 
     def failed(self, pending: Pending, error: HeadgateError, **more: Any) -> bytes:
@@ -86,17 +111,45 @@ class Requests:
     def _answered(self, pending: Pending, result: dict[str, Any]) -> bytes:
         return result_message(pending.id, enveloped(pending.method, result, pending.version, self._stamp))
 
-    def _call(self, pending: Pending, params: dict[str, Any], line: bytes | bytearray) -> Forwarded:
-        tool, given = params["name"], params.get("arguments")
-        mode, arguments = self._gate.mode_of(tool, given if isinstance(given, Mapping) else {})
-        pending = dataclasses.replace(pending, tool=tool, mode=mode, params={})
-        if arguments is given or not isinstance(given, Mapping):
+    def _own(self, pending: Pending, params: dict[str, Any]) -> list[bytes]:
+        """What a tool of ours answers; before it, that there are other tools now."""
+        gate, caller = self._gate, Caller()
+        if pending.tool == gate.tools.expand_with:
+            lasting = None if is_modern(pending.version) else self._session
+            tools = gate.relisted(self._all_tools(meta_of(params)))
+            caller = dataclasses.replace(caller, tools=tools, expanded=gate.expanded(lasting))
+        before = set(caller.expanded or ())
+        answer = self._answered(pending, gate.called(params.get("arguments"), caller, call_of(pending, gate)))
+        gate.watch_size(pending.tool, len(answer), connection=self._session)
+        return [answer] if before == (caller.expanded or set()) else [_CHANGED, answer]
+
+    def _call(self, pending: Pending, line: Kept) -> list[bytes] | Forwarded:
+        gate = self._gate
+        if (refusal := gate.refused(pending.tool)) is not None:
+            return [self._answered(pending, refusal)]
+        if not gate.looks_at_arguments:
+            return Forwarded(dataclasses.replace(pending, mode=gate.mode_of(pending.tool, {})[0]))
+        # All of it, and once more, so that what Python has no room for goes on as it came.
+        request = parsed(line)
+        given = request["params"].get("arguments")
+        mode, arguments = gate.mode_of(pending.tool, given if isinstance(given, Mapping) else {})
+        pending = dataclasses.replace(pending, mode=mode)
+        if not isinstance(given, Mapping):
             return Forwarded(pending)
-        # Once more, so that what Python has no room for goes on as it came.
-        request = taken_apart(line, most_string=_ALL, most_container=_ALL)
+        if gate.has_references(arguments):
+            arguments = gate.resolved(pending.tool, arguments, finish=as_fragments)
+        if arguments is given:
+            return Forwarded(pending)
         return Forwarded(pending, written({**request, "params": {**request["params"], "arguments": arguments}}))
 
 
-def _small(params: dict[str, Any]) -> dict[str, Any]:
-    """What its answer depends on."""
-    return {key: params[key] for key in ("cursor",) if key in params}
+def call_of(pending: Pending, gate: Gate) -> Call:
+    """What of a request its answer depends on."""
+    return Call(
+        tool=pending.tool or pending.method,
+        protocol_version=pending.version,
+        # Whatever it is, it is only written again.
+        request_id=cast("str | int | None", pending.id),
+        handle_length=gate.handle_length,
+        contract=pending.mode.contract,
+    )

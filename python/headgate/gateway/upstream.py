@@ -3,13 +3,13 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.lines import Lines
+from headgate.gateway.lines import Kept, Line
 from headgate.gateway.process import Process
 from headgate.gateway.relay import Relay
-from headgate.gateway.spool import Spool
 
 __all__ = ["Upstream"]
 
@@ -22,8 +22,6 @@ _SOON = 1.0
 """A server that is back by then is worth waiting for."""
 _MOST_WAITING = 1000
 
-_Kept = bytes | bytearray | Spool
-
 
 class Upstream:
     """Sends to the server that runs; what it says goes to the relay."""
@@ -35,21 +33,20 @@ class Upstream:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        most_bytes: int,
-        make_spool: Callable[[], Spool],
+        lines: Callable[[int], Iterable[Line]],
         grace: float = 5.0,
     ) -> None:
         self._process = process
-        self._start = lambda: Process(command, env=env, cwd=cwd)
-        self._lines = lambda fd: Lines(fd, most_bytes=most_bytes, make_spool=make_spool)
+        self._start = partial(Process, command, env=env, cwd=cwd)
+        self._lines = lines
         self._grace = grace
         self._lock = threading.Lock()
-        self._waiting: list[_Kept] | None = None
+        self._waiting: list[Kept] | None = None
         """Messages for a server that is on its way; `None` while one runs."""
         self._is_down = False
         self._closing = threading.Event()
 
-    def send(self, line: _Kept) -> None:
+    def send(self, line: Kept) -> None:
         """To the server, or to the one that is about to take its place. Raises `UpstreamFailed`."""
         with self._lock:
             if self._is_down:
@@ -73,7 +70,10 @@ class Upstream:
             with self._lock:
                 self._waiting = []
             relay.ended(_ended(code))
-            if self._closing.is_set() or (failures == 0 and not has_spoken):
+            if self._closing.is_set():
+                return code
+            if failures == 0 and not has_spoken:
+                self._is_down = True
                 return code
             failures = 0 if time.monotonic() - started > _STEADY else failures + 1
             if not self._restarted(relay, failures):

@@ -17,25 +17,29 @@ class Work:
 
     def __init__(self, workers: int = _WORKERS) -> None:
         self._workers = workers
-        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._room = threading.Semaphore(workers)
         self._idle = threading.Condition()
         self._busy = 0
         self._threads = 0
 
-    def do(self, job: Callable[[], object], *, is_large: bool = False) -> None:
-        """Soon, by another thread."""
+    def do(self, *jobs: Callable[[], None], is_large: bool = False) -> None:
+        """Soon, one after the other, by another thread."""
+
+        def job() -> None:
+            for step in jobs:
+                step()
+
         if is_large:
             self._room.acquire()
-            job = self._releasing(job)
         with self._idle:
             self._busy += 1
             if self._threads < min(self._busy, self._workers):
                 self._threads += 1
                 threading.Thread(target=self._run, name="headgate-work", daemon=True).start()
-        self._jobs.put(job)
+        self._jobs.put(self._releasing(job) if is_large else job)
 
-    def _releasing(self, job: Callable[[], object]) -> Callable[[], object]:
+    def _releasing(self, job: Callable[[], None]) -> Callable[[], None]:
         def released() -> None:
             try:
                 job()

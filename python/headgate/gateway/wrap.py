@@ -7,12 +7,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.process import Process
 
 if TYPE_CHECKING:
-    from headgate.gateway.config import Settings
+    from headgate.config.options import Settings
     from headgate.gateway.http_upstream import HttpUpstream
     from headgate.gateway.relay import Relay
     from headgate.gateway.upstream import Upstream
@@ -22,6 +23,8 @@ __all__ = ["run", "run_url"]
 
 _log = logging.getLogger("headgate")
 
+_LAST_WORDS = 2.0
+
 _TICK = 0.25
 """How often it is looked whether a server is late."""
 
@@ -30,10 +33,11 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     """A server that is a command, until the client is gone, or someone ends it. Gives the exit code."""
     # First of all, so that it starts while the rest of us is imported.
     process = Process(command)
+    from headgate.gateway.lines import Lines
     from headgate.gateway.upstream import Upstream
 
     grace = settings.shutdown_grace_seconds
-    return _run(settings, lambda _, limits: Upstream(process, command, grace=grace, **limits))
+    return _run(settings, lambda _, limits: Upstream(process, command, grace=grace, lines=partial(Lines, **limits)))
 
 
 def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
@@ -62,7 +66,7 @@ def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], 
     client = Client(private_stdout(), lambda: stop("the client is gone"))
     with contextlib.closing(Gate(**settings.gate_options())) as gate, spools:
         upstream = make_upstream(gate, limits)
-        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout)
+        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
         codes: list[int] = []
 
         def serve() -> None:
@@ -76,10 +80,13 @@ def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], 
 
         _in_thread(serve)
         _in_thread(listen)
-        if settings.call_timeout:
-            _in_thread(lambda: _check(relay, settings.call_timeout, stop))
+        if patience := settings.call_timeout_seconds:
+            _in_thread(lambda: _check(relay, patience, stop))
         stop.wait()
         _log.info("headgate: %s", stop.reason)
+        if codes:
+            # A client that has just been started is about to ask, and should know why it is not answered.
+            relay.has_refused.wait(_LAST_WORDS)
         relay.finish(settings.shutdown_grace_seconds)
         upstream.close()
     return codes[0] if codes and not stop.was_told else 0

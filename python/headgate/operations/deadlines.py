@@ -54,7 +54,7 @@ class within:  # noqa: N801
         left = None if self._deadline is None else self._deadline - time.monotonic()
         # What is no number has passed, too.
         if left is not None and not left > 0:
-            raise _too_late(self._operation_id)
+            raise CallError("TIMEOUT", f"{self._operation_id} was not begun: its deadline had passed; set it later")
         self._limit = asyncio.timeout(left)
         await self._limit.__aenter__()
 
@@ -64,8 +64,5 @@ class within:  # noqa: N801
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise _too_late(self._operation_id) from None
-
-
-def _too_late(operation_id: str) -> CallError:
-    return CallError("TIMEOUT", f"{operation_id} was not done by its deadline; ask for less, or give it more time")
+            told = "was not done in time, and may have been carried out; ask for less, or give it more time"
+            raise CallError("TIMEOUT", f"{self._operation_id} {told}") from None

@@ -6,16 +6,20 @@ async with CallHandler(registry, calls):
 """
 
 import asyncio
+import contextvars
 import dataclasses
 import logging
-from collections.abc import Mapping
-from typing import Any, Self
+import math
+import time
+from collections.abc import Mapping, Set
+from typing import Any, Self, TypeAlias, cast
 
 from headgate.envelope import ResponseEnvelope
 from headgate.errors import InvalidArgument
 from headgate.operations.env import build_env
 from headgate.operations.errors import CallError
 from headgate.operations.events import context_of
+from headgate.operations.farewells import FAREWELL, to_the_end
 from headgate.operations.pending import PendingRequestMap
 from headgate.operations.pubsub import Unsubscribe, subscribe_all
 from headgate.operations.registry import OperationRegistry, answer
@@ -26,6 +30,11 @@ __all__ = ["CallHandler"]
 _log = logging.getLogger("headgate")
 
 _MOST_ANSWERED = 4096
+
+_Task: TypeAlias = asyncio.Task[None]
+
+_answering: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
+"""The tasks of the calls that whatever runs here is a part of."""
 
 
 class CallHandler:
@@ -39,9 +48,13 @@ class CallHandler:
             raise InvalidArgument("a CallHandler takes a registry, and then the PendingRequestMap that asks")
         self._registry = registry
         self._call_map = call_map
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        """Of those that run, and of those that were aborted and have not ended yet."""
+        self._running: dict[str, _Task] = {}
+        self._tasks: dict[_Task, frozenset[_Task]] = {}
+        """Of those that run, and of those that were aborted and have not ended yet; and what each is a part of."""
+        self._closing: set[_Task] = set()
+        """Of those that close this from within. Two that do would wait for each other."""
+        self._deadlines: dict[str, float] = {}
+        """Of those whose handlers run, where they have any."""
         self._answered: dict[str, None] = {}
         """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
         self._starting = asyncio.Lock()
@@ -58,17 +71,36 @@ class CallHandler:
                 )
 
     async def close(self, *, within: float | None = None) -> None:
-        """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then."""
+        """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then.
+
+        So they are if this is cancelled. Of an operation that closes what it runs in, the call itself is left alone.
+        """
         self._is_closing = True
+        spared = self._spared()
         try:
-            if self._tasks:
+            if others := self._tasks.keys() - spared:
                 # They may still ask for others, which is why this goes on listening.
-                await asyncio.wait([*self._tasks], timeout=within)
-            for task in self._running.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+                await asyncio.wait(others, timeout=within)
         finally:
-            async with self._starting:
+            await to_the_end(self._leave(spared))
+
+    def _spared(self) -> Set[_Task]:
+        """Those that are waiting themselves for whoever closes this, now and later."""
+        if not (own := _answering.get() & self._tasks.keys()):
+            return frozenset()
+        self._closing |= own
+        return self._closing
+
+    async def _leave(self, spared: Set[_Task]) -> None:
+        try:
+            if others := self._tasks.keys() - spared:
+                # A task that is cancelled before it begins never does, and nobody would be told.
+                await asyncio.sleep(0)
+                for task in others & {*self._running.values()}:
+                    task.cancel()
+                await asyncio.wait(others)
+        finally:
+            async with asyncio.timeout(FAREWELL), self._starting:
                 if self._unsubscribe is not None:
                     await self._unsubscribe()
                     self._unsubscribe = None
@@ -89,16 +121,24 @@ class CallHandler:
                 _log.warning("headgate: a request without requestId or operationId was ignored: %.200r", event)
 
     def _start(self, request_id: str, event: Mapping[str, Any]) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
+        def ended(task: _Task) -> None:
+            del self._tasks[task]
+            self._closing.discard(task)
             if self._running.get(request_id) is task:
                 del self._running[request_id]
             self._remember(request_id)
 
         task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
-        self._tasks.add(task)
+        self._tasks[task] = self._callers(event) | {task}
         self._running[request_id] = task
         task.add_done_callback(ended)
+
+    def _callers(self, event: Mapping[str, Any]) -> frozenset[_Task]:
+        """The tasks that wait for a call: on the bus it says whose part it is, in a process it is called from there."""
+        match event:
+            case {"parentRequestId": str(parent)} if parent in self._running:
+                return self._tasks[self._running[parent]]
+        return _answering.get() & self._tasks.keys()
 
     def _remember(self, request_id: str) -> None:
         self._answered[request_id] = None
@@ -110,11 +150,15 @@ class CallHandler:
             case {"requestId": str(request_id)}:
                 # Also if it comes before its request, or that comes again.
                 self._remember(request_id)
-                if request_id in self._running:
-                    self._running.pop(request_id).cancel()
+                task = self._running.pop(request_id, None)
+                # Its deadline ends it by itself, and mostly is why its caller gave up: what cleans up is left to it.
+                if task is not None and time.monotonic() < self._deadlines.get(request_id, math.inf):
+                    task.cancel()
 
     async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         operation_id, failure = event["operationId"], None
+        task = cast("_Task", asyncio.current_task())
+        _answering.set(self._tasks[task])
         try:
             outcome = await self._outcome(event, is_closing)
         except asyncio.CancelledError:
@@ -124,8 +168,8 @@ class CallHandler:
             _log.exception("headgate: %s ended in a way that no handler should", operation_id)
             outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
         # Of a call that was aborted, whoever waited for it knows already.
-        if self._running.get(request_id) is asyncio.current_task():
-            await self._publish(request_id, outcome, operation_id)
+        if self._running.get(request_id) is task:
+            await to_the_end(self._publish(request_id, outcome, operation_id))
         if isinstance(failure, KeyboardInterrupt | SystemExit):
             raise failure
 
@@ -134,11 +178,15 @@ class CallHandler:
             context = context_of(event)
             if is_closing and context.parent_request_id not in self._running:
                 return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
+            if context.deadline is not None:
+                self._deadlines[event["requestId"]] = context.deadline
             return await self._called(event["operationId"], event.get("input"), context)
         except CallError as error:
             return error
         except InvalidArgument as error:
             return CallError("VALIDATION_ERROR", f"this is no request: {error}")
+        finally:
+            self._deadlines.pop(event["requestId"], None)
 
     async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
         operation = self._registry.find(operation_id)

@@ -13,15 +13,13 @@ from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import after, earliest, within
 from headgate.operations.errors import CODES, CallCode, CallError
 from headgate.operations.events import CallAbortedEvent, CallErrorEvent, requested_event
+from headgate.operations.farewells import FAREWELL, to_the_end
 from headgate.operations.pubsub import InProcessPubSub, PubSub, Unsubscribe, subscribe_all
 from headgate.operations.spec import CallContext, Identity
 
 __all__ = ["PendingRequestMap"]
 
 _log = logging.getLogger("headgate")
-
-_FAREWELL = 5.0
-"""Seconds in which the other side has to be told that nobody waits. A transport that hangs holds nobody up longer."""
 
 _CLOSED = "the calls of this map were ended when it was closed; make another PendingRequestMap"
 
@@ -108,6 +106,9 @@ class PendingRequestMap:
         waited_for = [*self._pending]
         for request_id in waited_for:
             self._settle(request_id, CallError("ABORTED", _CLOSED))
+        await to_the_end(self._leave(waited_for))
+
+    async def _leave(self, waited_for: list[str]) -> None:
         await asyncio.gather(*(self._withdraw(request_id, "its caller was closed") for request_id in waited_for))
         async with self._starting:
             if self._unsubscribe is not None:
@@ -132,7 +133,8 @@ class PendingRequestMap:
         except asyncio.CancelledError:
             # Of the caller, or of the deadline, which cancels this too.
             is_late = context.deadline is not None and time.monotonic() >= context.deadline
-            await self._withdraw(request_id, "its deadline passed" if is_late else "its caller was cancelled")
+            reason = "its deadline passed" if is_late else "its caller was cancelled"
+            await to_the_end(self._withdraw(request_id, reason))
             raise
         except Exception as error:
             return CallError("EXECUTION_ERROR", f"{operation_id} could not be asked for: {str(error)[:1000]}")
@@ -141,7 +143,7 @@ class PendingRequestMap:
 
     async def _withdraw(self, request_id: str, reason: str) -> None:
         try:
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(FAREWELL):
                 await self.abort(request_id, reason)
         except Exception:
             _log.warning("headgate: nobody could be told that %s was aborted", request_id, exc_info=True)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from headgate.operations.events import CallEvent, CallEventName
+from headgate.operations.farewells import to_the_end
 
 __all__ = ["InProcessPubSub", "PubSub", "Receiver", "Unsubscribe", "listen", "subscribe_all"]
 
@@ -63,11 +64,14 @@ class InProcessPubSub:
 
 async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiver]) -> Unsubscribe:
     """Subscribes to several topics, or to none of them if one cannot be subscribed to."""
-    async with contextlib.AsyncExitStack() as stack:
+    stack = contextlib.AsyncExitStack()
+    try:
         for topic, receive in receivers.items():
             stack.push_async_callback(await pubsub.subscribe(topic, receive))
-        return stack.pop_all().aclose
-    raise AssertionError("a stack of callbacks swallows nothing")
+    except BaseException:
+        await to_the_end(stack.aclose())
+        raise
+    return stack.aclose
 
 
 @contextlib.asynccontextmanager
@@ -92,4 +96,4 @@ async def listen(pubsub: PubSub, topic: CallEventName, *, limit: int = 1024) -> 
     try:
         yield events()
     finally:
-        await unsubscribe()
+        await to_the_end(unsubscribe())

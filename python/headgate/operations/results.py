@@ -4,6 +4,8 @@ import dataclasses
 import logging
 from typing import Any
 
+import orjson
+
 from headgate.envelope import (
     Body,
     HTTPResponseMeta,
@@ -96,7 +98,9 @@ def _as_json_has_it(data: Any) -> Any:
     failures: list[Exception] = []
 
     def by_alias(value: object) -> object:
-        """A model in the words of the schema that it would have."""
+        """A model in the words of the schema that it would have; a JSON body as what it stands for."""
+        if isinstance(value, Body) and value.is_json:
+            return orjson.Fragment(value.content)
         dump = getattr(value, "model_dump", None)
         if dump is None or isinstance(value, type):
             return value

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from headgate.envelope.body import is_only_json, parsed, written
+from headgate.envelope.body import is_only_json, written
 from headgate.envelope.charsets import decoded_text
 from headgate.operations.errors import CallCode, CallError
 from headgate.operations.results import is_only_blocks
@@ -169,6 +169,9 @@ def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
             body = data.content
         case bytes() | bytearray() | memoryview():
             body = bytes(data)
+        case None if not expects_json(kind) or given.get("content-length") == "0":
+            # Null is what JSON has; anything else that has no data came without a body.
+            body = b""
         case str() if not expects_json(kind):
             body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
         case _:
@@ -217,11 +220,16 @@ def _structured(data: Any, spec: OperationSpec | None) -> Any:
     match data:
         case None:
             return _NOTHING if spec.output.problems(None) else None
-        case Body():
-            return data.json() if data.is_json else _NOTHING
-        case bytes() | bytearray() | memoryview():
+        case Body(is_json=False) | bytes() | bytearray() | memoryview():
             return _NOTHING
-    return data if is_only_json(data) else parsed(written(data))
+    if is_only_json(data):
+        return data
+    body = data if isinstance(data, Body) else Body(written(data))
+    try:
+        return body.json()
+    except ValueError:
+        # There is a number in it that Python has no room for: it is in the content only.
+        return _NOTHING
 
 
 def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:

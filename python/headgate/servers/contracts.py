@@ -11,6 +11,7 @@ from headgate.contract.place import Place
 from headgate.contract.response import Response, respond
 from headgate.errors import InvalidArgument
 from headgate.fetch import weigh
+from headgate.gateway.raw import Pieces
 from headgate.payload import encoded
 from headgate.servers.result import Found, Result
 from headgate.servers.tools import text_result
@@ -98,13 +99,14 @@ def by_contract(
         message = encoded({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)})
         return weigh(message, 0, is_ascii=call.is_ascii)
 
-    made = Response(found.payload) if found.payload in call.made else None
+    payload = found.payload.whole() if isinstance(found.payload, Pieces) else found.payload
+    made = Response(payload) if isinstance(payload, str) and payload in call.made else None
     # What was to be a success, and then failed, says so.
     if made is not None and not (is_error and made.to_dict()["success"]):
         response = made
     else:
         response = respond(
-            found.payload,
+            payload,
             lambda view: f"{call.tool} failed: {view.start()}" if is_error else described(call.tool, view),
             not is_error,
             limits,

@@ -7,7 +7,8 @@ import base64
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
 from headgate.servers.gate import Gate
-from headgate.servers.mcp import principal_of
+from headgate.servers.mcp import lasting, principal_of
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.result import Result
@@ -47,6 +48,13 @@ _WRAPS = "x-fastmcp-wrap-result"
 _PLAIN = {"type", "properties", "required", "additionalProperties", "title", "description", "$defs", _WRAPS}
 
 _HANDLE_PROPERTIES: dict[str, Any] = {"output_handle": {"type": "string"}, "fetch_with": {"type": "string"}}
+
+
+_lists_all: ContextVar[bool] = ContextVar("headgate_lists_all", default=False)
+"""Whether it is `expand_tools` that lists: it has to see what is hidden."""
+
+_asks: ContextVar[Caller | None] = ContextVar("headgate_asks", default=None)
+"""Who calls `expand_tools`: what fastmcp runs a tool with has no room for it."""
 
 
 class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
@@ -84,9 +92,16 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         """The server's tools, those that may answer with a handle saying so, and ours."""
         await self._learn_from(context)
         tools = await call_next(context)
+        self.learn(map(_about, tools), is_all=False)
+        if _lists_all.get():
+            return self._relisted(tools)
+        expanded = self.expanded(_lasting(context)) or ()
+        tools = [tool for tool in tools if self.capabilities.is_shown(tool.name, expanded)]
+        return [*self._relisted(tools), *self._added.values()]
+
+    def _relisted(self, tools: Sequence[Tool]) -> list[Tool]:
         about = [_about(tool) for tool in tools]
-        self.learn(about, is_all=False)
-        return [*map(_relisted, tools, about, self.listed(about)), *self._added.values()]
+        return [*map(_relisted, tools, about, self.relisted(about))]
 
     async def on_call_tool(
         self,
@@ -98,16 +113,22 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             # A tool that calls another one wants what that returns, or raises; what a client gets is not this.
             return await call_next(context)
         name, given = context.message.name, context.message.arguments or {}
-        await self._learn_from(context)
+        await self._learn_from(context, name)
         call = _call_of(name, _request_of(context), self.handle_length, self.tools.fetch_with)
         if name in self._added:
-            result = await call_next(context)
+            expands = self._expanding(context) if name == self.tools.expand_with else contextlib.nullcontext()
+            async with expands:
+                result = await call_next(context)
             # A page is written out once more for it, so not where nobody watches.
             if self.monitor is not None and isinstance(result, ToolResult):
                 self.watch(name, _on_wire(result), **_about_call(context, call))
             return result
+        if (refusal := self.refused(name, call.principal)) is not None:
+            return _tool_result(refusal)
         try:
             mode, rest = self.mode_of(name, given)
+            if self.has_references(rest):
+                rest = await run_sync(self.resolved, name, rest, call.principal)
         except HeadgateError as error:
             return _tool_result(error_result(error))
         if rest is not given:
@@ -162,17 +183,40 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             raise MCPError(code=wire.INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
         return ResourceResult([_resource_content(content) for content in page["contents"]])
 
-    async def _learn_from(self, context: MiddlewareContext[Any]) -> None:
-        """Learns all tools of the server, once, and also those that this caller is not shown.
+    @contextlib.asynccontextmanager
+    async def _expanding(self, context: MiddlewareContext[Any]) -> AsyncIterator[None]:
+        """Within it, `expand_tools` knows what the server has for its caller; after it, so does the client."""
+        assert context.fastmcp_context is not None  # noqa: S101 - a call has one
+        fastmcp = context.fastmcp_context
+        is_listing = _lists_all.set(True)
+        try:
+            tools = await fastmcp.fastmcp.list_tools()
+        finally:
+            _lists_all.reset(is_listing)
+        listed = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+        caller = dataclasses.replace(_caller(self), tools=listed, expanded=self.expanded(_lasting(context)))
+        before = set(caller.expanded or ())
+        is_asking = _asks.set(caller)
+        try:
+            yield
+        finally:
+            _asks.reset(is_asking)
+        if before != (caller.expanded or set()):
+            await fastmcp.session.send_tool_list_changed()
 
-        What ours are called must not depend on who asked first.
+    async def _learn_from(self, context: MiddlewareContext[Any], tool: str | None = None) -> None:
+        """Learns all tools of the server, once, or again for one that it did not have then.
+
+        Also those that this caller is not shown: what ours are called must not depend on who asked first.
         """
-        if self.has_learnt or context.fastmcp_context is None:
+        is_known = self.has_learnt if tool is None else not self.must_learn(tool)
+        if is_known or context.fastmcp_context is None:
             return
         server = context.fastmcp_context.fastmcp
-        if sum(isinstance(other, HeadgateMiddleware) for other in server.middleware) > 1:
-            _log.warning("headgate: this server has more than one; keep one of them, and give it the options")
-        self.leave_room(server._mcp_server.server_info_stamp)
+        if not self.has_learnt:
+            if sum(isinstance(other, HeadgateMiddleware) for other in server.middleware) > 1:
+                _log.warning("headgate: this server has more than one; keep one of them, and give it the options")
+            self.leave_room(server._mcp_server.server_info_stamp)
         # A server that cannot list its tools just now can still be called.
         with contextlib.suppress(Exception):
             self.learn([_about(tool) for tool in await Provider.list_tools(server)])
@@ -209,7 +253,13 @@ class _AddedTool(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        return _tool_result(await run_sync(self._gate.tools.call, self.name, arguments, _caller(self._gate)))
+        caller = _asks.get() or _caller(self._gate)
+        try:
+            request = get_context().request_context
+        except RuntimeError:
+            request = None
+        call = _call_of(self.name, request, self._gate.handle_length, self._gate.tools.fetch_with)
+        return _tool_result(await run_sync(self._gate.called, arguments, caller, call))
 
 
 class _StoredOutput(ResourceTemplate):
@@ -284,9 +334,21 @@ def _about_call(context: MiddlewareContext[Any], call: Call) -> dict[str, Any]:
     }
 
 
+def _lasting(context: MiddlewareContext[Any]) -> object:
+    request = _request_of(context)
+    return None if request is None else lasting(request.session, request.protocol_version)
+
+
 def _about(tool: Tool) -> dict[str, Any]:
     """What `Gate` asks of a tool."""
-    return {"name": tool.name, "inputSchema": tool.parameters, "outputSchema": tool.output_schema}
+    annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
+    return {
+        "name": tool.name,
+        "inputSchema": tool.parameters,
+        "outputSchema": tool.output_schema,
+        "annotations": annotations,
+        "_meta": tool.meta,
+    }
 
 
 def _relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:

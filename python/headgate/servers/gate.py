@@ -4,24 +4,32 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headgate.arguments import shown
+from headgate.capabilities import CORE, Capabilities, record_denial
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
-from headgate.errors import InvalidArgument
+from headgate.errors import CapabilityDisabled, InvalidArgument
 from headgate.fetch import weigh
 from headgate.handles import SHORT
 from headgate.payload import encoded
+from headgate.refs.reference import refers
+from headgate.refs.resolve import MOST_BYTES, References
+from headgate.refs.resolved import as_objects
+from headgate.refs.schemas import admitting
 from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
 from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
 from headgate.servers.monitor import CONNECTION, Monitor
-from headgate.servers.pipeline import MESSAGE, Pipeline
+from headgate.servers.pipeline import MESSAGE, Call, Pipeline
+from headgate.servers.result import Result
 from headgate.servers.schemas import or_else, or_handle
-from headgate.servers.tools import Tools
+from headgate.servers.tools import Caller, Tools, error_result
 from headgate.store import Options, Store, open_store
 from headgate.store.options import check_handle_length
 
@@ -62,6 +70,14 @@ class Gate:
         monitor: bool | None = None,
         connection_limit_bytes: int = CONNECTION,
         handle_length: int | None = None,
+        tools_only: Iterable[str] | None = None,
+        disable_tools: Iterable[str] = (),
+        capabilities: Mapping[str, str] | None = None,
+        hidden_tools: Iterable[str] = (),
+        default_capability: str = CORE,
+        file_refs: bool = False,
+        file_roots: Iterable[str | os.PathLike[str]] | None = None,
+        file_ref_max_bytes: int = MOST_BYTES,
         **options: Any,
     ) -> None:
         if isinstance(store, Store) and options:
@@ -74,18 +90,33 @@ class Gate:
             raise InvalidArgument(f"a prefix is letters, digits, dots, dashes or underscores, not {shown(prefix)}")
         if handle_length is not None:
             check_handle_length(handle_length)
+        if file_roots is not None and not file_refs:
+            raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
         default = Mode(output_mode, output_inline_limit_bytes)
         self._modes = Modes(default, tools or {})
         self._per_call = per_call
         self._prefix = prefix
         self._journal = journal
         self._contracts = Contracts(contract)
+        self.capabilities = Capabilities(
+            tools_only=tools_only,
+            disable_tools=disable_tools,
+            capabilities=capabilities,
+            hidden_tools=hidden_tools,
+            default=default_capability,
+        )
+        self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
         self._mode_of = functools.lru_cache(_MOST_MODES)(self._looked_up)
         self.handle_length = handle_length
         self._limit = output_inline_limit_bytes
         self._envelope = _ENVELOPE
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
+        try:
+            self._references = References(self.store, file_roots, file_ref_max_bytes) if file_refs else None
+        except BaseException:
+            self.close()
+            raise
         is_watched = journal or bool(self._contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
@@ -106,7 +137,14 @@ class Gate:
         self._name(self.tools.prefix)
 
     def _name(self, prefix: str) -> None:
-        self.tools = Tools(self.store, prefix=prefix, journal=self._journal, most_bytes=self.most_bytes)
+        self.tools = Tools(
+            self.store,
+            prefix=prefix,
+            journal=self._journal,
+            most_bytes=self.most_bytes,
+            capabilities=self.capabilities,
+            has_references=self._references is not None,
+        )
         self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
     def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool = True) -> None:
@@ -114,8 +152,10 @@ class Gate:
 
         They may be other ones for everyone: whatever was a tool's name once is never one of ours.
         """
+        tools = list(tools)
         with self._learning:
             self._listed |= {str(tool.get("name")): tool for tool in tools}
+            self.capabilities.learn(tools, is_all=is_all)
             self.has_learnt = self.has_learnt or is_all
             prefix = self._prefix
             while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
@@ -128,14 +168,24 @@ class Gate:
         schema = self._listed.get(tool, {}).get("inputSchema")
         return schema if isinstance(schema, Mapping) else None
 
-    def listed(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The server's tools as they are to be listed: those that may answer with a handle say so."""
+    def must_learn(self, tool: str) -> bool:
+        """Whether the server's tools are to be learnt before a call is understood: also one that it has since then."""
+        return not self.has_learnt or (self.capabilities.is_filter and not self.capabilities.knows(tool))
+
+    def listed(self, tools: Iterable[Mapping[str, Any]], expanded: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Those of the server's tools that are to be listed, and as they are to be."""
+        return self.relisted(tool for tool in tools if self.capabilities.is_shown(str(tool.get("name")), expanded))
+
+    def relisted(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Tools as they are to be listed, whether or not they are: those that may answer with a handle say so."""
         return [self._tool(dict(tool)) for tool in tools]
 
     def _tool(self, tool: dict[str, Any]) -> dict[str, Any]:
         name = str(tool.get("name"))
         mode = self._mode_of(name)
         may_ask = self._may_ask(tool)
+        if self._references is not None:
+            tool["inputSchema"] = admitting(tool.get("inputSchema") or {})
         if may_ask:
             tool["inputSchema"] = added_arguments(tool.get("inputSchema") or {}, mode)
         schema = tool.get("outputSchema")
@@ -166,6 +216,56 @@ class Gate:
         if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
             return asked(mode, arguments)
         return mode, arguments
+
+    @property
+    def looks_at_arguments(self) -> bool:
+        """Whether what a tool is called with may be something else than it is called with here."""
+        return self._per_call or self._references is not None
+
+    def denied(self, tool: str) -> CapabilityDisabled | None:
+        """Why a tool cannot be called, if it cannot; ours always can, so that no handle is stranded."""
+        return None if tool in self.tools else self.capabilities.denied(tool)
+
+    def refused(self, tool: str, principal: str | None = None) -> Result | None:
+        """What a call is answered with in place of being made, if its tool is switched off; the journal has it then."""
+        if (error := self.denied(tool)) is None:
+            return None
+        record_denial(self.store.journal, error, principal)
+        return error_result(error)
+
+    def expanded(self, connection: object) -> set[str] | None:
+        """What of the hidden tools a connection was shown; `None` without one that lasts."""
+        return None if connection is None else self._expanded.setdefault(connection, set())
+
+    def called(self, arguments: object, caller: Caller, call: Call) -> Result:
+        """What a tool of ours answers; tools that `expand_tools` shows may be so many that it is a handle."""
+        answer = self.tools.call(call.tool, arguments, caller)
+        mode = Mode("auto" if call.tool == self.tools.expand_with else "inline", self._limit)
+        if self.pipeline.is_inline(answer, mode, is_ascii=call.is_ascii):
+            return answer
+        return self.pipeline.stored(answer, call)
+
+    def has_references(self, arguments: object) -> bool:
+        """Whether a call is to be resolved before the tool sees it, which takes time."""
+        return self._references is not None and refers(arguments)
+
+    def resolved(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        principal: str | None = None,
+        *,
+        finish: Callable[[Any], Any] = as_objects,
+    ) -> Any:
+        """What a tool is to be called with: what the references in its arguments name, in place of them.
+
+        `finish` says as what. Raises a `HeadgateError`: then the tool must not be called.
+        """
+        if self._references is None:
+            return arguments
+        schema = (self._listed.get(tool) or {}).get("inputSchema")
+        found = self._references.resolve(arguments, schema, principal, tool=tool)
+        return arguments if found is arguments else finish(found)
 
     def is_open(self, request: object) -> bool:
         """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""
@@ -199,11 +299,25 @@ class Gate:
         """Notes how large an answer is, if anyone asked for that; what our own tools answer has no mode."""
         if self.monitor is None or not isinstance(answer, dict):
             return
-        kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
         # An answer that cannot be written is its server's to complain of.
         with contextlib.suppress(TypeError, ValueError):
             message = {"jsonrpc": "2.0", "id": request_id, "result": answer}
             size = weigh(encoded(message), 0, is_ascii=is_ascii)
+            self.watch_size(tool, size, mode, is_inline=is_inline, principal=principal, connection=connection)
+
+    def watch_size(
+        self,
+        tool: str,
+        size: int,
+        mode: Mode | None = None,
+        *,
+        is_inline: bool = True,
+        principal: str | None = None,
+        connection: object = None,
+    ) -> None:
+        """The same of an answer whose size is known."""
+        if self.monitor is not None:
+            kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:

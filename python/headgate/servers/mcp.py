@@ -17,6 +17,7 @@ from mcp.server import MCPServer, Server
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -30,7 +31,7 @@ from headgate.servers.pipeline import Call
 from headgate.servers.tools import Caller, error_result, text_result
 from headgate.store.catalog import LONGEST_NAME
 
-__all__ = ["Headgate", "principal_of"]
+__all__ = ["Headgate", "lasting", "principal_of"]
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -86,7 +87,8 @@ class Headgate(Gate):
                 page = await _listed(ctx, call_next)
                 return page or self._enveloped(ctx, {"resources": []})
             case "initialize" | "server/discover":
-                return _with_capabilities(await call_next(ctx))
+                has_changes = ctx.method == "initialize" and self.tools.expand_with is not None
+                return _with_capabilities(await call_next(ctx), has_changes=has_changes)
         return await call_next(ctx)
 
     async def _call(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -94,33 +96,14 @@ class Headgate(Gate):
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
             return await call_next(ctx)
-        if not self.has_learnt:
+        if self.must_learn(name):
             # A server that cannot list its tools just now can still be called.
             with contextlib.suppress(Exception):
                 await self._learn(ctx, call_next)
         principal = _principal()
         is_ascii = _is_ascii(ctx)
-        if name in self.tools:
-            caller = Caller(principal, is_one_of_many=self.is_open(ctx.request), is_ascii=is_ascii)
-            answer = self._enveloped(ctx, await _threaded(self.tools.call, name, arguments, caller))
-            self._watch(ctx, name, answer)
-            return answer
-        given = arguments if isinstance(arguments, Mapping) else {}
-        try:
-            mode, rest = self.mode_of(name, given)
-        except HeadgateError as error:
-            return self._enveloped(ctx, error_result(error))
-        if rest is not given:
-            ctx = replace(ctx, params={**params, "arguments": rest})
         # Over HTTP whoever can reach the server may guess.
         handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
-        with self.place(principal, handle_length, is_ascii=is_ascii, limits=mode.contract) as place:
-            result = await call_next(ctx)
-        if place.failure is not None and _is_hidden(result, name):
-            result = {**cast("dict[str, Any]", result), **text_result(str(place.failure), is_error=True)}
-        if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):
-            self._watch(ctx, name, result, mode)
-            return result
         call = Call(
             tool=name,
             principal=principal,
@@ -128,11 +111,44 @@ class Headgate(Gate):
             request_id=ctx.request_id,
             handle_length=handle_length,
             is_ascii=is_ascii,
-            contract=mode.contract,
-            made=place.made,
         )
+        if name in self.tools:
+            return await self._answer(ctx, call_next, call)
+        if (refusal := self.refused(name, principal)) is not None:
+            return self._enveloped(ctx, refusal)
+        given = arguments if isinstance(arguments, Mapping) else {}
+        try:
+            mode, rest = self.mode_of(name, given)
+            if self.has_references(rest):
+                rest = await _threaded(self.resolved, name, rest, principal)
+        except HeadgateError as error:
+            return self._enveloped(ctx, error_result(error))
+        if rest is not given:
+            ctx = replace(ctx, params={**params, "arguments": rest})
+        with self.place(principal, handle_length, is_ascii=is_ascii, limits=mode.contract) as place:
+            result = await call_next(ctx)
+        if place.failure is not None and _is_hidden(result, name):
+            result = {**cast("dict[str, Any]", result), **text_result(str(place.failure), is_error=True)}
+        if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):
+            self._watch(ctx, name, result, mode)
+            return result
+        call = replace(call, contract=mode.contract, made=place.made)
         answer = await _threaded(self.pipeline.stored, result, call)
         self._watch(ctx, name, answer, mode, is_inline=False)
+        return answer
+
+    async def _answer(self, ctx: _Context, call_next: CallNext, call: Call) -> HandlerResult:
+        """What a tool of ours answers."""
+        caller = Caller(call.principal, is_one_of_many=self.is_open(ctx.request), is_ascii=call.is_ascii)
+        if call.tool == self.tools.expand_with:
+            # What others are shown is nothing to this caller.
+            tools = self.relisted(await self._all(ctx, call_next))
+            caller = replace(caller, tools=tools, expanded=self.expanded(lasting(ctx.session, ctx.protocol_version)))
+        before = set(caller.expanded or ())
+        answer = self._enveloped(ctx, await _threaded(self.called, (ctx.params or {}).get("arguments"), caller, call))
+        if before != (caller.expanded or set()):
+            await ctx.session.send_tool_list_changed()
+        self._watch(ctx, call.tool, answer)
         return answer
 
     def _watch(
@@ -152,7 +168,10 @@ class Headgate(Gate):
             )
 
     async def _learn(self, ctx: _Context, call_next: CallNext) -> None:
-        """Asks the server for its tools, once: before that a call of one of ours could be of one of its own."""
+        """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
+        self.learn(await self._all(ctx, call_next))
+
+    async def _all(self, ctx: _Context, call_next: CallNext) -> list[dict[str, Any]]:
         tools: list[dict[str, Any]] = []
         cursors: list[str | None] = [None]
         # Some servers give the same page for every cursor.
@@ -162,13 +181,17 @@ class Headgate(Gate):
             tools += page.get("tools") or []
             cursors.append(page.get("nextCursor"))
             await anyio.sleep(0)
-        self.learn(tools)
+        return tools
 
     async def _list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        if self.capabilities.is_filter and not self.has_learnt:
+            # Which capabilities there are shows only when all tools are known.
+            await self._learn(ctx, call_next)
         page = await _listed(ctx, call_next)
         tools, is_last = page.get("tools") or [], page.get("nextCursor") is None
         self.learn(tools, is_all=is_last and "cursor" not in (ctx.params or {}))
-        return self._added(ctx, page, "tools", self.listed(tools), self.tools.listed() if is_last else [])
+        expanded = self.expanded(lasting(ctx.session, ctx.protocol_version)) or ()
+        return self._added(ctx, page, "tools", self.listed(tools, expanded), self.tools.listed() if is_last else [])
 
     async def _templates(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         page = await _listed(ctx, call_next)
@@ -222,6 +245,12 @@ def _connection(ctx: _Context) -> object:
     return None if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else getattr(ctx.session, "_connection", None)
 
 
+def lasting(session: ServerSession, protocol_version: str) -> object:
+    """The connection, if it lasts and can be told that a list has changed."""
+    connection = None if protocol_version in MODERN_PROTOCOL_VERSIONS else session._connection
+    return connection if connection is not None and connection.has_standalone_channel else None
+
+
 def _is_ascii(ctx: _Context) -> bool:
     """Whether what goes out is escaped to ASCII: the SDK does that over HTTP, in the newest version."""
     return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -252,11 +281,13 @@ async def _listed(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
     return page if isinstance(page, dict) else {}
 
 
-def _with_capabilities(result: HandlerResult) -> HandlerResult:
+def _with_capabilities(result: HandlerResult, *, has_changes: bool) -> HandlerResult:
     """There are tools and resources now, whatever the server had before."""
     if not isinstance(result, dict):
         return result
     capabilities = dict(result.get("capabilities") or {})
     for name in ("tools", "resources"):
         capabilities.setdefault(name, {})
+    if has_changes:
+        capabilities["tools"] = {**capabilities["tools"], "listChanged": True}
     return {**result, "capabilities": capabilities}

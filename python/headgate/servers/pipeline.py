@@ -9,8 +9,9 @@ from typing import Any
 from headgate import _core
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
-from headgate.errors import HeadgateError, RedactionFailed
+from headgate.errors import HeadgateError, RedactionFailed, StoreUnavailable
 from headgate.fetch import weigh
+from headgate.gateway.raw import Pieces, Raw
 from headgate.handles import Descriptor
 from headgate.payload import encoded
 from headgate.servers.contracts import by_contract
@@ -37,6 +38,9 @@ _MOST_META = 512
 
 _MOST_STAMP = 128
 """A server may say this much of itself wherever it likes to."""
+
+_MOST_VIEWED = 64 << 20
+"""What of a message in a spool is read whole, to be shown by the contract."""
 
 _HAS_LINKS = "2025-06-18"
 """The first version of the protocol with `resource_link`."""
@@ -68,15 +72,21 @@ class Pipeline:
         self._store = store
         self._fetch_with = fetch_with
 
-    def is_inline(self, result: Result, mode: Mode, *, is_ascii: bool = False) -> bool:
-        """Whether a result goes to the client as it is: most do, and cost no more than this."""
-        if not isinstance(result.get("content"), list):
+    def is_inline(self, result: Result, mode: Mode, *, is_ascii: bool = False, size: int | None = None) -> bool:
+        """Whether a result goes to the client as it is: most do, and cost no more than this.
+
+        `size` is what it is on the wire, where that is known.
+        """
+        content = result.get("content")
+        if not isinstance(content, list) and not (isinstance(content, Raw) and content.is_array):
             return True
         # Requests for input, and what extensions define, are theirs.
         if result.get("resultType", "complete") != "complete":
             return True
         if mode.output_mode == "inline" or mode.contract is not None:
             return mode.contract is None
+        if size is not None:
+            return mode.output_mode == "auto" and size <= mode.output_inline_limit_bytes
         try:
             return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes, is_ascii=is_ascii)
         except (TypeError, ValueError):
@@ -87,6 +97,10 @@ class Pipeline:
         """What a client gets in place of a result: what it is, and how to read it."""
         try:
             return self._stored(result, call)
+        except StoreUnavailable as error:
+            # What was put aside of it cannot be read any more, so there is nothing else to send.
+            _log.warning("headgate: the result of %.64s was lost: %s", call.tool, error)
+            return {**error_result(error), **_protocol_s(result, ())}
         except Exception:
             _log.exception("headgate: the result of %.64s could not be taken apart", call.tool)
             if self._store.options.redactions:
@@ -97,16 +111,18 @@ class Pipeline:
     def _stored(self, result: Result, call: Call) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
         own, said = own_meta(result), beside(result)
-        is_little = weigh(encoded([own, said]), 0, is_ascii=call.is_ascii) <= _MOST_META
+        is_little = not isinstance(result.get("_meta"), Raw) and (
+            weigh(encoded([own, said]), 0, is_ascii=call.is_ascii) <= _MOST_META
+        )
         found = payload_of(result, with_meta=not is_little)
         kept = _protocol_s(result, own if is_little else ())
-        if call.contract is not None:
+        if call.contract is not None and not _is_beyond_memory(found):
             place = Place(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
             kept |= _short_stamp(kept)
             return by_contract(found, result, kept, said if is_little else {}, call, call.contract, place)
         try:
             descriptor = self._store.put(
-                found.payload,
+                found.to_store(),
                 mime_type=found.mime_type,
                 source_tool=call.tool[:1024],
                 principal=call.principal,
@@ -124,9 +140,13 @@ class Pipeline:
         """What can be said of a result that could not be stored: why, and its start, unless that was to be redacted."""
         if self._store.options.redactions:
             return error_result(error)
-        return error_result(
-            error, preview=_core.preview(found.payload, _VIEW, max_escaped_bytes=_VIEW, escape_levels=2)
-        )
+        start = found.payload.head() if isinstance(found.payload, Pieces) else found.payload
+        return error_result(error, preview=_core.preview(start, _VIEW, max_escaped_bytes=_VIEW, escape_levels=2))
+
+
+def _is_beyond_memory(found: Found) -> bool:
+    """Whether a payload is too large to be looked at whole, as the contract does: it is only stored then."""
+    return isinstance(found.payload, Pieces) and found.payload.most > _MOST_VIEWED
 
 
 def _protocol_s(result: Result, own: Container[str]) -> dict[str, Any]:

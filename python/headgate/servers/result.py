@@ -2,14 +2,13 @@
 
 import base64
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import orjson
-
 from headgate.fetch import weigh
+from headgate.gateway.raw import Pieces, Raw, spliced
 from headgate.payload import encoded
+from headgate.servers.repeats import Text, is_repeated, is_text, sole_text, texts_of
 
 __all__ = ["RESOURCE", "SERVER_INFO", "UNSTRUCTURED", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
 
@@ -32,8 +31,12 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 class Found:
     """The payload of a result, and what it is called where that is known."""
 
-    payload: str | bytes
+    payload: str | bytes | Pieces
     mime_type: str | None = None
+
+    def to_store(self) -> str | bytes | Iterator[bytes | memoryview]:
+        """The payload as a store takes it."""
+        return iter(self.payload) if isinstance(self.payload, Pieces) else self.payload
 
 
 def exceeds(result: Mapping[str, Any], limit: int, *, is_ascii: bool = False) -> bool:
@@ -87,7 +90,7 @@ def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
 def beside(result: Mapping[str, Any]) -> dict[str, Any]:
     """What a sole block says beside its content; of a resource that is embedded, also what is beside its text."""
     blocks = _blocks(result)
-    if len(blocks) != 1:
+    if blocks is None or len(blocks) != 1:
         return {}
     said = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
     match blocks[0]:
@@ -98,100 +101,103 @@ def beside(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
-    """What is stored of a result.
+    """What is stored of a result; values of it may be `Raw`.
 
     A sole block is its content. Blocks that only repeat what is structured are that, once. Anything else is all of it,
     and so is everything `with_meta`: what the tool says beside its result.
     """
-    blocks, structured = _blocks(result), result.get("structuredContent")
+    structured = result.get("structuredContent")
     if structured == UNSTRUCTURED:
         structured = None
+    found = None
     if with_meta:
         pass
     elif structured is None:
-        if len(blocks) == 1 and (content := _content_of(blocks[0])) is not None:
-            return content
-    elif (repeated := _repeated(blocks, structured)) is not None:
-        return repeated
+        blocks = _blocks(result)
+        found = _content_of(blocks[0]) if blocks is not None and len(blocks) == 1 else None
+    else:
+        found = _repeated(result, structured)
+    return found or Found(spliced(_whole(result)), "application/json")
+
+
+def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
     whole = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
-    if meta := own_meta(result):
-        whole["_meta"] = meta
-    return Found(encoded(whole), "application/json")
+    meta = result.get("_meta")
+    if kept := meta if isinstance(meta, Raw) else own_meta(result):
+        whole["_meta"] = kept
+    return whole
 
 
-def _blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    """All blocks; `None` if one of them is none, or was not parsed: then nothing can be said of the others alone."""
+    content = result.get("content") or []
+    is_seen = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
+    return content if is_seen else None
+
+
+def _repeated(result: Mapping[str, Any], structured: Any) -> Found | None:
+    """What is structured, if the blocks say the same.
+
+    Where it is one text that was wrapped to be structured, the text is the payload: inside of JSON it has no lines.
+    """
     content = result.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    blocks = _blocks(result)
+    said = content if isinstance(content, Raw) else None if blocks is None else texts_of(blocks)
+    if said is None:
+        return None
+    if not isinstance(said, Raw) and (text := sole_text(said, structured)) is not None:
+        return Found(_text(text))
+    return Found(spliced(structured), "application/json") if is_repeated(said, structured) else None
 
 
 def _content_of(block: Mapping[str, Any]) -> Found | None:
     """A block's own content, exactly; `None` for one that has none."""
     match block:
-        case {"type": "text", "text": str(text)}:
-            return Found(text)
-        case {"type": "image" | "audio", "data": str(data)}:
-            return _decoded(data, block.get("mimeType"))
-        case {"type": "resource", "resource": {"text": str(text)} as resource}:
-            return Found(text, resource.get("mimeType"))
-        case {"type": "resource", "resource": {"blob": str(data)} as resource}:
-            return _decoded(data, resource.get("mimeType"))
+        case {"type": "text", "text": text} if is_text(text):
+            return Found(_text(text))
+        case {"type": "image" | "audio", "data": data} if is_text(data):
+            return _decoded(data, block)
+        case {"type": "resource", "resource": {"text": text} as resource} if is_text(text):
+            return Found(_text(text), _mime_type(resource))
+        case {"type": "resource", "resource": {"blob": data} as resource} if is_text(data):
+            return _decoded(data, resource)
     return None
 
 
-def _decoded(data: str, mime_type: str | None) -> Found | None:
+def _mime_type(said: Mapping[str, Any]) -> str | None:
+    """What is said of the type, if that is one: so long a string as is not parsed is none."""
+    mime_type = said.get("mimeType")
+    return mime_type if isinstance(mime_type, str) else None
+
+
+def _text(text: Text) -> str | bytes | Pieces:
+    if isinstance(text, str):
+        return text
+    return Pieces(text.text_pieces, len(text)) if text.is_spooled else text.text()
+
+
+def _decoded(data: Text, said: Mapping[str, Any]) -> Found | None:
+    encoded = _text(data)
     try:
-        return Found(base64.b64decode(data, validate=True), mime_type)
+        if not isinstance(encoded, Pieces):
+            return Found(base64.b64decode(encoded, validate=True), _mime_type(said))
+        # Once to see that it can be, before any of it is stored.
+        for _ in base64_decoded(encoded):
+            pass
+        return Found(Pieces(lambda: base64_decoded(encoded), encoded.most), _mime_type(said))
     except ValueError:
         return None
 
 
-def _repeated(blocks: Sequence[Mapping[str, Any]], structured: Any) -> Found | None:
-    """What is structured, if the blocks say the same: as one text, or one text an item, with or without a wrapper.
-
-    Where it is one text that was wrapped to be structured, the text is the payload: inside of JSON it has no lines.
-    """
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
-    if len(texts) != len(blocks):
-        return None
-    # The SDKs wrap what is not an object, because once only objects could be structured.
-    wrapped = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    if isinstance(wrapped, str) and texts == [wrapped]:
-        return Found(wrapped)
-    values = [structured, wrapped] if wrapped is not structured else [structured]
-    is_one = len(texts) == 1 and any(_says(texts[0], value) for value in values)
-    is_each = (
-        isinstance(wrapped, list)
-        and len(texts) == len(wrapped)
-        and all(_says(text, item) for text, item in zip(texts, wrapped, strict=True))
-    )
-    if is_one or is_each or not texts:
-        return Found(encoded(structured), "application/json")
-    return None
-
-
-def _says(text: str, value: Any) -> bool:
-    """Whether a text is a value, or the JSON of it to the letter, in one of the ways that servers write it.
-
-    Nothing is parsed: what is only equal to it may say more, as numbers do that Python has no room for.
-    """
-    if isinstance(value, str) and text == value:
-        return True
-    said = text.encode("utf-8", "surrogatepass")
-    is_indented = said[1:2] == b"\n"
-    try:
-        if said == _as_orjson_has_it(value, is_indented):
-            return True
-        # As Python's own module has it: with spaces, and mostly in ASCII.
-        if b'": ' not in said[:4096] and b", " not in said[:4096]:
-            return False
-        return text == json.dumps(value, indent=2 if is_indented else None, ensure_ascii=said.isascii())
-    except (TypeError, ValueError):
-        return False
-
-
-def _as_orjson_has_it(value: Any, is_indented: bool) -> bytes | None:
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if is_indented else None)
-    except TypeError:
-        # It has no room for numbers of more than 64 bits.
-        return None
+def base64_decoded(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """What `base64.b64decode(…, validate=True)` makes of it, a piece at a time."""
+    waiting = b""
+    for piece in pieces:
+        waiting += piece
+        # Padding stands at the end only, and may be one more than there should be: the last ones wait for it.
+        ready = max(0, len(waiting) - 5) // 4 * 4
+        if b"=" in waiting[:ready]:
+            raise ValueError("there is padding within it")
+        yield base64.b64decode(waiting[:ready], validate=True)
+        waiting = waiting[ready:]
+    yield base64.b64decode(waiting, validate=True)

@@ -2,15 +2,18 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from headgate.arguments import shown
-from headgate.errors import HeadgateError, InvalidArgument, PathNotFound
+from headgate.capabilities import Capabilities, record_denial
+from headgate.errors import CapabilityDisabled, HeadgateError, InvalidArgument, PathNotFound
 from headgate.fetch import weigh
 from headgate.handles import handle_in
+from headgate.payload import encoded
+from headgate.servers import expanding
 from headgate.store import Store
 
 __all__ = ["Caller", "Tools", "error_result", "text_result"]
@@ -18,6 +21,13 @@ __all__ = ["Caller", "Tools", "error_result", "text_result"]
 _log = logging.getLogger("headgate")
 
 _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+
+_REFERENCES = (
+    ' To hand an output or a file on without reading it, pass {"$handle": "oh_…", "path": "/rows/3"} or '
+    '{"$file": "path"} as any argument of any other tool; beside it may be "encoding": "base64", '
+    '"lines": [from, to) counted from 0, or "offset" and "length" in bytes.'
+)
+"""Said once, where who has a handle reads."""
 
 
 def text_result(text: str | bytes, *, is_error: bool = False) -> dict[str, Any]:
@@ -40,6 +50,10 @@ class Caller:
     """Whether others who are nobody in particular either may call, too: then a handle is all that keeps them apart."""
     is_ascii: bool = False
     """Whether the transport escapes whatever is not ASCII."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """For `expand_tools`: all that the server lists to them, as it would be listed if none were hidden or denied."""
+    expanded: set[str] | None = None
+    """What their connection was shown of hidden tools; `None` where nothing lasts from one call to the next."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,21 +65,32 @@ class _Tool:
 
 
 class Tools:
-    """`output_fetch` and `output_search`, and `journal` if it is switched on, each behind a prefix.
+    """`output_fetch` and `output_search`, `journal` if it is switched on, `expand_tools` if there are hidden tools.
 
-    No answer is larger than `most_bytes` on the wire.
+    Each of them is behind a prefix. No answer is larger than `most_bytes` on the wire, but for that of `expand_tools`.
     """
 
-    def __init__(self, store: Store, *, prefix: str, journal: bool, most_bytes: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        prefix: str,
+        journal: bool,
+        most_bytes: int,
+        capabilities: Capabilities | None = None,
+        has_references: bool = False,
+    ) -> None:
         self._store = store
         self._most_bytes = most_bytes
+        self._capabilities = capabilities or Capabilities()
         self.prefix = prefix
         handle = {"type": "string", "description": "oh_…"}
         count = {"type": "integer", "minimum": 0}
         tools = {
             "output_fetch": _Tool(
                 f"Read a stored large output by its output_handle, a page at a time. Go on with offset=next_offset "
-                f"until eof; what was cut is read with read_with. Handles last {_duration(store.options.ttl)}.",
+                f"until eof; what was cut is read with read_with. Handles last {_duration(store.options.ttl)}."
+                f"{_REFERENCES if has_references else ''}",
                 {
                     "output_handle": handle,
                     "offset": {**count, "description": "item, line or byte to start at"},
@@ -98,6 +123,8 @@ class Tools:
                 [],
                 self._journal,
             )
+        if self._capabilities.hides:
+            tools["expand_tools"] = _Tool(expanding.ABOUT, expanding.PROPERTIES, [], self._expand)
         self._tools = {prefix + name: tool for name, tool in tools.items()}
 
     def __contains__(self, name: object) -> bool:
@@ -113,13 +140,22 @@ class Tools:
         """The tool that redeems a handle."""
         return f"{self.prefix}output_fetch"
 
+    @property
+    def expand_with(self) -> str | None:
+        """The tool that shows hidden ones, if any are hidden."""
+        return f"{self.prefix}expand_tools" if self._capabilities.hides else None
+
     def listed(self) -> list[dict[str, Any]]:
         """As `tools/list` has them."""
         return [
             {
                 "name": name,
                 "description": tool.about,
-                "inputSchema": {"type": "object", "properties": tool.properties, "required": tool.required},
+                "inputSchema": {
+                    "type": "object",
+                    "properties": tool.properties,
+                    **({"required": tool.required} if tool.required else {}),
+                },
                 "annotations": _READS,
             }
             for name, tool in self._tools.items()
@@ -169,6 +205,13 @@ class Tools:
         if whose is None and caller.is_one_of_many:
             events = [{**event, "handle": _hidden(event.get("handle"))} for event in events]
         return self._fitting(events, caller)
+
+    def _expand(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
+        try:
+            return encoded(expanding.expand(self._capabilities, arguments, caller.tools, caller.expanded))
+        except CapabilityDisabled as error:
+            record_denial(self._store.journal, error, caller.principal)
+            raise
 
     def _fitting(self, events: list[dict[str, Any]], caller: Caller) -> bytes:
         """As many of the newest as there is room for."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
@@ -58,6 +59,10 @@ class Counters(Protocol):
 
 class Backend(Protocol):
     """Objects by handle. Failures are `StoreUnavailable`, `StoreFull` or, for an unknown handle, `KeyError`."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where objects are files, if they are."""
 
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str) -> Blob: ...

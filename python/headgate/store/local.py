@@ -42,6 +42,10 @@ class LocalBackend:
         self.is_durable = is_durable
         self._counters = LocalCounters(self.folders)
 
+    @property
+    def folder(self) -> Path:
+        return self.folders.root
+
     def create(self, handle: str) -> "LocalUpload":
         with structured:
             return self.folders.persist(lambda: LocalUpload(self, handle))

@@ -6,6 +6,7 @@ import dataclasses
 import io
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from typing_extensions import Buffer
@@ -338,6 +339,17 @@ class Store:
         reader = self._opened(handle, principal)
         self.journal.record("output_handle_opened", principal=reader.contents.meta["principal"], handle=handle)
         return cast("BinaryIO", io.BufferedReader(PayloadFile(reader)))
+
+    @contextlib.contextmanager
+    def part(self, handle: str, path: str | None = None, *, principal: Principal = None) -> Iterator[View]:
+        """A payload, or the value that a path leads to, by ranges of bytes: to be handed on, not to be shown."""
+        with self._opened(handle, principal) as reader:
+            yield self._view(reader, path)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where payloads are files, if they are."""
+        return self._backend.folder
 
     def stat(self, handle: str, *, principal: Principal = None) -> Stored:
         """All that is known of a payload, without reading it."""

@@ -22,6 +22,8 @@ pub enum ErrorKind {
     InvalidPattern(String),
     /// Bytes that are not a serialized index, or an index of another payload.
     CorruptIndex(&'static str),
+    /// A file that cannot be read, or not any more.
+    Unreadable(String),
 }
 
 /// What is wrong with a payload that looks fine: the first character, U+FEFF, is invisible.
@@ -71,6 +73,10 @@ impl Error {
     pub(crate) fn index(why: &'static str) -> Self {
         Self { kind: ErrorKind::CorruptIndex(why), index: 0 }
     }
+
+    pub(crate) fn unreadable(error: &std::io::Error) -> Self {
+        Self { kind: ErrorKind::Unreadable(error.to_string()), index: 0 }
+    }
 }
 
 impl fmt::Display for Error {
@@ -96,6 +102,7 @@ impl fmt::Display for Error {
             ErrorKind::CorruptIndex(why) => {
                 write!(f, "not an index of this payload: {why}; index the payload again")
             }
+            ErrorKind::Unreadable(why) => write!(f, "what was put aside cannot be read: {why}; call again"),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod error;
 pub mod index;
 pub mod items;
 pub mod lines;
+pub mod message;
 mod ndjson;
 pub mod outline;
 pub mod page;

@@ -5,6 +5,7 @@
 
 pub mod index;
 pub mod items;
+pub mod message;
 pub mod outline;
 pub mod pages;
 pub mod pointer;
@@ -45,9 +46,10 @@ impl<'a> Input<'a> {
 /// A target's name and what it does.
 pub type Target = (&'static str, fn(Input<'_>));
 
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("index", index::compare),
     ("items", items::compare),
+    ("message", message::compare),
     ("outline", outline::compare),
     ("pages", pages::compare),
     ("pointer", pointer::compare),

@@ -21,6 +21,7 @@ impl From<CoreError> for PyErr {
             ErrorKind::PathNotFound(_) | ErrorKind::NoArray(_) => "PathNotFound",
             ErrorKind::InvalidPattern(_) => "InvalidPattern",
             ErrorKind::CorruptIndex(_) => "CorruptIndex",
+            ErrorKind::Unreadable(_) => "StoreUnavailable",
         };
         Python::attach(|py| {
             // The classes are written in Python: they have two bases each, which PyO3 cannot declare.

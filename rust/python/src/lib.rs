@@ -5,6 +5,7 @@ mod error;
 mod index;
 mod items;
 mod lines;
+mod message;
 mod outline;
 mod page;
 mod payload;
@@ -27,6 +28,8 @@ mod _core {
     use super::items::{ItemPage, read_items};
     #[pymodule_export]
     use super::lines::{LinePage, read_lines};
+    #[pymodule_export]
+    use super::message::{Unescaper, dissect, each_says, only_member, same_json, same_text, unescape};
     #[pymodule_export]
     use super::outline::outline;
     #[pymodule_export]

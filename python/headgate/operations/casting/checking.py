@@ -12,7 +12,7 @@ from headgate.operations.casting.scalars import is_same, json_type
 if TYPE_CHECKING:
     from headgate.operations.casting.shapes import Shapes
 
-__all__ = ["BuildCheck", "Check"]
+__all__ = ["NOT_OF_BUILD", "UNLIKE_A_VALIDATOR", "BuildCheck", "Check"]
 
 _Told: TypeAlias = Mapping[str, Any]
 _Rule: TypeAlias = "Callable[[Check, _Told, Any], bool]"
@@ -237,3 +237,9 @@ _RULES_OF_BUILD: dict[str, _Rule] = {
     "oneOf": _one_of_build,
     "type": lambda check, told, value: json_type(value) is None or _type(check, told, value),
 }
+
+UNLIKE_A_VALIDATOR = frozenset(("$dynamicRef", "dependencies", "unevaluatedItems", "unevaluatedProperties"))
+"""Words that do not count in a `Check`."""
+
+NOT_OF_BUILD = UNLIKE_A_VALIDATOR | (_RULES.keys() | _OF_SCALARS) - _OF_BUILD
+"""Words that do not count in a `BuildCheck`."""

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["NO", "copied", "is_same", "json_type", "raised", "weight"]
+__all__ = ["NO", "copied", "is_finite", "is_same", "json_type", "raised", "weight"]
 
 
 class _No:
@@ -23,6 +23,8 @@ _LONGEST_NUMBER = 400
 """Python refuses to read or write much longer ones, and so do others."""
 
 _HEAVIEST = 1_000_000
+
+_STRICT = json.JSONEncoder(allow_nan=False)
 
 
 def json_type(value: Any) -> str | None:
@@ -63,6 +65,15 @@ def is_same(one: Any, other: Any) -> bool:
                 and all(is_same(*pair) for pair in zip(one, other, strict=True))
             )
     return not isinstance(other, bool) and bool(one == other)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether there is no number in it, or in what it holds, that JSON does not have."""
+    try:
+        _STRICT.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def raised(value: Any, wanted: str) -> Any:

@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headgate.operations.casting.checking import BuildCheck, Check
-from headgate.operations.casting.scalars import is_same, json_type
+from headgate.operations.casting.checking import NOT_OF_BUILD, UNLIKE_A_VALIDATOR, BuildCheck, Check
+from headgate.operations.casting.compiled import Compiled
+from headgate.operations.casting.scalars import is_finite, is_same, json_type
 from headgate.operations.dialect import Schema
 
 if TYPE_CHECKING:
@@ -46,13 +47,26 @@ class Shape:
 
     def fits(self, value: Any) -> bool:
         """Whether a value is as the schema says."""
-        check = Check(self._shapes)
-        return not self._is_none and all(check.fits(part, value) for part in self._parts)
+        found = self._compiled.fits(value)
+        return self._obeys(Check(self._shapes), value) if found is None else found
 
     def is_built_like(self, value: Any) -> bool:
         """Whether a value breaks no rule but those that a cast leaves to whoever validates, such as a minimum."""
-        check = BuildCheck(self._shapes)
+        found = self._compiled_build.fits(value)
+        # To a validator, what is not a number is null.
+        is_known = found or (found is False and is_finite(value))
+        return bool(found) if is_known else self._obeys(BuildCheck(self._shapes), value)
+
+    def _obeys(self, check: Check, value: Any) -> bool:
         return not self._is_none and all(check.fits(part, value) for part in self._parts)
+
+    @functools.cached_property
+    def _compiled(self) -> Compiled:
+        return Compiled(self._shapes, [False] if self._is_none else self._parts, UNLIKE_A_VALIDATOR)
+
+    @functools.cached_property
+    def _compiled_build(self) -> Compiled:
+        return Compiled(self._shapes, [False] if self._is_none else self._parts, NOT_OF_BUILD)
 
     @functools.cached_property
     def is_never(self) -> bool:

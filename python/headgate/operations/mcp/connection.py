@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mcp import Client
 from mcp.client.session import IncomingMessage
-from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -19,11 +18,10 @@ from mcp_types import (
     InputResponses,
     ListToolsResult,
     Tool,
-    ToolListChangedNotification,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from headgate.operations.mcp.changes import follow_changes, overhear
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
 from headgate.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
@@ -37,12 +35,6 @@ _log = logging.getLogger("headgate")
 
 _MOST_PAGES = 1000
 """How many pages of tools are followed: some servers have no last one."""
-
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
-"""Seconds before a stream of changes that broke off is opened again."""
-
-_BETWEEN_LISTINGS = 1.0
-"""Seconds from one listing to the next, however often a server says that its tools changed."""
 
 _NOT_FOUND = 404
 
@@ -64,7 +56,6 @@ class Connection:
         self._leave = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
-        self._listener: asyncio.Task[None] | None = None
         self._stop_hearing: Callable[[], object] = lambda: None
 
     @classmethod
@@ -111,11 +102,10 @@ class Connection:
         self._leave.set()
         if self._follower is not None:
             self._follower.cancel()
-            # It is what ends the listener.
             await asyncio.wait([self._follower])
         self._stop_hearing()
-        if tasks := [task for task in (self._keeper, self._listener) if task is not None]:
-            await asyncio.wait(tasks)
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper])
 
     @property
     def is_open(self) -> bool:
@@ -207,29 +197,7 @@ class Connection:
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
-        self._follower = asyncio.create_task(self._follow(refresh))
-
-    async def _follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        changed = asyncio.Event()
-        is_modern = self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
-        stop = self._listening(changed) if is_modern else self._overhear(changed)
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                await refresh()
-                await asyncio.sleep(_BETWEEN_LISTINGS)
-        finally:
-            stop()
-
-    def _overhear(self, changed: asyncio.Event) -> Callable[[], object]:
-        """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
-
-        async def hear(message: IncomingMessage) -> None:
-            if isinstance(message, ToolListChangedNotification):
-                changed.set()
-
-        return self._hear(hear)
+        self._follower = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 
     def _hear_unreadable(self) -> None:
         session = self.client.session
@@ -238,47 +206,7 @@ class Connection:
             if isinstance(message, Exception):
                 give_up_unreadable(session, message)
 
-        self._stop_hearing = self._hear(hear)
-
-    def _hear(self, hear: Callable[[IncomingMessage], Awaitable[None]]) -> Callable[[], object]:
-        # A client that someone else connected has a handler already, which stays.
-        session = self.client.session
-        before = session._message_handler
-
-        async def handle(message: IncomingMessage) -> None:
-            await hear(message)
-            await before(message)
-
-        session._message_handler = handle
-
-        def stop() -> None:
-            if session._message_handler is handle:
-                session._message_handler = before
-
-        return stop
-
-    def _listening(self, changed: asyncio.Event) -> Callable[[], object]:
-        self._listener = asyncio.create_task(self._listen(changed))
-        return self._listener.cancel
-
-    async def _listen(self, changed: asyncio.Event) -> None:
-        """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
-        delay = _FIRST_DELAY
-        while self.is_open:
-            try:
-                async with self.client.listen(tools_list_changed=True) as subscription:
-                    changed.set()
-                    async for _ in subscription:
-                        changed.set()
-                        delay = _FIRST_DELAY
-            except (SubscriptionLost, TimeoutError):
-                pass
-            except MCPError:
-                # It does not say such things, or is gone.
-                _log.debug("headgate: changes of tools cannot be listened to", exc_info=True)
-                return
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _LONGEST_DELAY)
+        self._stop_hearing = overhear(session, hear)
 
 
 def _readable(page: dict[str, Any]) -> ListToolsResult:

@@ -9,6 +9,7 @@ from mcp import Client
 
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
+from headgate.operations.farewells import to_the_end
 from headgate.operations.mcp.connection import Connection
 from headgate.operations.mcp.failures import unreachable
 from headgate.operations.mcp.targets import Answers, Target, is_connected, upstream_of
@@ -43,7 +44,6 @@ class Link:
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
-        self._farewell: asyncio.Task[None] | None = None
         self._waiting = 0
         self.timeout = timeout
         self.is_closed = False
@@ -98,9 +98,7 @@ class Link:
         """Leaves the server, from whatever loop; in one that has ended there is nothing to leave any more."""
         self.is_closed = True
         if self._loop is asyncio.get_running_loop():
-            # In a task of its own: whoever closes may be cancelled, by anyio at every step, and it ends for all that.
-            self._farewell = asyncio.create_task(self._leave())
-            await asyncio.shield(self._farewell)
+            await to_the_end(self._leave())
         elif self._loop is not None and self._loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._leave(), self._loop))
 

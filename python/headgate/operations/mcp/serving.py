@@ -134,8 +134,8 @@ class _Tools:
         return {"resultType": "complete", **result}
 
     def _known_as(self, name: str, shown: Mapping[str, OperationSpec]) -> OperationSpec | None:
-        """By its id, or by what it was called before another of the same name came."""
-        operation_id = self._given.get(name, name)
+        """By what it was called when it was listed, before another of the same name came. An id is no name."""
+        operation_id = self._given.get(name)
         return next((spec for spec in shown.values() if spec.id == operation_id), None)
 
     async def _called(

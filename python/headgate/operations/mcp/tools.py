@@ -34,17 +34,10 @@ _log = logging.getLogger("headgate")
 _NAMELESS = "mcp"
 
 
-def from_mcp(
-    target: Target,
-    *,
-    namespace: str | None = None,
-    mode: str = "auto",
-    parse_json: bool = True,
-    connect_timeout: float = 30.0,
-    connect_attempts: int = 5,
-    call_timeout: float | None = 300.0,
-) -> "MCPOperations":
+class MCPOperations:
     """The tools of a server, as operations. Use it with `async with`, or `connect` and `close` it.
+
+    What the server lists is followed, in all registries that they were registered into.
 
     `target` is a URL, a command as a list, `StdioServerParameters`, a server object, a transport, a function that
     makes one, or an `mcp.Client`. A client that is not connected yet serves as the pattern of every connection; one
@@ -55,30 +48,17 @@ def from_mcp(
     A connection that is lost is made again by the next call, in up to `connect_attempts` of `connect_timeout` seconds.
     A call that has no deadline of its own has `call_timeout` seconds; with `None`, it waits for as long as it takes.
     """
-    return MCPOperations(
-        target,
-        namespace=namespace,
-        mode=mode,
-        parse_json=parse_json,
-        connect_timeout=connect_timeout,
-        connect_attempts=connect_attempts,
-        call_timeout=call_timeout,
-    )
-
-
-class MCPOperations:
-    """A server's tools. What it lists is followed, in all registries that they were registered into."""
 
     def __init__(
         self,
         target: Target,
         *,
-        namespace: str | None,
-        mode: str,
-        parse_json: bool,
-        connect_timeout: float,
-        connect_attempts: int,
-        call_timeout: float | None,
+        namespace: str | None = None,
+        mode: str = "auto",
+        parse_json: bool = True,
+        connect_timeout: float = 30.0,
+        connect_attempts: int = 5,
+        call_timeout: float | None = 300.0,
     ) -> None:
         if call_timeout is not None and call_timeout <= 0:
             raise InvalidArgument("call_timeout must be more than 0")
@@ -232,6 +212,10 @@ class MCPOperations:
             connection = await self._link.connection()
         timeout = _left(context) or connection.client.read_timeout_seconds or self._call_timeout
         return await connection.call(spec.name, arguments, timeout)
+
+
+from_mcp = MCPOperations
+"""What it is called where it is used, beside `from_openapi`."""
 
 
 def _checked(spec: OperationSpec, given: Any) -> dict[str, Any]:

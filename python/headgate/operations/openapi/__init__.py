@@ -13,6 +13,7 @@ The document is read leniently, as plain data. Documents in use are often slight
 part that nobody calls is nobody's concern; what an operation needs and is missing is an error that names it.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -22,6 +23,7 @@ import httpx2
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import after, within
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.calls import Call
 from headgate.operations.openapi.decoding import decoded
@@ -30,7 +32,7 @@ from headgate.operations.openapi.headers import header_value
 from headgate.operations.openapi.operations import Include, described_operations
 from headgate.operations.openapi.responses import Limits, StoredOver
 from headgate.operations.openapi.security import Applied, Credential, Security
-from headgate.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are, within
+from headgate.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are
 from headgate.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
 from headgate.operations.registry import OperationRegistry
 from headgate.operations.spec import Operation
@@ -111,7 +113,8 @@ async def from_openapi(
     `base_url` stands for whatever servers the document names. `security` has a key or token, `(user, password)`, or a
     function that gives one, by the names of the document's security schemes; `headers` go with every request. Neither
     goes to another host than the one that a document was fetched from, unless `base_url` names it.
-    `timeout` is for a whole call, in seconds. `include(method, path, operation)` says which operations are wanted.
+    `timeout` is for a whole call, in seconds. `include(method, path, operation)`, called in
+    a thread, says which operations are wanted.
 
     With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
     as a dict; nothing is parsed then, so the operations have no output schema.
@@ -126,7 +129,9 @@ async def from_openapi(
         document = await _document(document_or_url, used_client, sent_headers, timeout)
         # A client that has a base URL was given one on purpose, too.
         base = base_url or str(used_client.base_url)
-        found = described_operations(
+        # A large document takes seconds, and so does a small one whose aliases stand for a large one.
+        found = await asyncio.to_thread(
+            described_operations,
             document,
             namespace or _namespace(document),
             check_base_url(base) if base else None,
@@ -162,6 +167,8 @@ def _check_options(client: object, security: object, headers: object, timeout: o
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
         raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {shown(timeout)}")
+    # Now, and not at every call.
+    after(timeout)  # type: ignore[arg-type]
 
 
 def _is_of_texts(headers: object) -> bool:
@@ -180,7 +187,7 @@ async def _document(
         return Document(await read_document(source))
     check_no_userinfo(source)
     what = "fetching the document"
-    async with within(timeout, None, what):
+    async with within(after(timeout), what):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
         async with sent(client, request, Applied.hiding(headers), what) as response:
             if response.status_code >= 400:

@@ -67,7 +67,10 @@ class RequestBody:
             how = self._encoding(name)
             if value is None:
                 continue
-            if isinstance(value, Mapping) and not {"style", "explode"} & how.keys():
+            is_json = isinstance(value, Mapping) or (
+                isinstance(value, list | tuple) and says_json(str(how.get("contentType")))
+            )
+            if is_json and not {"style", "explode"} & how.keys():
                 value = encoded(value).decode()
             style = how.get("style", "form")
             explode = how.get("explode", style in ("form", "deepObject"))

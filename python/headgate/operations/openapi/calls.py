@@ -6,12 +6,14 @@ from typing import Any
 import httpx2
 
 from headgate.envelope import ResponseEnvelope
+from headgate.operations.deadlines import after, earliest, within
 from headgate.operations.errors import CallError
 from headgate.operations.openapi import parameters
+from headgate.operations.openapi.headers import joined_cookies
 from headgate.operations.openapi.operations import Described
 from headgate.operations.openapi.responses import Limits, StoredOver, envelope_of, refused
 from headgate.operations.openapi.security import Applied, Security
-from headgate.operations.openapi.sending import new_request, sent, within
+from headgate.operations.openapi.sending import new_request, sent
 from headgate.operations.spec import CallContext
 
 __all__ = ["Call"]
@@ -47,7 +49,7 @@ class Call:
         """Sends the request. Raises `CallError` for whatever comes to no result, and for a status of 400 or more."""
         tool = self._described.spec.id
         requirement, wanted = self._security.chosen(self._described.security)
-        async with within(self._timeout, context.deadline, tool):
+        async with within(earliest(context.deadline, after(self._timeout)), tool):
             applied = await self._security.applied(requirement)
             request = self._request(given or {}, applied)
             async with sent(self._client, request, applied, tool) as response:
@@ -57,11 +59,20 @@ class Call:
                 return await envelope_of(response, self._limits, self._stored, tool=tool, principal=principal)
 
     def _request(self, given: Mapping[str, Any], applied: Applied) -> httpx2.Request:
+        try:
+            return self._written(given, applied)
+        except (TypeError, ValueError, httpx2.InvalidURL) as error:
+            # A text with half a character, a value that no JSON can say, or more than a URL can hold.
+            raise CallError("VALIDATION_ERROR", f"the input cannot be sent: {error!s:.200}") from None
+
+    def _written(self, given: Mapping[str, Any], applied: Applied) -> httpx2.Request:
         if not isinstance(given, Mapping):
             raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(given).__name__}")
         described = self._described
-        path = parameters.filled_path(described.path, described.parameters, given)
-        query = "&".join(filter(None, [parameters.query(described.parameters, given), *applied.query]))
+        filled = parameters.filled_path(described.path, described.parameters, given)
+        # Some tell operations of one path apart by a query or a fragment there.
+        path, _, said = filled.partition("#")[0].partition("?")
+        query = "&".join(filter(None, [said, parameters.query(described.parameters, given), *applied.query]))
         cookies = [*parameters.cookies(described.parameters, given), *applied.cookies]
         content, content_type = self._body(given)
         headers = httpx2.Headers({"Accept": _ACCEPTED}, encoding="utf-8")
@@ -69,7 +80,7 @@ class Call:
             for name, value in several.items():
                 headers[name] = value
         if cookies:
-            headers["Cookie"] = "; ".join(cookies)
+            headers["Cookie"] = joined_cookies("; ".join(cookies), headers.get("Cookie", ""))
         if content_type is not None:
             headers["Content-Type"] = content_type
         url = f"{described.base_url}{path}" + (f"?{query}" if query else "")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from headgate.inflate import ACCEPTED_CODINGS, Inflating
+from headgate.inflate import ACCEPTED_CODINGS, Inflating, is_coding
 from headgate.operations.errors import CallError
 
 __all__ = ["ACCEPTED_CODINGS", "decoded"]
@@ -19,7 +19,7 @@ async def decoded(response: httpx2.Response, what: str) -> AsyncIterator[bytes]:
     chunks: AsyncIterator[bytes] = response.aiter_raw()
     for coding in reversed(response.headers.get_list("Content-Encoding", split_commas=True)):
         name = coding.strip().lower()
-        if name not in ("", "identity"):
+        if is_coding(name):
             chunks = _inflated(chunks, Inflating(name), what)
     async for chunk in chunks:
         yield chunk

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from headgate.arguments import shown
+from headgate.envelope.body import says_json
 from headgate.errors import InvalidArgument
 from headgate.operations.errors import CallError
 from headgate.operations.openapi import styles
@@ -59,12 +60,14 @@ class Parameter:
     style: str = "form"
     explode: bool = True
     allow_reserved: bool = False
-    is_json: bool = False
-    """Whether the document gives it a content instead of a style, and that is not plain text."""
+    content_type: str | None = None
+    """What the document says that it is, instead of a style."""
 
     def written(self, given: Any) -> Any:
         """The value that the style is applied to."""
-        return encoded(given).decode() if self.is_json else given
+        if self.content_type is None or (isinstance(given, str) and not _is_json(self.content_type)):
+            return given
+        return encoded(given).decode()
 
 
 def read_parameters(document: Document, path: str, shared: Any, own: Any, *, has_body: bool) -> list[Parameter]:
@@ -139,10 +142,10 @@ def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
     if not isinstance(name, str) or not isinstance(where, str) or where not in _LOCATIONS:
         raise InvalidArgument(f"a parameter has a name, and is in path, query, header or cookie; not {shown(node)}")
     location, usual_style = _LOCATIONS[where]
-    style = node.get("style", usual_style)
+    style, explode = node.get("style") or usual_style, node.get("explode")
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")
-    kind, content = next(iter(node["content"].items()), ("", None)) if _has_content(node) else ("", None)
+    kind, content = next(iter(node["content"].items()), (None, None)) if _has_content(node) else (None, None)
     return Parameter(
         key=name,
         name=name,
@@ -151,10 +154,14 @@ def _parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
         description=str(node.get("description") or ""),
         is_required=location == "path" or node.get("required") is True,
         style=style,
-        explode=bool(node.get("explode", style in ("form", "deepObject"))),
+        explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
         allow_reserved=node.get("allowReserved") is True,
-        is_json=content is not None and not str(kind).strip().lower().startswith("text/plain"),
+        content_type=None if kind is None else str(kind),
     )
+
+
+def _is_json(content_type: str) -> bool:
+    return says_json(content_type) or "*" in content_type
 
 
 def _has_content(node: Mapping[str, Any]) -> bool:

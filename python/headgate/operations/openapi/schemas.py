@@ -47,6 +47,9 @@ _FILE: dict[str, Any] = {
     ]
 }
 
+_Target: TypeAlias = tuple[str, frozenset[str]]
+"""What a reference leads to, and what need not be there of that, for all that it says itself."""
+
 _ABSENT_WHEN = {"sent": "readOnly", "received": "writeOnly"}
 
 
@@ -58,26 +61,26 @@ class Bundle:
         if key not in document.kept:
             document.kept[key] = _Definitions(document, direction, takes_files)
         self._all: _Definitions = document.kept[key]
-        self._refs: dict[str, None] = {}
+        self._targets: dict[_Target, None] = {}
 
     def converted(self, schema: Any) -> Schema:
         """A schema with its references into `definitions`."""
-        return self._all.converted(schema, self._refs)
+        return self._all.converted(schema, self._targets)
 
     @property
     def definitions(self) -> dict[str, Schema]:
         """All that what was converted leads to."""
         found: dict[str, Schema] = {}
         # No recursion: schemas that refer to each other are as deep as there are many.
-        left = [*self._refs][::-1]
-        been: set[str] = set()
+        left = [*self._targets][::-1]
+        been: set[_Target] = set()
         while left:
-            ref = left.pop()
-            if ref not in been:
-                been.add(ref)
-                definition = self._all.definition(ref)
+            target = left.pop()
+            if target not in been:
+                been.add(target)
+                definition = self._all.definition(target)
                 found[definition.name] = definition.schema
-                left += [*definition.refs][::-1]
+                left += [*definition.targets][::-1]
         return found
 
     def whole(self, schema: Any) -> Schema:
@@ -93,7 +96,7 @@ class Bundle:
 class _Definition:
     name: str
     schema: Schema
-    refs: Mapping[str, None]
+    targets: Mapping[_Target, None]
     """What it refers to itself, in order."""
 
 
@@ -104,18 +107,19 @@ class _Definitions:
         self._document = document
         self._mark = _ABSENT_WHEN[direction]
         self._takes_files = takes_files
-        self._names: dict[str, str] = {}
+        self._names: dict[_Target, str] = {}
         self._names_taken = Names()
-        self._known: dict[str, _Definition] = {}
+        self._known: dict[_Target, _Definition] = {}
 
-    def definition(self, ref: str) -> _Definition:
-        if ref not in self._known:
-            refs: dict[str, None] = {}
-            schema = self.converted(self._document.at(ref), refs)
-            self._known[ref] = _Definition(self._name(ref), schema, refs)
-        return self._known[ref]
+    def definition(self, target: _Target) -> _Definition:
+        if target not in self._known:
+            ref, not_sent = target
+            targets: dict[_Target, None] = {}
+            schema = self.converted(self._document.at(ref), targets, not_sent)
+            self._known[target] = _Definition(self._name(target), schema, targets)
+        return self._known[target]
 
-    def converted(self, schema: Any, refs: dict[str, None], not_sent: Set[str] = frozenset()) -> Schema:
+    def converted(self, schema: Any, targets: dict[_Target, None], not_sent: Set[str] = frozenset()) -> Schema:
         """A schema in modern words; the references in it are noted, and not followed."""
         if isinstance(schema, bool):
             return schema
@@ -124,36 +128,48 @@ class _Definitions:
         if self._takes_files and _is_file(schema):
             return {**_FILE, **{key: schema[key] for key in ("title", "description") if key in schema}}
         ref = schema.get("$ref")
-        if isinstance(ref, str):
-            refs[ref] = None
-            if self._document.is_3_0:
-                return {"$ref": f"#/$defs/{self._name(ref)}"}
+        if isinstance(ref, str) and self._document.is_3_0:
+            return {"$ref": self._reference(ref, targets, not_sent)}
         not_sent = not_sent | self._not_sent(schema)
-        found = {key: self._inner(key, value, refs, not_sent) for key, value in schema.items() if _says(key, value)}
+        found = {key: self._inner(key, value, targets, not_sent) for key, value in schema.items() if _says(key, value)}
         if isinstance(ref, str):
-            found["$ref"] = f"#/$defs/{self._name(ref)}"
+            found["$ref"] = self._reference(ref, targets, not_sent)
         return in_modern_words(found) if self._document.is_3_0 else found
 
-    def _inner(self, key: str, value: Any, refs: dict[str, None], not_sent: Set[str]) -> Any:
+    def _inner(self, key: str, value: Any, targets: dict[_Target, None], not_sent: Set[str]) -> Any:
         if key in _OF_NAMES and isinstance(value, Mapping):
-            return {str(name): self.converted(each, refs) for name, each in value.items()}
+            return {str(name): self.converted(each, targets) for name, each in value.items()}
         if key in _OF_SCHEMAS and isinstance(value, list):
-            return [self.converted(each, refs, not_sent if key == "allOf" else frozenset()) for each in value]
+            return [self.converted(each, targets, not_sent if key == "allOf" else frozenset()) for each in value]
         if key in _OF_ONE and isinstance(value, Mapping | bool):
-            return self.converted(value, refs)
+            return self.converted(value, targets)
         if key == "required":
             return [name for name in value if isinstance(name, str) and name not in not_sent]
         return value
 
-    def _name(self, ref: str) -> str:
-        if ref not in self._names:
-            wanted = re.sub(r"[^A-Za-z0-9._-]", "_", ref.rsplit("/", 1)[-1]) or "schema"
-            self._names[ref] = self._names_taken.free(wanted)
-        return self._names[ref]
+    def _reference(self, ref: str, targets: dict[_Target, None], not_sent: Set[str]) -> str:
+        target = (ref, self._not_sent_behind(ref, not_sent))
+        targets[target] = None
+        return f"#/$defs/{self._name(target)}"
+
+    def _name(self, target: _Target) -> str:
+        if target not in self._names:
+            wanted = re.sub(r"[^A-Za-z0-9._-]", "_", target[0].rsplit("/", 1)[-1]) or "schema"
+            self._names[target] = self._names_taken.free(wanted)
+        return self._names[target]
+
+    def _not_sent_behind(self, ref: str, not_sent: Set[str]) -> frozenset[str]:
+        """What need not be sent, though it is required behind a reference, where nothing is known of that."""
+        if not not_sent:
+            return frozenset()
+        schema = self._document.at(ref)
+        wanted = [part["required"] for part in self._parts(schema) if isinstance(part.get("required"), list)]
+        names = {name for each in wanted for name in each if isinstance(name, str)}
+        return frozenset(names & not_sent - self._not_sent(schema)) if names else frozenset()
 
     def _not_sent(self, schema: Mapping[str, Any]) -> set[str]:
         """What is only ever read need not be sent, though it is required of what is received, and the other way."""
-        if "required" not in schema and "allOf" not in schema:
+        if not {"required", "allOf"} & schema.keys() and not {"$ref", "properties"} <= schema.keys():
             return set()
         return {
             name
@@ -184,6 +200,8 @@ def _says(key: str, value: Any) -> bool:
         return isinstance(value, list)
     if key == "type":
         return all(isinstance(each, str) for each in (value if isinstance(value, list) else [value]))
+    if key in _OF_SCHEMAS:
+        return bool(value != [])
     return key not in _DROPPED
 
 

@@ -1,7 +1,5 @@
-"""A request on its way: redirects, time, and that nobody sees what must not be seen."""
+"""A request on its way: redirects, and that nobody sees what must not be seen."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http.cookiejar import DefaultCookiePolicy
@@ -10,12 +8,15 @@ import httpx2
 
 from headgate.operations.errors import CallError
 from headgate.operations.openapi.decoding import ACCEPTED_CODINGS
-from headgate.operations.openapi.headers import FIT_FOR_STRANGERS
+from headgate.operations.openapi.headers import FIT_FOR_STRANGERS, joined_cookies
 from headgate.operations.openapi.security import Applied, hidden
 
-__all__ = ["new_client", "new_request", "sent", "tells_who_we_are", "within"]
+__all__ = ["new_client", "new_request", "sent", "tells_who_we_are"]
 
 _MOST_REDIRECTS = 10
+_OWN_COOKIES = "headgate.own_cookies"
+"""Of a request and of those that it is sent on with: the cookies that no client remembers."""
+
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -27,9 +28,13 @@ class _Masked(httpx2.URL):
 
     __repr__ = __str__
 
+    def join(self, url: httpx2.URL | str) -> httpx2.URL:
+        """What a redirect leads to, from the URL as it went out: `#part` and nothing at all keep its query."""
+        return httpx2.URL(self).join(url)
+
 
 def new_client() -> httpx2.AsyncClient:
-    """A client that remembers no cookies: one caller's session is not the next one's. Time is kept by `within`."""
+    """A client that remembers no cookies: one caller's session is not the next one's. Each call keeps its own time."""
     client = httpx2.AsyncClient(timeout=None)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
@@ -48,26 +53,13 @@ def new_request(
     request = client.build_request(method, url, headers=headers, content=content)
     # The client would ask for more than `decoded` can read.
     request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPTED_CODINGS)
+    request.extensions[_OWN_COOKIES] = joined_cookies(headers.get("Cookie", ""), client.headers.get("Cookie", ""))
+    _add_own_cookies(request, httpx2.Request(method, url, cookies=client.cookies))
     # A client that has parameters has put them in the place of our own.
     own = httpx2.URL(url)
     more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
     request.url = own.copy_with(query=b"&".join(filter(None, [own.query, str(more).encode()]))) if more else own
     return request
-
-
-@asynccontextmanager
-async def within(timeout: float | None, deadline: float | None, what: str) -> AsyncIterator[None]:
-    """Ends what takes longer than it may, by the timeout of every call or the deadline of this one."""
-    left = None if deadline is None else deadline - time.monotonic()
-    allowed = min((each for each in (timeout, left) if each is not None), default=None)
-    if allowed is not None and allowed <= 0:
-        raise CallError("TIMEOUT", f"{what} was not sent: its deadline had passed")
-    try:
-        async with asyncio.timeout(allowed):
-            yield
-    except (TimeoutError, httpx2.TimeoutException):
-        told = "in time" if allowed is None else f"within {allowed:.3g} seconds"
-        raise CallError("TIMEOUT", f"{what} was not answered {told}; it may have been carried out") from None
 
 
 @asynccontextmanager
@@ -80,7 +72,8 @@ async def sent(
         response = await _followed(client, request, applied, what)
         yield response
     except httpx2.TimeoutException:
-        raise
+        # Of a client that someone gave us: ours has no time of its own.
+        raise CallError("TIMEOUT", f"{what} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         told = hidden(str(error) or "the connection broke", applied.secrets)
         where = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
@@ -124,10 +117,17 @@ async def _followed(
                 )
             _make_fit_for_strangers(following, applied)
             is_ours = False
-        elif "Cookie" in request.headers and "Cookie" not in following.headers:
-            following.headers["Cookie"] = request.headers["Cookie"]
+        elif is_ours:
+            _add_own_cookies(following, following)
         request = following
     raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
+
+
+def _add_own_cookies(request: httpx2.Request, remembering: httpx2.Request) -> None:
+    """Puts the cookies of a call before those that its client remembers; the client would send one or the other."""
+    cookies = joined_cookies(request.extensions[_OWN_COOKIES], remembering.headers.get("Cookie", ""))
+    if cookies:
+        request.headers["Cookie"] = cookies
 
 
 def _make_fit_for_strangers(request: httpx2.Request, applied: Applied) -> None:

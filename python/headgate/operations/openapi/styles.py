@@ -1,5 +1,6 @@
 """How a parameter is written: the styles of OpenAPI, for one value, a list and an object each."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -22,14 +23,19 @@ def percent_encoded(text: str, *, allow_reserved: bool = False) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands in a parameter. Lists and objects inside of others have no style: they are JSON."""
+    """A value as it stands in a parameter. Lists and objects inside of others have no style: they are JSON.
+
+    Raises `ValueError` or `TypeError` for what cannot stand there.
+    """
     match value:
         case str():
             return value
         case None:
             return ""
         case bytes():
-            return value.decode("utf-8", "replace")
+            return value.decode()
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{value} is no number that can be sent")
     return encoded(value).decode()
 
 
@@ -55,8 +61,10 @@ def pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: b
     if style == "deepObject" and isinstance(value, Mapping):
         return [(percent_encoded(key), write(text)) for key, text in _deep(name, value)]
     if isinstance(value, list | tuple | Mapping) and not explode and style in _DELIMITERS:
-        joined = _DELIMITERS[style].join(_listed(value, False, write))
-        return [(percent_encoded(name), joined)] if value else []
+        delimiter, parts = _DELIMITERS[style], list(_listed(value, False, write))
+        if any(delimiter in part for part in parts) and style != "form":
+            raise ValueError(f"a value of {name!r:.64} has in it what stands between values in the style {style}")
+        return [(percent_encoded(name), delimiter.join(parts))] if value else []
     return list(_named(name, value, explode, write))
 
 

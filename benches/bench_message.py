@@ -1,0 +1,65 @@
+"""A message with a large result: taken apart on bytes, beside parsing all of it."""
+
+from typing import Any
+
+import orjson
+import pytest
+from conftest import Measure
+from headgate.gateway.raw import Raw, taken_apart
+from memcpy import Memcpy
+
+LINES = "a line é\n"
+"""An escape every ten bytes, as in a log."""
+
+
+def text_message() -> bytes:
+    return orjson.dumps({"id": 1, "result": {"content": [{"type": "text", "text": LINES * 2_000_000}]}})
+
+
+def records_message() -> bytes:
+    rows = [{"id": number, "name": f"name {number}", "tags": ["a", "b"], "w": number / 8} for number in range(400_000)]
+    return orjson.dumps({"id": 1, "result": {"content": [], "structuredContent": {"result": rows}}})
+
+
+MESSAGES = {"text": (text_message, "/content/0/text"), "records": (records_message, "/structuredContent/result")}
+
+
+def at(message: Any, path: str) -> Any:
+    value = message["result"]
+    for key in path.split("/")[1:]:
+        value = value[int(key) if isinstance(value, list) else key]
+    return value
+
+
+@pytest.mark.parametrize("who", ["headgate", "memcpy", "orjson"])
+@pytest.mark.parametrize("name", MESSAGES)
+def bench_take_apart(measure: Measure, name: str, who: str) -> None:
+    make, path = MESSAGES[name]
+    message = make()
+    label = f"{name} 20 MB"
+    if who == "memcpy":
+        copy = Memcpy(message)
+        measure("take a message apart", label, who, len(message), copy)
+        assert copy.copied()
+        return
+    hole = at(taken_apart(message), path)
+    assert isinstance(hole, Raw)
+    assert orjson.loads(hole.json()) == at(orjson.loads(message), path)
+    work = taken_apart if who == "headgate" else orjson.loads
+    measure("take a message apart", label, who, len(message), work, message)
+
+
+@pytest.mark.parametrize("who", ["headgate", "memcpy", "orjson"])
+def bench_unescape(measure: Measure, who: str) -> None:
+    raw = at(taken_apart(text_message()), "/content/0/text")
+    token = raw.json()
+    assert raw.text() == orjson.loads(token).encode()
+    match who:
+        case "headgate":
+            measure("unescape a text", "text 20 MB", who, len(token), raw.text)
+        case "orjson":
+            measure("unescape a text", "text 20 MB", who, len(token), lambda: orjson.loads(token).encode())
+        case _:
+            copy = Memcpy(token)
+            measure("unescape a text", "text 20 MB", who, len(token), copy)
+            assert copy.copied()

@@ -1,0 +1,238 @@
+"""Six scenarios of the capability filter, end to end: a real server on stdio, in both eras, and no SDK on this side.
+
+Prints a line each and ends with 0 if all of them hold. With --gateway the filter is in `headgate wrap` before a server
+that knows nothing of headgate, in place of inside of the server.
+"""
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from browser import CAPABILITIES, HOME
+from running import command
+from scenarios import CLIENT, Failed, check
+
+LEAST_REDUCTION = 25
+PATIENCE = 30.0
+OURS = {"output_fetch", "output_search", "journal", "expand_tools"}
+HIDDEN = "network*,geolocation,drag_drop,workflow"
+
+SERVER = "browser_server.py"
+
+
+class Peer:
+    """Speaks JSON-RPC with a server on stdio, after the handshake that the protocol had until 2025-11-25."""
+
+    name = "handshake"
+    lists_change = True
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._id = 0
+        self.notified: list[str] = []
+        self.begin()
+
+    def begin(self) -> None:
+        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def ask(self, method: str, params: dict[str, Any]) -> bytes:
+        """The line of an answer; what comes before it that is none is a notification."""
+        self._id += 1
+        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
+        assert self._process.stdout  # noqa: S101 - it is a pipe
+        while line := self._process.stdout.readline():
+            message = json.loads(line)
+            if message.get("id") == self._id:
+                return line
+            self.notified.append(str(message.get("method")))
+        raise Failed("the server has ended")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin  # noqa: S101 - it is a pipe
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def listing(self) -> bytes:
+        return self.ask("tools/list", {})
+
+    def tools(self) -> list[str]:
+        return [tool["name"] for tool in json.loads(self.listing())["result"]["tools"]]
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """What a tool says; an error as the structure that it has."""
+        result = json.loads(self.ask("tools/call", {"name": tool, "arguments": arguments}))["result"]
+        return json.loads(result["content"][0]["text"])
+
+
+class Stateless(Peer):
+    """Says with every request who it is and which version it speaks."""
+
+    name = "2026-07-28"
+    lists_change = False
+
+    def begin(self) -> None:
+        about = {"protocolVersion": self.name, "clientInfo": CLIENT, "clientCapabilities": {}}
+        self._meta = {f"io.modelcontextprotocol/{key}": value for key, value in about.items()}
+
+    def ask(self, method: str, params: dict[str, Any]) -> bytes:
+        return super().ask(method, {**params, "_meta": self._meta})
+
+
+class Bench:
+    """Starts the server in one way of speaking, with headgate in it or before it."""
+
+    def __init__(self, speaks: type[Peer], *, gateway: bool) -> None:
+        self.speaks = speaks
+        self._gateway = gateway
+
+    @contextlib.contextmanager
+    def plain(self) -> Iterator[Peer]:
+        with self._started(command(SERVER, "--plain")) as peer:
+            yield peer
+
+    @contextlib.contextmanager
+    def gated(self, *flags: str) -> Iterator[Peer]:
+        with tempfile.TemporaryDirectory() as folder:
+            told = ["--store", (Path(folder) / "store").as_uri(), "--journal", *flags]
+            wrapped = [sys.executable, "-m", "headgate", "wrap", *told, "--", *command(SERVER, "--plain")]
+            with self._started(wrapped if self._gateway else command(SERVER, *told)) as peer:
+                yield peer
+
+    @contextlib.contextmanager
+    def _started(self, asked: list[str]) -> Iterator[Peer]:
+        with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
+            try:
+                yield self.speaks(process)
+                process.communicate(timeout=PATIENCE)
+            finally:
+                process.kill()
+
+
+def is_insertion(before: bytes, after: bytes) -> bool:
+    """Whether one is the other with something put in at one place."""
+    pairs = enumerate(zip(before, after, strict=False))
+    start = next((index for index, (old, new) in pairs if old != new), len(before))
+    return len(after) >= len(before) and after.endswith(before[start:])
+
+
+def default_is_unchanged(bench: Bench) -> str:
+    with bench.plain() as plain, bench.gated() as gated:
+        before, after = plain.listing(), gated.listing()
+        added = set(gated.tools()) - set(plain.tools())
+    check(is_insertion(before, after), "the list differs by more than what was added")
+    check(added == OURS - {"expand_tools"}, f"other tools were added: {sorted(added)}")
+    return f"{len(before)} bytes, and {len(after) - len(before)} of headgate's"
+
+
+def only_core_is_listed(bench: Bench) -> str:
+    with bench.gated("--tools-only", "core") as peer:
+        tools = peer.tools()
+    others = {tool for names in CAPABILITIES.values() for tool in names}
+    check(not others & set(tools), f"tools that are not core are listed: {sorted(others & set(tools))}")
+    check({"output_fetch", "output_search"} <= set(tools), "handles are stranded")
+    return f"{len(tools)} tools"
+
+
+def disabled_are_gone(bench: Bench) -> str:
+    with bench.gated() as peer:
+        before = peer.tools()
+    with bench.gated("--disable-tools", "workflow,recording") as peer:
+        after = peer.tools()
+        refused = peer.call("workflow_init", name="w", urls=[])["error"]
+        journal = peer.call("journal", action="recent", count=5)
+    gone = {*CAPABILITIES["workflow"], *CAPABILITIES["recording"]}
+    check(after == [tool for tool in before if tool not in gone], "not exactly these two groups are gone")
+    check(refused["code"] == "CAPABILITY_DISABLED", "a tool that is not listed can be called")
+    check(any(event["event"] == "capability_denied" for event in journal), "the journal does not have it")
+    return f"{len(before)} tools - {len(gone)} = {len(after)}"
+
+
+def expanding_stays_within(bench: Bench) -> str:
+    with bench.gated("--tools-only", "core", "--hidden-tools", HIDDEN) as peer:
+        before = peer.tools()
+        check(not {"network", "geolocation"} & set(before), "what is hidden is listed")
+        refused = peer.call("expand_tools", name="workflow_init")["error"]
+        check(refused["code"] == "CAPABILITY_DISABLED", f"the error has the code {refused['code']}")
+        check(refused["capability"] == "workflow", f"the capability is {refused['capability']}")
+        check(peer.tools() == before and not peer.notified, "the list has changed, or is said to have")
+        shown = peer.call("expand_tools", name="geolocation")
+        if peer.lists_change:
+            check(peer.notified == ["notifications/tools/list_changed"], f"notified: {peer.notified}")
+            check(set(peer.tools()) - set(before) == {"geolocation"}, "it did not join the list")
+        else:
+            check([tool["name"] for tool in shown["tools"]] == ["geolocation"], "its definition is not in the answer")
+            check(peer.tools() == before and not peer.notified, "the list has changed by a call")
+        check("geolocation" in peer.call("geolocation", latitude=1.5, longitude=2.5), "it cannot be called")
+    return f"CAPABILITY_DISABLED {refused['capability']}; geolocation is shown"
+
+
+def list_is_smaller(bench: Bench) -> str:
+    with bench.gated() as default, bench.gated("--tools-only", "core") as core:
+        most, least = len(default.listing()), len(core.listing())
+    reduction = 100 - 100 * least // most
+    figures = f"default={most} core={least} reduction={reduction}%"
+    check(reduction >= LEAST_REDUCTION, f"{figures}: less than {LEAST_REDUCTION}%")
+    return figures
+
+
+def skill_is_replayed(bench: Bench) -> str:
+    outcome = {"url": "https://example.com/info", "text": "reserved for documentation"}
+    with bench.gated() as peer:
+        peer.call("oc_recording_start", name="more")
+        peer.call("navigate", url=HOME)
+        peer.call("read_page")
+        peer.call("interact", element="More information…")
+        peer.call("oc_recording_stop")
+        skill = peer.call("oc_recording_export", name="more")["steps"]
+        recorded = peer.call("oc_assert", **outcome)
+    check(len(skill) == 3, f"{len(skill)} steps were recorded")
+    check(recorded == {"verdict": "pass"}, "the outcome was another one when it was recorded")
+    with bench.gated("--tools-only", "core") as peer:
+        check(peer.call("oc_assert", **outcome) != recorded, "the outcome is there before the skill is replayed")
+        for step in skill:
+            check("error" not in peer.call(step["tool"], **step["arguments"]), f"{step['tool']} failed")
+        check(peer.call("oc_assert", **outcome) == recorded, "the verdict is another one")
+    return f"{len(skill)} steps, {recorded['verdict']}"
+
+
+SCENARIOS: list[tuple[str, Callable[[Bench], str]]] = [
+    ("without flags the list is as it was", default_is_unchanged),
+    ("--tools-only core", only_core_is_listed),
+    ("--disable-tools workflow,recording", disabled_are_gone),
+    ("expand_tools stays within what is allowed", expanding_stays_within),
+    ("the list is smaller", list_is_smaller),
+    ("a recorded skill is replayed with core alone", skill_is_replayed),
+]
+
+
+def holds(bench: Bench, number: int, title: str, run: Callable[[Bench], str]) -> bool:
+    try:
+        result, detail = "OK", run(bench)
+    except (Failed, KeyError, TypeError, ValueError, OSError, subprocess.TimeoutExpired) as error:
+        result, detail = "FAIL", f"{type(error).__name__}: {error}"
+    print(f"{result:4} {number} {bench.speaks.name:10} {title}: {detail}", flush=True)
+    return result == "OK"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=f"Runs the scenarios against examples/{SERVER}.")
+    parser.add_argument("--gateway", action="store_true", help="with `headgate wrap` before the server")
+    asked = parser.parse_args()
+    done = [
+        holds(Bench(speaks, gateway=asked.gateway), number, title, run)
+        for speaks in (Peer, Stateless)
+        for number, (title, run) in enumerate(SCENARIOS, 1)
+    ]
+    print(f"{sum(done)} of {len(done)} scenarios hold")
+    return 0 if all(done) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Which of a server's tools a client may see and call, by what each of them is for.
+
+A tool has one capability: what is configured for its name, else what it says itself, else the server's default. The
+filter (`tools_only`, `disable_tools`) is the most that a client can ever see or call. Tools that are hidden by default
+are within it: they are only not listed until `expand_tools` shows them, and can be called all the same, since the
+newest version of the protocol has no state that could remember what was shown.
+"""
+
+import fnmatch
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headgate.arguments import shown
+from headgate.contract.words import line
+from headgate.errors import CapabilityDisabled, InvalidArgument
+
+if TYPE_CHECKING:
+    from headgate.store.journal import Journal
+
+__all__ = ["CORE", "META_KEY", "Capabilities", "own_capability", "record_denial"]
+
+_log = logging.getLogger("headgate")
+
+CORE = "core"
+"""What a tool is for that nobody said anything of."""
+
+META_KEY = "headgate/capability"
+
+_LONGEST = 64
+_LONGEST_TOOL = 256
+
+
+def own_capability(tool: Mapping[str, Any]) -> str | None:
+    """What a tool says that it is for: `headgate/capability` or `capability` in `_meta`, or that in its annotations.
+
+    Tags are not asked: a tool has several of them, and each of them would be a way around the filter.
+    """
+    for where, key in (("_meta", META_KEY), ("_meta", "capability"), ("annotations", "capability")):
+        said = tool.get(where)
+        if isinstance(said, Mapping) and isinstance(name := said.get(key), str) and (name := line(name, _LONGEST)):
+            return name
+    return None
+
+
+class Capabilities:
+    """What of a server a client may see and call."""
+
+    def __init__(
+        self,
+        *,
+        tools_only: Iterable[str] | None = None,
+        disable_tools: Iterable[str] = (),
+        capabilities: Mapping[str, str] | None = None,
+        hidden_tools: Iterable[str] = (),
+        default: str = CORE,
+    ) -> None:
+        self._only = None if tools_only is None else _names("tools_only", tools_only)
+        self._disabled = _names("disable_tools", disable_tools)
+        self._patterns = _patterns(capabilities or {})
+        self._hidden = _names("hidden_tools", hidden_tools)
+        self._default = default
+        self._own: dict[str, str | None] = {}
+        self._known = {CORE, default, *self._patterns.values()}
+        self._is_complete = False
+        if "*" in self._patterns and (mistake := self._mistake()):
+            # Every tool has one of these, so that there is nothing to wait for.
+            raise InvalidArgument(mistake)
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether there may be tools that a client can neither see nor call."""
+        return self._only is not None or bool(self._disabled)
+
+    @property
+    def hides(self) -> bool:
+        """Whether there may be tools that are not listed at first."""
+        return bool(self._hidden)
+
+    def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool) -> None:
+        """Remembers what tools say of themselves; once they are all known, so is a capability that does not exist."""
+        before = self._mistake() if self._is_complete else None
+        own = {str(tool.get("name")): own_capability(tool) for tool in tools}
+        self._own |= own
+        self._known |= {name for name in own.values() if name is not None}
+        self._is_complete = self._is_complete or is_all
+        if self._is_complete and (mistake := self._mistake()) and mistake != before:
+            _log.error("headgate: %s; until then none of the server's tools is there", mistake)
+
+    def knows(self, tool: str) -> bool:
+        """Whether more about a tool could be learnt from what the server lists."""
+        return tool in self._own or self._configured(tool) is not None
+
+    def of(self, tool: str) -> str:
+        """What a tool is for."""
+        return self.said(tool) or self._default
+
+    def said(self, tool: str) -> str | None:
+        """What a tool is for, as far as it is configured or the tool says so itself."""
+        return self._configured(tool) or self._own.get(tool)
+
+    def _configured(self, tool: str) -> str | None:
+        return next((name for pattern, name in self._patterns.items() if fnmatch.fnmatchcase(tool, pattern)), None)
+
+    def denied(self, tool: str) -> CapabilityDisabled | None:
+        """Why a tool cannot be called, if it cannot. In doubt it cannot."""
+        if not self.is_filter:
+            return None
+        capability = self.of(tool)
+        if not self._is_complete:
+            why = "the server's tools, and so what each of them is for, could not be listed yet; try again"
+            return CapabilityDisabled(why, tool, capability)
+        if mistake := self._mistake():
+            return CapabilityDisabled(f"{mistake}; tell whoever runs this server", tool, capability)
+        if self._allows(capability):
+            return None
+        why = f"{shown(tool)} is of the capability {capability}, which is switched off here; use another tool"
+        return CapabilityDisabled(why, tool, capability)
+
+    def denied_capability(self, capability: str) -> CapabilityDisabled | None:
+        """Why none of the tools of a capability is there, if that is so."""
+        if self._allows(capability):
+            return None
+        return CapabilityDisabled(f"the capability {shown(capability)} is switched off here", "", capability)
+
+    def _allows(self, capability: str) -> bool:
+        return capability not in self._disabled and (self._only is None or capability in self._only)
+
+    def is_hidden(self, tool: str) -> bool:
+        """Whether a tool is not listed at first: its name matches, or what it is for is hidden."""
+        return self.of(tool) in self._hidden or any(fnmatch.fnmatchcase(tool, pattern) for pattern in self._hidden)
+
+    def is_shown(self, tool: str, expanded: Collection[str] = ()) -> bool:
+        """Whether a tool is listed, where these were expanded."""
+        return self.denied(tool) is None and (tool in expanded or not self.is_hidden(tool))
+
+    def _mistake(self) -> str | None:
+        """What is wrong with the options, as far as what there is is known."""
+        for option, names in (("tools_only", self._only or ()), ("disable_tools", self._disabled)):
+            if unknown := [name for name in names if name not in self._known]:
+                there_are = ", ".join(sorted(self._known))
+                return f"{option} names {', '.join(map(shown, unknown))}, which no tool is for; there are {there_are}"
+        return None
+
+
+def record_denial(journal: "Journal", error: CapabilityDisabled, principal: str | None) -> None:
+    """Notes that something was asked for that is switched off."""
+    tool = line(error.tool, _LONGEST_TOOL)
+    journal.record("capability_denied", principal=principal, tool=tool, capability=line(error.capability, _LONGEST))
+
+
+def _names(option: str, names: Iterable[str]) -> list[str]:
+    given = None if isinstance(names, str | Mapping) or not isinstance(names, Iterable) else list(names)
+    if given is None or not all(isinstance(name, str) and name for name in given):
+        raise InvalidArgument(f'{option} is a list of names, such as ["core"], not {shown(names)}')
+    return given
+
+
+def _patterns(capabilities: Mapping[str, str]) -> dict[str, str]:
+    is_mapping = isinstance(capabilities, Mapping)
+    if not is_mapping or not all(isinstance(text, str) and text for pair in capabilities.items() for text in pair):
+        raise InvalidArgument(
+            f'capabilities are names by pattern, such as {{"crawl*": "crawl"}}, not {shown(capabilities)}'
+        )
+    return dict(capabilities)

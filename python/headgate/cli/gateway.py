@@ -1,0 +1,235 @@
+"""The commands of the gateway: one function each, whose docstring is its help."""
+
+# What they run is imported where it runs: `--help` of everything else has no need of it.
+
+import argparse
+import contextlib
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from headgate.cli import show
+from headgate.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from headgate.config.options import Option
+
+__all__ = ["adopt", "config", "serve", "wrap"]
+
+
+def wrap(args: Namespace) -> None:
+    """Put headgate before an MCP server.
+
+    The server is a command, and everything behind -- is its own:
+      headgate wrap --output-mode auto -- npx -y some-server /data
+    or it is reached over HTTP:
+      headgate wrap --url https://example.com/mcp --header 'X-Key: ${KEY}'
+
+    Sizes may be written as 64MiB and times as 24h. Every option is also a key of a
+    --config and a variable; `headgate config --explain` lists them.
+    """
+    from headgate.config.load import load
+
+    settings = load("wrap", vars(args), os.environ)
+    if args.wrapped and settings.url is not None:
+        raise InvalidArgument(f"there are a command and a url (from {settings.sources['url']}); leave one of them")
+    if not args.wrapped and settings.url is None:
+        raise InvalidArgument("there is nothing to wrap; name a server: headgate wrap -- COMMAND, or --url URL")
+    if args.wrapped:
+        _check_executable(args.wrapped[0])
+    _log(settings.log_level)
+    from headgate.gateway.wrap import run
+
+    sys.exit(run(settings, args.wrapped))
+
+
+def serve(args: Namespace) -> None:
+    """Put several servers and APIs behind one server.
+
+    They are named in a headgate.toml, each by a command, url, openapi or python:
+      [upstreams.files]
+      command = "npx"
+      args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
+    """
+    from headgate.config.load import load
+
+    settings = load("serve", vars(args), os.environ)
+    for target in settings.upstreams.values():
+        if target.command is not None:
+            _check_executable(target.command, f"the upstream {target.name} needs")
+    _log(settings.log_level)
+    _module("serve").run(settings)
+
+
+def config(args: Namespace) -> None:
+    """Check the configuration, and print what it sets.
+
+    With --explain: every option, its flag, key, variable and default, what is in
+    force, and where that came from. Secrets are masked.
+    """
+    from headgate.config.explain import explained
+
+    said = explained(vars(args), os.environ)
+    if not args.explain:
+        said["options"] = [row for row in said["options"] if row["source"] != "default"]
+    show.settings(said)
+
+
+def adopt(args: Namespace) -> None:
+    """Put headgate before the servers of an MCP client's file.
+
+    Shows the change as a diff, in which secrets are masked; --write makes it, with
+    a backup beside the file, and --undo takes headgate away again. Files of Claude
+    Desktop, Claude Code, Cursor and VS Code are known. All options of `headgate
+    wrap` may be given but --url and --header.
+    """
+    from headgate.config.adopt import adopted, undone
+    from headgate.config.clients import masked, read
+
+    flags = _flags(args)
+    text = read(args.path)
+    if args.undo and (flags or args.headgate):
+        raise InvalidArgument("--undo takes headgate away, whatever its options; leave them out")
+    names = args.server or []
+    if args.undo:
+        change = undone(text, args.path, names)
+    else:
+        change = adopted(text, args.path, _headgate(args.headgate), flags, names)
+    show.raw(_diff(masked(text, args.path), masked(change.text, args.path), args.path))
+    for name, why in change.left.items():
+        _remark(f"{name} {why}, and stays as it is")
+    if not change.changed:
+        _remark("there is nothing to change")
+    elif not args.write:
+        _remark(f"nothing is written yet; --write changes {', '.join(change.changed)}")
+    else:
+        from headgate.config.replace import replaced
+
+        backup = replaced(args.path, text.encode(), change.text.encode())
+        _remark(f"{args.path} is written; what it was is in {backup}")
+
+
+USAGES = {
+    wrap: "[options] -- COMMAND...",
+    serve: "--config headgate.toml [options]",
+    config: "[--explain] [options]",
+    adopt: "PATH [--server NAME] [--write] [--undo] [options]",
+}
+
+
+def fill(parser: ArgumentParser) -> None:
+    """Adds the options of a command, of which the table is kept with the gateway."""
+    from headgate.config.options import OPTIONS
+
+    run = parser.get_default("run")
+    command = "wrap" if run is adopt else run.__name__
+    if run is adopt:
+        parser.add_argument("path", metavar="PATH", help="the client's file")
+        parser.add_argument("--server", metavar="NAME", action="append", help="only this one; repeatable")
+        parser.add_argument("--write", action="store_true", help="change the file")
+        parser.add_argument("--undo", action="store_true", help="take headgate away")
+        parser.add_argument(
+            "--headgate", metavar="COMMAND", help='what to run it with, such as "uvx headgate"; else this very one'
+        )
+    if run is config:
+        parser.add_argument("--explain", action="store_true", help="all options, not only those that are set")
+    if run is wrap:
+        parser.add_argument("--adopted", action="append", help=argparse.SUPPRESS)
+    for option in OPTIONS.values():
+        if command in (*option.commands, "config") and not (run is adopt and option.name in _OF_THE_SERVER):
+            _add(parser, option)
+
+
+_OF_THE_SERVER = ("url", "headers")
+"""What an adopted server brings along."""
+
+
+def _add(parser: ArgumentParser, option: "Option") -> None:
+    how: dict[str, Any] = {"dest": option.name, "help": _help(option)}
+    if option.kind.is_flag:
+        how |= {"action": argparse.BooleanOptionalAction}
+    else:
+        how |= {"metavar": option.kind.metavar, "action": "append" if option.kind.separator else "store"}
+    if option.kind.is_optional:
+        how |= {"nargs": "?", "const": "true"}
+    parser.add_argument(option.flag, **how)
+
+
+def _help(option: "Option") -> str:
+    is_told = option.default not in (None, "", (), {}, False)
+    default = f"{option.default:g}" if isinstance(option.default, float) else option.default
+    return (option.help + (f"; {default} if not given" if is_told else "")).replace("%", "%%")
+
+
+def _flags(args: Namespace) -> list[str]:
+    """The options that were given, for the command line that is to be kept; checked as if it was run."""
+    from headgate.config.load import load
+    from headgate.config.options import OPTIONS
+
+    given = {name: value for name, value in vars(args).items() if name in OPTIONS}
+    load("wrap", given, {})
+    flags = []
+    for name, value in given.items():
+        option = OPTIONS[name]
+        if isinstance(value, bool):
+            flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
+        elif value is not None:
+            texts = value if isinstance(value, list) else [value]
+            # The client starts it from wherever it is.
+            texts = [os.path.abspath(text) for text in texts] if option.kind.is_path else texts  # noqa: PTH100
+            flags += [f"{option.flag}={text}" for text in texts]
+    return flags
+
+
+def _headgate(asked: str | None) -> list[str]:
+    """The words that start headgate from anywhere: those asked for, or this very one."""
+    import shlex
+
+    from headgate.config.adopt import is_headgate
+
+    if asked is None:
+        # Not what it links to, which the next upgrade may remove.
+        running = os.path.abspath(sys.argv[0])  # noqa: PTH100
+        return [running] if is_headgate(running) else [sys.executable, "-m", "headgate"]
+    try:
+        words = shlex.split(asked)
+    except ValueError as error:
+        raise InvalidArgument(f"--headgate cannot be read: {error}; quote it as a shell would") from None
+    if not words or not is_headgate(words[-1]):
+        raise InvalidArgument('--headgate ends with headgate, such as "uvx headgate", so that --undo knows it')
+    return words
+
+
+def _diff(old: str, new: str, path: str) -> list[bytes]:
+    import difflib
+
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), path, path)
+    return [(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n").encode() for line in lines]
+
+
+def _remark(text: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text + "\n")
+
+
+def _check_executable(command: str, who: str = "headgate wrap needs") -> None:
+    import shutil
+
+    if shutil.which(command) is None:
+        raise InvalidArgument(f"{who} {command}, which is no command here; install it, or give its whole path")
+
+
+def _log(level: str) -> None:
+    """What is logged goes to standard error: standard output is the protocol's."""
+    import logging
+
+    logging.basicConfig(stream=sys.stderr, format="headgate: %(levelname)s: %(message)s")
+    logging.getLogger("headgate").setLevel(level.upper())
+
+
+def _module(name: str) -> Any:
+    import importlib
+
+    return importlib.import_module(f"headgate.gateway.{name}")

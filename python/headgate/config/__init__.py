@@ -1,0 +1,1 @@
+"""What headgate is told: by flags, variables, a file, or the files of MCP clients."""

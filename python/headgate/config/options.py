@@ -1,0 +1,272 @@
+"""Every option once: flags, TOML keys, variables, what is explained and what is in force all come from here."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headgate.config.kinds import (
+    ADDRESS,
+    COUNT,
+    FLAG,
+    HOURS,
+    PATH,
+    PREFIX,
+    SECONDS,
+    SIZE,
+    TEXT,
+    URL,
+    Kind,
+    choice,
+    length,
+    or_none,
+)
+from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
+
+if TYPE_CHECKING:
+    from headgate.config.targets import Target
+
+__all__ = ["OPTIONS", "Option", "Settings"]
+
+_T = TypeVar("_T")
+_BOTH = ("wrap", "serve")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """`name` is its key in TOML and its field of `Settings`; where headgate's own API calls it otherwise, `gate`."""
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    flag: str
+    variable: str
+    commands: tuple[str, ...]
+    gate: str | None
+    is_secret: bool
+    in_file: bool
+
+    @property
+    def key(self) -> str | None:
+        """What TOML calls it; a file does not name itself."""
+        return self.name if self.in_file else None
+
+
+def _option(
+    default: _T,
+    kind: Kind,
+    about: str,
+    *,
+    flag: str | None = None,
+    variable: str | None = None,
+    commands: tuple[str, ...] = _BOTH,
+    gate: str | None = None,
+    is_secret: bool = False,
+    in_file: bool = True,
+) -> _T:
+    metadata = {
+        "default": default,
+        "kind": kind,
+        "help": about,
+        "flag": flag,
+        "variable": variable,
+        "commands": commands,
+        "gate": gate,
+        "is_secret": is_secret,
+        "in_file": in_file,
+    }
+    # Dataclasses want every mapping to be one of its own.
+    return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
+
+
+_NONE: Mapping[str, Any] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is in force. Sizes are bytes; times are in the unit that the name says."""
+
+    config: str | None = _option(None, PATH, "a headgate.toml to read; none is searched for", in_file=False)
+
+    store: str | None = _option(None, TEXT, "where results are stored: file:///path; else the user's own", gate="store")
+    output_mode: str = _option(
+        "auto",
+        MODE,
+        "auto stores what is too large to go inline, handle stores all, inline nothing",
+        gate="output_mode",
+    )
+    output_inline_limit_bytes: int = _option(
+        32768, SIZE, "how large a result may be to go inline", gate="output_inline_limit_bytes"
+    )
+    output_handle_ttl_hours: float = _option(24.0, HOURS, "how long a stored result is kept", gate="ttl")
+    output_handle_sweep_interval_seconds: float = _option(
+        300.0, SECONDS, "how often what has expired is removed; 0 for never", gate="sweep_interval"
+    )
+    handle_chars: int | None = _option(
+        None,
+        length(12, 26),
+        "characters of a handle; 12 over stdio and 26 over HTTP if not given",
+        gate="handle_length",
+    )
+    quota_bytes: int | None = _option(4 << 30, or_none(SIZE), "how much may be stored in all", gate="quota")
+    principal_quota_bytes: int | None = _option(
+        1 << 30, or_none(SIZE), "how much each principal may store", gate="principal_quota"
+    )
+    on_full: str = _option(
+        "refuse", choice("refuse", "evict"), "what a full store does with a new result", gate="on_full"
+    )
+    compression: str = _option("zstd", choice("zstd", "none"), "how results are stored", gate="compression")
+    durability: str = _option(
+        "process",
+        choice("process", "power"),
+        "what a stored result survives: the end of the process, or of the power",
+        gate="durability",
+    )
+    warn_bytes: int = _option(
+        100_000_000, SIZE, "a principal that stores more than this is warned of in the log", gate="warn_bytes"
+    )
+    redact: tuple[str, ...] = _option(
+        (),
+        lines_of("EXPRESSION", "sk-[A-Za-z0-9]+"),
+        "a regular expression: what matches is stored as [redacted]; repeatable",
+        gate="redact",
+    )
+
+    tools: Mapping[str, Any] = _option(
+        _NONE,
+        TOOLS,
+        "modes of tools by name or pattern, the first that matches; repeatable",
+        flag="--tool",
+        gate="tools",
+    )
+    per_call: bool = _option(False, FLAG, "let each call choose its mode", gate="per_call")
+    tool_prefix: str = _option("", PREFIX, "goes before the names of the tools that headgate adds", gate="prefix")
+    journal: bool = _option(False, FLAG, "add a tool that reads the journal", gate="journal")
+    contract: bool | Mapping[str, Any] = _option(
+        False,
+        CONTRACT,
+        "answer by the response contract: all tools, or those of a pattern; repeatable",
+        gate="contract",
+    )
+    connection_limit_bytes: int = _option(
+        25 * 1024, SIZE, "a connection that was answered more is noted in the journal", gate="connection_limit_bytes"
+    )
+
+    tools_only: tuple[str, ...] | None = _option(
+        None,
+        names("NAMES", "core,search"),
+        "the capabilities that clients can see at most",
+        gate="tools_only",
+    )
+    disable_tools: tuple[str, ...] = _option(
+        (), names("NAMES", "admin"), "capabilities to take away", gate="disable_tools"
+    )
+    capabilities: Mapping[str, str] = _option(
+        _NONE,
+        pairs("PATTERN=NAME", "browser_*=core"),
+        "capabilities of tools by name or pattern; repeatable",
+        flag="--capability",
+        gate="capabilities",
+    )
+    hidden_tools: tuple[str, ...] = _option(
+        (),
+        names("PATTERNS", "workflow_*"),
+        "tools that are listed only when a client asks for them",
+        gate="hidden_tools",
+    )
+
+    file_refs: bool = _option(
+        False, FLAG, "let arguments refer to files and stored results: $file, $handle", gate="file_refs"
+    )
+    file_roots: tuple[str, ...] = _option(
+        (),
+        paths("FOLDER", "./data", os.pathsep),
+        "a folder that $file may read from; repeatable",
+        flag="--file-root",
+        gate="file_roots",
+    )
+    file_ref_max_bytes: int = _option(64 << 20, SIZE, "how large such a file may be", gate="file_ref_max_bytes")
+
+    stream_above_bytes: int = _option(16 << 20, SIZE, "messages larger than this go through a file, not memory")
+    call_timeout_seconds: float | None = _option(
+        None, or_none(SECONDS), "how long a call may take; none for as long as it likes"
+    )
+    shutdown_grace_seconds: float = _option(5.0, SECONDS, "how long calls in flight may take to finish at the end")
+    restart_limit: int = _option(5, COUNT, "how often a server that ends is started again within the window; 0 never")
+    restart_window_seconds: float = _option(60.0, SECONDS, "the window that restarts are counted in")
+    restart_delay_seconds: float = _option(0.5, SECONDS, "the wait before the first restart; it doubles each time")
+    log_level: str = _option(
+        "warning", choice("debug", "info", "warning", "error"), "what is written to standard error"
+    )
+
+    url: str | None = _option(None, URL, "an MCP server over HTTP, in place of a command", commands=("wrap",))
+    headers: Mapping[str, str] = _option(
+        _NONE,
+        HEADERS,
+        "goes with every request to the url; ${VAR} is read from the environment; repeatable",
+        flag="--header",
+        variable="HEADGATE_HEADER_",
+        commands=("wrap",),
+        is_secret=True,
+    )
+
+    http: tuple[str, int] | None = _option(None, ADDRESS, "listen here, not on stdio", commands=("serve",))
+    token_file: str | None = _option(
+        None, PATH, "bearer tokens, each with its principal, one a line", commands=("serve",)
+    )
+    insecure: bool = _option(False, FLAG, "listen beyond loopback without tokens", commands=("serve",))
+    allowed_hosts: tuple[str, ...] = _option(
+        (),
+        names("HOSTS", "mcp.example.com"),
+        "names that requests may have in Host",
+        commands=("serve",),
+    )
+    allowed_origins: tuple[str, ...] = _option(
+        (),
+        names("ORIGINS", "https://app.example.com"),
+        "what requests may have in Origin",
+        commands=("serve",),
+    )
+    body_limit_bytes: int = _option(4 << 20, SIZE, "how large the body of a request may be", commands=("serve",))
+    rate_limit_per_minute: int | None = _option(
+        None, or_none(COUNT), "how many requests a principal may make", commands=("serve",)
+    )
+    mcp_servers: str | None = _option(
+        None, PATH, "a client's file with mcpServers, which are served too", commands=("serve",)
+    )
+
+    upstreams: "Mapping[str, Target]" = dataclasses.field(default_factory=dict)
+    """What `serve` puts behind one server: TOML's `[upstreams.NAME]`, and the servers of `mcp_servers`."""
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where the values came from that are not defaults."""
+
+    def gate_options(self) -> dict[str, Any]:
+        """What `Gate(...)` is to be made with: what was set, and what the gateway has another default for."""
+        given = {
+            option.gate: self._for_gate(option) for option in OPTIONS.values() if option.gate and self._says(option)
+        }
+        return {str(name): value for name, value in given.items()}
+
+    def _says(self, option: Option) -> bool:
+        return option.name in self.sources or option.name == "output_mode"
+
+    def _for_gate(self, option: Option) -> Any:
+        value = getattr(self, option.name)
+        if option.kind is HOURS:
+            return value * 3600
+        if option.name == "redact":
+            from headgate.config.redact import redaction
+
+            return [redaction(expression) for expression in value]
+        return value
+
+
+def _described(field: "dataclasses.Field[Any]") -> Option:
+    about = dict(field.metadata)
+    flag = about.pop("flag") or "--" + field.name.replace("_", "-")
+    variable = about.pop("variable") or f"HEADGATE_{field.name.upper()}"
+    return Option(name=field.name, flag=flag, variable=variable, **about)
+
+
+OPTIONS = {field.name: _described(field) for field in dataclasses.fields(Settings) if field.metadata}

@@ -1,0 +1,77 @@
+"""A file for a message that is too large for memory."""
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from typing_extensions import Buffer
+
+from headgate.payload import PIECE
+from headgate.store.structured import structured
+
+__all__ = ["Spool"]
+
+
+class Spool:
+    """Takes pieces, is read by spans, and is gone once it is closed.
+
+    Raises `StoreFull` or `StoreUnavailable` where the disk does not do its part.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        with structured:
+            self._file, self.path = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
+        self.size = 0
+        # Messages have no place where they end: one that nobody has any more is deleted.
+        self._gone = weakref.finalize(self, _delete, self._file, self.path)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def folder(self) -> str:
+        """Where it is, and where there is room for another one."""
+        return str(Path(self.path).parent)
+
+    def fileno(self) -> int:
+        return self._file
+
+    def write(self, piece: Buffer) -> None:
+        """Appends a piece, all of it."""
+        view = memoryview(piece).cast("B")
+        with structured:
+            while view:
+                written = os.write(self._file, view)
+                self.size += written
+                view = view[written:]
+
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """What is between two places, in pieces."""
+        end = self.size if end is None else end
+        with structured, Path(self.path).open("rb", buffering=0) as file:
+            file.seek(start)
+            while start < end and (piece := file.read(min(PIECE, end - start))):
+                start += len(piece)
+                yield piece
+
+    def close(self) -> None:
+        """Deletes the file; whoever reads it now still can, but nobody later."""
+        with structured:
+            self._gone()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _delete(file: int, path: str) -> None:
+    os.close(file)
+    Path(path).unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""How a server says that its tools changed, in every version of the protocol."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from mcp import Client
+from mcp.client import ClientSession
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import ToolListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+__all__ = ["follow_changes", "overhear"]
+
+_log = logging.getLogger("headgate")
+
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
+"""Seconds before a stream of changes that broke off is opened again."""
+
+_BETWEEN_LISTINGS = 1.0
+"""Seconds from one listing to the next, however often a server says that its tools changed."""
+
+
+async def follow_changes(client: Client, refresh: Callable[[], Awaitable[None]], is_open: Callable[[], bool]) -> None:
+    """Awaits `refresh` whenever the tools may have changed, until it is cancelled."""
+    changed = asyncio.Event()
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_listen(client, changed, is_open))
+            await _refresh_after(changed, refresh)
+    else:
+        stop = _overhear_changes(client.session, changed)
+        try:
+            await _refresh_after(changed, refresh)
+        finally:
+            stop()
+
+
+async def _refresh_after(changed: asyncio.Event, refresh: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await changed.wait()
+        changed.clear()
+        await refresh()
+        await asyncio.sleep(_BETWEEN_LISTINGS)
+
+
+def _overhear_changes(session: ClientSession, changed: asyncio.Event) -> Callable[[], object]:
+    """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
+
+    async def hear(message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changed.set()
+
+    return overhear(session, hear)
+
+
+def overhear(session: ClientSession, hear: Callable[[IncomingMessage], Awaitable[None]]) -> Callable[[], object]:
+    """Has `hear` awaited with every message, before whoever hears them already. Returns what ends this."""
+    # A client that someone else connected has a handler, which stays.
+    before = session._message_handler
+
+    async def handle(message: IncomingMessage) -> None:
+        await hear(message)
+        await before(message)
+
+    session._message_handler = handle
+
+    def stop() -> None:
+        if session._message_handler is handle:
+            session._message_handler = before
+
+    return stop
+
+
+async def _listen(client: Client, changed: asyncio.Event, is_open: Callable[[], bool]) -> None:
+    """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
+    delay = _FIRST_DELAY
+    while is_open():
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                changed.set()
+                async for _ in subscription:
+                    changed.set()
+                    delay = _FIRST_DELAY
+        except (SubscriptionLost, TimeoutError):
+            pass
+        except MCPError:
+            # It does not say such things, or is gone.
+            _log.debug("headgate: changes of tools cannot be listened to", exc_info=True)
+            return
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, _LONGEST_DELAY)

@@ -1,0 +1,5 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| headgate_fuzz::message::compare(headgate_fuzz::Input::split(
+    bytes
+)));

@@ -1,0 +1,306 @@
+"""Nothing that is switched off is listed or can be called, nothing else is lost: for any tools and any options."""
+
+import fnmatch
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from headgate.capabilities import CORE, META_KEY, Capabilities, own_capability
+from headgate.errors import CapabilityDisabled, InvalidArgument
+from headgate.payload import encoded
+from headgate.servers.expanding import expand
+from headgate.servers.gate import Gate
+from headgate.servers.pipeline import Call
+from headgate.servers.tools import Caller
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = ["core", "crawl", "workflow", "files"]
+names = st.sampled_from(NAMES)
+tool_names = st.text("abc_", min_size=1, max_size=3)
+patterns = st.text("abc_*?", min_size=1, max_size=3)
+
+tools = st.lists(
+    st.builds(
+        lambda name, own: {"name": name, "inputSchema": {}, **({"_meta": {META_KEY: own}} if own else {})},
+        tool_names,
+        st.none() | names,
+    ),
+    max_size=12,
+    unique_by=lambda tool: tool["name"],
+)
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "tools_only": st.lists(names),
+        "disable_tools": st.lists(names),
+        "capabilities": st.dictionaries(patterns, names, max_size=3),
+        "hidden_tools": st.lists(names | patterns, max_size=3),
+    },
+)
+
+
+def naive_capability(tool: dict[str, Any], told: dict[str, Any]) -> str:
+    for pattern, name in told.get("capabilities", {}).items():
+        if fnmatch.fnmatchcase(tool["name"], pattern):
+            return str(name)
+    return str(tool.get("_meta", {}).get(META_KEY, CORE))
+
+
+def naive_is_allowed(tool: dict[str, Any], told: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
+    there = {CORE, *told.get("capabilities", {}).values()}
+    there |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
+    if not {*told.get("tools_only", []), *told.get("disable_tools", [])} <= there:
+        return False
+    return naive_allows(naive_capability(tool, told), told)
+
+
+def naive_allows(capability: str, told: dict[str, Any]) -> bool:
+    return capability in told.get("tools_only", NAMES) and capability not in told.get("disable_tools", [])
+
+
+def naive_is_hidden(tool: dict[str, Any], told: dict[str, Any]) -> bool:
+    hidden = told.get("hidden_tools", [])
+    return naive_capability(tool, told) in hidden or any(fnmatch.fnmatchcase(tool["name"], entry) for entry in hidden)
+
+
+def made(told: dict[str, Any]) -> Capabilities | None:
+    """`None` where the options themselves are wrong, and that shows at once."""
+    try:
+        return Capabilities(**told)
+    except InvalidArgument:
+        there = {CORE, *told["capabilities"].values()}
+        assert "*" in told["capabilities"]
+        assert not {*told.get("tools_only", []), *told.get("disable_tools", [])} <= there
+        return None
+
+
+@given(tools, options, st.sets(tool_names))
+def test_what_is_listed_and_called_is_what_is_allowed(
+    listed: list[dict[str, Any]], told: dict[str, Any], expanded: set[str]
+) -> None:
+    if (capabilities := made(told)) is None:
+        return
+    logging.getLogger("headgate").disabled = True
+    capabilities.learn(listed, is_all=True)
+    logging.getLogger("headgate").disabled = False
+    allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)]
+    hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, told)]
+    assert [tool["name"] for tool in listed if capabilities.denied(tool["name"]) is None] == allowed
+    assert [tool["name"] for tool in listed if capabilities.is_shown(tool["name"], expanded)] == [
+        name for name in allowed if name not in hidden or name in expanded
+    ]
+
+
+@given(tools, options, st.data())
+def test_expanding_stays_within_what_is_allowed(
+    listed: list[dict[str, Any]], told: dict[str, Any], data: st.DataObject
+) -> None:
+    if (capabilities := made(told)) is None:
+        return
+    logging.getLogger("headgate").disabled = True
+    capabilities.learn(listed, is_all=True)
+    logging.getLogger("headgate").disabled = False
+    allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)}
+    hidden = [tool for tool in listed if naive_is_hidden(tool, told) and tool["name"] in allowed]
+    named = expand(capabilities, {}, listed, None)["hidden_tools"]
+    assert [tool["name"] for tool in named] == [tool["name"] for tool in hidden]
+    asked: dict[str, Any] = data.draw(
+        st.fixed_dictionaries({"names": st.lists(tool_names, min_size=1, max_size=3)})
+        | st.fixed_dictionaries({"capability": names})
+    )
+    expanded: set[str] = set()
+    try:
+        definitions = expand(capabilities, asked, listed, None)["tools"]
+    except CapabilityDisabled:
+        assert "names" not in asked or not set(asked["names"]) <= allowed
+        assert "capability" not in asked or not naive_allows(asked["capability"], told)
+    except InvalidArgument:
+        assert "names" not in asked or not set(asked["names"]) <= allowed
+        assert "capability" not in asked or naive_allows(asked["capability"], told)
+    else:
+        assert all(tool in listed and tool["name"] in allowed for tool in definitions)
+        assert [tool["name"] for tool in definitions] == expand(capabilities, asked, listed, expanded)["expanded"]
+        assert expanded == {tool["name"] for tool in definitions}
+        if "names" in asked:
+            assert expanded == set(asked["names"])
+        else:
+            assert definitions == [tool for tool in hidden if naive_capability(tool, told) == asked["capability"]]
+
+
+@pytest.mark.parametrize(
+    ("tool", "own"),
+    [
+        ({"_meta": {META_KEY: "crawl"}}, "crawl"),
+        ({"_meta": {"capability": "crawl"}}, "crawl"),
+        ({"annotations": {"capability": "crawl"}}, "crawl"),
+        ({"_meta": {"capability": "other", META_KEY: " crawl "}}, "crawl"),
+        ({"_meta": {META_KEY: ["crawl"]}}, None),
+        ({"_meta": {META_KEY: " "}}, None),
+        ({"_meta": {"fastmcp": {"tags": ["crawl"]}}}, None),
+        ({"_meta": None}, None),
+        ({"_meta": "crawl"}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_tool_says_of_itself(tool: dict[str, Any], own: str | None) -> None:
+    assert own_capability(tool) == own
+
+
+def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
+    capabilities = Capabilities(capabilities={"crawl_s*": "sites", "crawl*": "pages"}, default="up")
+    capabilities.learn(
+        [{"name": "crawl", "_meta": {META_KEY: "own"}}, {"name": "own", "_meta": {META_KEY: "own"}}], is_all=True
+    )
+    assert [capabilities.of(name) for name in ("crawl_sitemap", "crawl", "own", "other")] == [
+        "sites",
+        "pages",
+        "own",
+        "up",
+    ]
+
+
+@pytest.mark.parametrize("option", ["tools_only", "disable_tools"])
+def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog: pytest.LogCaptureFixture) -> None:
+    told: dict[str, Any] = {option: ["workflw"]}
+    capabilities = Capabilities(**told)
+    capabilities.learn([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_all=True)
+    capabilities.learn([{"name": "b"}], is_all=False)
+    (record,) = caplog.records
+    assert f"{option} names 'workflw', which no tool is for; there are core, workflow" in record.getMessage()
+    for name in ("a", "b", "unheard_of"):
+        denied = capabilities.denied(name)
+        assert denied is not None
+        assert "there are core, workflow" in str(denied)
+    capabilities.learn([{"name": "c", "_meta": {META_KEY: "workflw"}}], is_all=False)
+    assert (capabilities.denied("c") is None) == (option == "tools_only")
+    assert (capabilities.denied("b") is None) == (option == "disable_tools")
+
+
+def test_a_wrong_name_is_refused_at_once_where_all_are_configured() -> None:
+    with pytest.raises(InvalidArgument, match="tools_only names 'coer', which no tool is for; there are core, crawl"):
+        Capabilities(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})
+
+
+@pytest.mark.parametrize("option", [{"tools_only": ["core"]}, {"disable_tools": ["core"]}])
+def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -> None:
+    capabilities = Capabilities(**option)
+    capabilities.learn([{"name": "a"}], is_all=False)
+    denied = capabilities.denied("a")
+    assert denied is not None
+    assert "could not be listed yet; try again" in str(denied)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tools_only": "core"},
+        {"tools_only": [1]},
+        {"disable_tools": {"core": True}},
+        {"disable_tools": [""]},
+        {"hidden_tools": 3},
+        {"capabilities": ["core"]},
+        {"capabilities": {"crawl*": None}},
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    (option,) = wrong
+    with pytest.raises(InvalidArgument, match=rf"^{option} (is a list of names|are names by pattern)"):
+        Gate(tmp_path.as_uri(), **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"name": 1}, "name is a text"),
+        ({"names": "a"}, "names is a list"),
+        ({"names": [None]}, "names is a list"),
+        ({"name": "a", "query": "b"}, "not by several"),
+        ({"capability": "b", "names": []}, "not by several"),
+        ({"name": "none"}, "there is no tool 'none'; hidden are a0, a1"),
+        ({"capability": "none"}, "no hidden tool is of the capability 'none'; there are core"),
+    ],
+)
+def test_expanding_what_cannot_be(wrong: dict[str, Any], says: str) -> None:
+    capabilities = Capabilities(hidden_tools=["a*"])
+    with pytest.raises(InvalidArgument, match=says):
+        expand(capabilities, wrong, [{"name": f"a{number}"} for number in range(30)], None)
+
+
+def test_a_query_finds_by_every_word_of_name_capability_and_description() -> None:
+    capabilities = Capabilities(hidden_tools=["*"], capabilities={"b": "crawl"})
+    listed = [{"name": "a", "description": "Opens a PAGE.\nAnd more " + "x" * 500}, {"name": "b"}]
+    (found,) = expand(capabilities, {"query": "page opens"}, listed, None)["hidden_tools"]
+    assert (found["name"], found["capability"]) == ("a", "core")
+    assert found["description"].startswith("Opens a PAGE. And more xxx")
+    assert len(found["description"]) <= 120 + len("...")
+    assert [tool["name"] for tool in expand(capabilities, {"query": "CRAWL"}, listed, None)["hidden_tools"]] == ["b"]
+    assert expand(capabilities, {"query": "page crawl"}, listed, None) == {"hidden_tools": []}
+
+
+def gate_of(root: Path, **told: Any) -> Gate:
+    gate = Gate(root.as_uri(), sweep_interval=0, **told)
+    gate.learn([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
+    return gate
+
+
+def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, disable_tools=["crawl"])
+    assert gate.refused("read") is None
+    refused = gate.refused("crawl", "ann")
+    assert refused is not None
+    assert refused["isError"] is True
+    error = headgate.CapabilityDisabled("m", "crawl", "crawl").to_dict()["error"]
+    assert error == {"code": "CAPABILITY_DISABLED", "message": "m", "capability": "crawl"}
+    (event,) = gate.store.journal.recent()
+    assert (event["event"], event["tool"], event["capability"], event["principal"]) == (
+        "capability_denied",
+        "crawl",
+        "crawl",
+        "ann",
+    )
+    gate.close()
+
+
+def test_a_name_that_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, tools_only=["crawl"])
+    assert gate.refused("\ud800" * 10_000) is not None
+    assert len(gate.store.journal.recent()) == 1
+    gate.close()
+
+
+def test_ours_are_always_there(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
+    assert gate.listed([{"name": "crawl"}, {"name": "read"}]) == []
+    ours = [tool["name"] for tool in gate.tools.listed()]
+    assert ours == ["output_fetch", "output_search", "journal", "expand_tools"]
+    assert [gate.denied(name) for name in ours] == [None] * 4
+    gate.close()
+
+
+def test_ours_together_cost_little(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, hidden_tools=["*"], journal=True)
+    assert len(encoded(gate.tools.listed())) <= 2048
+    gate.close()
+
+
+def test_ours_gives_way_to_a_tool_of_that_name(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, hidden_tools=["x"])
+    gate.learn([{"name": "expand_tools"}])
+    assert gate.tools.expand_with == "headgate_expand_tools"
+    gate.close()
+
+
+def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, hidden_tools=["*"])
+    many = [{"name": f"t{number}", "description": "d" * 1000} for number in range(100)]
+    caller = Caller(tools=many)
+    few = gate.called({"names": ["t1", "t2"]}, caller, Call("expand_tools"))
+    assert json.loads(few["content"][0]["text"]) == {"tools": many[1:3]}
+    everything = gate.called({"capability": "core"}, caller, Call("expand_tools"))
+    with gate.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
+        assert json.loads(stored.read()) == {"tools": many}
+    gate.close()

@@ -1,0 +1,277 @@
+"""The commands of the gateway, as they are run."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import types
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_files import CLAUDE_DESKTOP, CURSOR, FILES
+from command import COMMAND, plain, run, run_on_terminal
+from headgate import InvalidArgument
+from headgate.cli import arguments
+from headgate.config.options import OPTIONS
+from headgate.config.replace import FileNotChanged, replaced
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    monkeypatch.setattr(sys, "argv", ["headgate", *words])
+    return arguments.parse("")
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the gateway was run with: the gateway itself has its own tests."""
+    calls: list[Any] = []
+    for name in ("wrap", "serve"):
+        module = types.ModuleType(name)
+        module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
+        monkeypatch.setitem(sys.modules, f"headgate.gateway.{name}", module)
+    return calls
+
+
+def test_everything_behind_the_dashes_is_the_commands_own(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["cat", "--output-mode", "x", "--", "--help"]
+    args = parsed("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
+    with pytest.raises(SystemExit):
+        args.run(args)
+    ((settings, command),) = ran
+    assert command == words
+    assert (settings.output_mode, settings.contract) == ("handle", True)
+
+
+def test_a_url_is_wrapped_without_a_command(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "t")
+    words = ["--url", "https://x/mcp", "--header", "A: ${TOKEN}", "--header", "B: c", "--no-journal"]
+    args = parsed("wrap", *words, monkeypatch=monkeypatch)
+    with pytest.raises(SystemExit):
+        args.run(args)
+    ((settings, command),) = ran
+    assert (command, settings.url, settings.headers) == ([], "https://x/mcp", {"A": "t", "B": "c"})
+
+
+def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "headgate.toml"
+    path.write_text('[upstreams.a]\ncommand = "cat"\n')
+    args = parsed("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
+    args.run(args)
+    ((settings,),) = ran
+    assert (settings.http, list(settings.upstreams)) == (("127.0.0.1", 0), ["a"])
+    path.write_text('[upstreams.a]\ncommand = "no-such-command"\n')
+    with pytest.raises(InvalidArgument, match="the upstream a needs no-such-command"):
+        args.run(args)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["wrap"], "there is nothing to wrap"),
+        (["wrap", "--"], "there is nothing to wrap"),
+        (["wrap", "--url", "http://x", "--", "cat"], "a command and a url (from --url)"),
+        (["wrap", "--", "no-such-command"], "needs no-such-command, which is no command here"),
+        (["wrap", "cat"], "there is no cat here, unless it is a command: put -- before it"),
+        (["wrap", "--output-mod", "auto", "--", "cat"], "there is no --output-mod here, only --output-mode"),
+        (["wrap", "--output-mod=auto", "--", "cat"], "only --output-mode"),
+        (["wrap", "--output-mode", "all", "--", "cat"], "--output-mode is one of inline, handle, auto, not 'all'"),
+        (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
+        (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here"),
+        (["serve"], "there is nothing to serve"),
+        (["serve", "--config", "/none/headgate.toml"], "cannot be read"),
+        (["adopt"], "PATH"),
+        (["adopt", "/none/x.json"], "cannot be read"),
+        (["adopt", "/none/x.json", "--url", "http://x"], "there is no --url here"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_2(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert (done.code, done.error["code"]) == (2, "invalid_argument")
+    assert said in done.error["message"]
+
+
+def test_every_option_has_its_flag() -> None:
+    told = {command: run(command, "--help").out.decode().split() for command in ("wrap", "serve", "config", "adopt")}
+    for option in OPTIONS.values():
+        for command in ("wrap", "serve"):
+            assert any(word.rstrip(",") == option.flag for word in told[command]) is (command in option.commands)
+        assert option.flag in told["config"] or f"{option.flag}," in told["config"]
+    assert "--adopted" not in told["wrap"]
+
+
+@pytest.mark.parametrize("command", ["wrap", "serve", "config", "adopt"])
+def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, run(command, "--help").out.decode().splitlines())) <= 80
+
+
+def test_help_imports_no_table_of_options() -> None:
+    done = subprocess.run([sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True)
+    assert b"headgate.cli.gateway" in done.stderr
+    assert b"headgate.gateway" not in done.stderr
+    assert b"dataclasses" not in done.stderr
+
+
+def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_OUTPUT_MODE", "handle")
+    rows = {row["name"]: row for row in run("config", "--explain", "--journal").json["options"]}
+    assert rows.keys() == OPTIONS.keys()
+    assert (rows["output_mode"]["value"], rows["output_mode"]["source"]) == ("handle", "HEADGATE_OUTPUT_MODE")
+    assert (rows["journal"]["value"], rows["journal"]["source"]) == (True, "--journal")
+    assert [row["name"] for row in run("config", "--journal").json["options"]] == ["output_mode", "journal"]
+    seen = plain(run_on_terminal("config", "--explain").out)
+    assert "--output-mode  handle" in seen
+    assert "HEADGATE_OUTPUT_MODE" in seen
+    for option in OPTIONS.values():
+        assert option.flag in seen
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "claude_desktop_config.json"
+    path.write_text(CLAUDE_DESKTOP)
+    path.chmod(0o640)
+    return path
+
+
+def test_adopt_shows_before_it_writes(file: Path) -> None:
+    shown = run("adopt", str(file), "--headgate", "uvx headgate", "--server", "plain", "--journal")
+    assert shown.code == 0
+    assert b'+      "command": "uvx",\n' in shown.out
+    assert b'-      "command": "my-server"\n' in shown.out
+    assert b"--write changes plain" in shown.err
+    assert b"hunter2" not in shown.out + shown.err
+    assert file.read_text() == CLAUDE_DESKTOP
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(FILES[name].encode())
+    for words in ([], ["--write"], ["--undo"]):
+        shown = run("adopt", str(path), *words)
+        assert shown.code == 0
+        assert b"@@" in shown.out
+        assert b"hunter2" not in shown.out + shown.err
+
+
+def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
+    backup = file.with_name(file.name + ".headgate-backup")
+    assert run("adopt", str(file), "--write", "--tool", "a=auto", "--file-root", ".").code == 0
+    adopted = json.loads(file.read_text())["mcpServers"]["plain"]
+    args = ["wrap", "--tool=a=auto", f"--file-root={Path.cwd()}", "--adopted=no-args", "--", "my-server"]
+    assert [adopted["command"], *adopted["args"]] == [*COMMAND, *args]
+    assert backup.read_text() == CLAUDE_DESKTOP
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, backup)] == [0o640, 0o640]
+    again = run("adopt", str(file), "--write")
+    assert (again.code, again.out) == (0, b"")
+    assert b"there is nothing to change" in again.err
+    assert run("adopt", str(file), "--write", "--undo").code == 0
+    assert file.read_text() == CLAUDE_DESKTOP
+    assert backup.read_text() == CLAUDE_DESKTOP
+    assert sorted(path.name for path in file.parent.iterdir() if path.is_file()) == [
+        file.name,
+        backup.name,
+        f"{backup.name}-2",
+    ]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_client_is_adopted_and_undone(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(FILES[name].encode())
+    assert run("adopt", str(path), "--write").code == 0
+    assert path.read_bytes() != FILES[name].encode()
+    assert run("adopt", str(path), "--write", "--undo").code == 0
+    assert path.read_bytes() == FILES[name].encode()
+
+
+def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(CURSOR)
+    run("adopt", str(path), "--write", "--headgate", "headgate", "--output-mode", "handle", "--contract")
+    servers = json.loads(path.read_text())["mcpServers"]
+    args = parsed(*servers["local"]["args"], monkeypatch=monkeypatch)
+    assert (args.wrapped, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
+    args = parsed(*servers["remote"]["args"], monkeypatch=monkeypatch)
+    assert (args.wrapped, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--headgate", "uvx something"], "ends with headgate"),
+        (["--headgate", "'"], "cannot be read"),
+        (["--undo", "--journal"], "leave them out"),
+        (["--output-mode", "x"], "one of inline, handle, auto"),
+        (["--server", "plan"], "did you mean plain?"),
+    ],
+)
+def test_what_adopt_refuses(words: list[str], said: str, file: Path) -> None:
+    done = run("adopt", str(file), "--write", *words)
+    assert (done.code, file.read_text()) == (2, CLAUDE_DESKTOP)
+    assert said in done.error["message"]
+
+
+def test_the_running_headgate_goes_in_by_its_own_path(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "bin" / "headgate"
+    installed.parent.mkdir()
+    installed.symlink_to(tmp_path / "versions" / "1" / "headgate")
+    args = parsed("adopt", str(file), "--write", monkeypatch=monkeypatch)
+    monkeypatch.setattr(sys, "argv", [str(installed)])
+    args.run(args)
+    assert json.loads(file.read_text())["mcpServers"]["plain"]["command"] == str(installed)
+
+
+def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    assert run("adopt", str(link), "--write").code == 0
+    assert link.is_symlink()
+    assert "headgate" in file.read_text()
+
+
+def test_backups_are_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"1")
+    assert replaced(str(path), b"1", b"2").name == "f.headgate-backup"
+    assert replaced(str(path), b"2", b"1").name == "f.headgate-backup-2"
+    assert replaced(str(path), b"1", b"3").name == "f.headgate-backup"
+    assert [(tmp_path / f"f.headgate-backup{end}").read_bytes() for end in ("", "-2")] == [b"1", b"2"]
+
+
+def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"theirs")
+    with pytest.raises(InvalidArgument, match="changed meanwhile"):
+        replaced(str(path), b"old", b"new")
+    assert path.read_bytes() == b"theirs"
+    assert not list(tmp_path.glob(".f.*"))
+
+
+@pytest.mark.parametrize("kept", [["f"], ["f", "f.headgate-backup"]], ids=len)
+@pytest.mark.parametrize("step", ["fsync", "fchmod"])
+def test_what_cannot_be_written_is_as_it_was(
+    step: str, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    for name in kept:
+        (tmp_path / name).write_bytes(b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(FileNotChanged, match="cannot be changed: No space left on device; it is as it was"):
+        replaced(str(path), b"old", b"new")
+    assert path.read_bytes() == b"old"
+    assert sorted(file.name for file in tmp_path.iterdir()) == kept

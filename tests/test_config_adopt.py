@@ -1,0 +1,245 @@
+"""A client's file with headgate before its servers, and without it again."""
+
+import json
+from typing import Any
+
+import pytest
+from client_files import CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
+from headgate import InvalidArgument
+from headgate.config.adopt import adopted, is_headgate, undone
+from headgate.config.clients import masked, servers_in
+from headgate.config.jsonc import parsed
+from headgate.config.load import load
+from hypothesis import given
+from hypothesis import strategies as st
+from test_config_jsonc import documents
+
+HEADGATE = ["/usr/bin/headgate"]
+WAYS = {"path": HEADGATE, "uvx": ["uvx", "headgate==1.2"], "module": ["/usr/bin/python3", "-m", "headgate"]}
+
+
+def servers(text: str) -> dict[str, Any]:
+    return {name: node.plain() for name, node in servers_in(text, "f").items()}
+
+
+def words(server: dict[str, Any]) -> list[str]:
+    return [server["command"], *server["args"]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", FILES)
+def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
+    text = FILES[name]
+    change = adopted(text, name, WAYS[way], ["--output-mode=handle", "--tool=x=auto"])
+    assert change.left == {}
+    assert set(change.changed) == set(servers(text))
+    assert undone(change.text, name).text == text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_adopted_twice_is_adopted_once(name: str) -> None:
+    once = adopted(FILES[name], name, HEADGATE, []).text
+    again = adopted(once, name, ["other/headgate"], ["--journal"])
+    assert (again.text, again.changed) == (once, ())
+    assert set(again.left.values()) == {"is behind headgate already"}
+
+
+def test_a_command_stands_behind_headgate() -> None:
+    text = adopted(CLAUDE_DESKTOP, "f", ["uvx", "headgate"], ["--journal"]).text
+    now = servers(text)
+    wrap = ["uvx", "headgate", "wrap", "--journal"]
+    assert words(now["memory"]) == [*wrap, "--", "docker", "run", "-i", "--rm", "mcp/memory"]
+    assert now["memory"]["env"] == {"API_KEY": "hunter2"}
+    assert words(now["empty"]) == [*wrap, "--", "C:\\Tools\\server.exe"]
+    assert words(now["plain"]) == [*wrap, "--adopted=no-args", "--", "my-server"]
+    assert json.loads(text)["globalShortcut"] == "Ctrl+Space"
+    # One argument a line where there was one a line.
+    assert '        "--",\n        "npx",\n        "-y",\n' in text
+
+
+def test_an_address_becomes_a_command_and_its_headers_variables() -> None:
+    now = servers(adopted(CLAUDE_CODE, "f", HEADGATE, []).text)["github"]
+    assert now == {
+        "type": "stdio",
+        "command": "/usr/bin/headgate",
+        "args": ["wrap", "--adopted=type=http", "--url", "https://api.example.com/mcp"],
+        "env": {"HEADGATE_HEADER_Authorization": "Bearer ${GITHUB_TOKEN}"},
+    }
+    settings = load("wrap", {"url": now["args"][3]}, {**now["env"], "GITHUB_TOKEN": "t"})
+    assert settings.headers == {"Authorization": "Bearer t"}
+
+
+def test_words_that_no_file_can_hold() -> None:
+    with pytest.raises(InvalidArgument, match="not UTF-8 and cannot be written into f"):
+        adopted(CURSOR, "f", HEADGATE, ["--store=\udcff"])
+
+
+def test_comments_stay() -> None:
+    text = adopted(VS_CODE, "f", HEADGATE, []).text
+    for comment in (
+        "// Servers of this workspace.",
+        "/* over HTTP */",
+        "// from the registry",
+        "// yes to all",
+        "// ours",
+    ):
+        assert comment in text
+
+
+def test_only_those_that_were_named() -> None:
+    change = adopted(CURSOR, "f", HEADGATE, [], ["local"])
+    before, now = servers(CURSOR), servers(change.text)
+    assert change.changed == ("local",)
+    assert {name for name in now if now[name] != before[name]} == {"local"}
+    both = adopted(change.text, "f", HEADGATE, []).text
+    assert undone(both, "f", ["remote", "with-env"]).text == change.text
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(InvalidArgument, match="f has no server remot; did you mean remote"):
+        adopted(CURSOR, "f", HEADGATE, [], ["remot"])
+
+
+def test_later_edits_are_left_alone() -> None:
+    text = adopted(CLAUDE_DESKTOP, "f", HEADGATE, []).text
+    text = text.replace('"my-server"]', '"my-server", "--new"]').replace("Ctrl+Space", "Ctrl+X")
+    text = text.replace('"API_KEY": "hunter2"', '"API_KEY": "other", "MORE": "1"')
+    now = servers(undone(text, "f").text)
+    assert now["plain"] == {"command": "my-server", "args": ["--new"]}
+    assert now["memory"]["env"] == {"API_KEY": "other", "MORE": "1"}
+    assert now["filesystem"] == servers(CLAUDE_DESKTOP)["filesystem"]
+    assert "Ctrl+X" in undone(text, "f").text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_was_written_anew_is_undone_by_its_meaning(name: str) -> None:
+    """Some clients sort the keys and drop the comments when they save."""
+    text = adopted(FILES[name], name, HEADGATE, []).text
+    anew = json.dumps(parsed(text).plain(), indent=1, sort_keys=True)
+    assert servers(undone(anew, name).text) == servers(FILES[name])
+
+
+def test_what_stands_behind_headgate_with_a_comma_is_undone() -> None:
+    text = '{"mcpServers": {"a": {"command": "headgate", "args": ["wrap", "--", "x" , ]}}}'
+    assert servers(undone(text, "f").text) == {"a": {"command": "x", "args": []}}
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ("{}", "has neither a command nor a url"),
+        ("3", "has neither a command nor a url"),
+        ('{"command": "x", "url": "http://x"}', "has both a command and a url"),
+        ('{"command": 3}', "is no text"),
+        ('{"command": ""}', "a command that is empty"),
+        ('{"command": "x", "args": "y"}', "args that are no list"),
+        ('{"command": "x", "args": [1]}', "one of its args that is no text"),
+        ('{"url": null}', "is no text"),
+        ('{"url": "http://x", "args": []}', "has a url and args"),
+        ('{"url": "http://x", "headers": [], "type": "http"}', "no object"),
+        ('{"url": "http://x", "headers": {"A": 1}}', "is no text"),
+        ('{"url": "http://x", "headers": {"A B": "1"}}', "cannot be sent"),
+        ('{"url": "http://x", "headers": {}, "env": {"A": "b"}}', "has a url and env"),
+        ('{"url": "http://x", "env": {}}', "has a url and env"),
+    ],
+)
+def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
+    text = f'{{"mcpServers": {{"a": {server}, "b": {{"command": "x"}}}}}}'
+    change = adopted(text, "f", HEADGATE, [])
+    assert change.changed == ("b",)
+    assert why in change.left["a"]
+    assert undone(change.text, "f").text == text
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ('{"command": "x", "args": ["wrap", "--", "y"]}', "is not behind headgate"),
+        ('{"command": "headgate", "args": ["wrap"]}', "is not behind headgate"),
+        ('{"command": "headgate", "args": ["wrap", "--url"]}', "is not behind headgate"),
+        ('{"command": "headgate", "args": ["serve", "--", "y"]}', "is not behind headgate"),
+        ('{"command": "headgate", "args": ["wrap", "--"]}', "before nothing"),
+        (
+            '{"command": "headgate", "args": ["wrap", "--url", "http://x"],'
+            '"env": {"HEADGATE_HEADER_A": "1", "B": "2"}}',
+            "variables beside its headers",
+        ),
+    ],
+)
+def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
+    change = undone(f'{{"servers": {{"a": {server}}}}}', "f")
+    assert change.changed == ()
+    assert why in change.left["a"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}', "{'a': 1}", "nul"])
+def test_what_is_no_client_file(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"^f (is no JSON: line 1|has no servers)"):
+        adopted(text, "f", HEADGATE, [])
+
+
+@pytest.mark.parametrize(
+    ("word", "is_ours"),
+    [
+        ("headgate", True),
+        ("/a/headgate", True),
+        ("C:\\a\\headgate.exe", True),
+        ("headgate@1", True),
+        ("headgate[fastmcp]", True),
+        ("my-headgate", False),
+        ("headgate-x", False),
+        ("headgate/x", False),
+    ],
+)
+def test_which_word_is_headgate(word: str, is_ours: bool) -> None:
+    assert is_headgate(word) is is_ours
+
+
+WORDS = st.text(max_size=5) | st.sampled_from(["--", "--url", "wrap", "-y", "http://x/?a=b", "--adopted=no-args"])
+NAMED = st.text(min_size=1, max_size=5)
+EXTRA = st.dictionaries(st.sampled_from(["cwd", "disabled", "envFile", "x"]), st.integers() | NAMED, max_size=2)
+COMMANDS = st.fixed_dictionaries(
+    {"command": NAMED},
+    optional={"args": st.lists(WORDS, max_size=4), "env": st.dictionaries(NAMED, WORDS), "type": st.just("stdio")},
+)
+URLS = st.fixed_dictionaries(
+    {"url": NAMED},
+    optional={
+        "headers": st.dictionaries(st.sampled_from(["Authorization", "X-Key", "a_b"]), WORDS),
+        "type": st.sampled_from(["http", "sse", "streamable-http"]),
+    },
+)
+SERVERS = st.tuples(COMMANDS | URLS, EXTRA).flatmap(
+    lambda parts: st.permutations(list({**parts[0], **parts[1]}.items())).map(dict)
+)
+
+
+@given(st.data())
+def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
+    mine: dict[str, dict[str, Any]] = data.draw(st.dictionaries(NAMED, SERVERS, min_size=1, max_size=3))
+    text = data.draw(documents({"before": [1], "mcpServers": mine, "after": {"command": "x"}}))
+    flags = data.draw(st.sampled_from([[], ["--journal", "--redact=--"]]))
+    way = data.draw(st.sampled_from(list(WAYS.values())))
+    change = adopted(text, "f", way, flags)
+    assert change.left == {}
+    assert undone(change.text, "f").text == text
+    assert adopted(change.text, "f", way, flags).text == change.text
+    for name, server in servers(change.text).items():
+        assert words(server)[: len(way) + 1 + len(flags)] == [*way, "wrap", *flags]
+        if "command" in mine[name]:
+            own = words(server)[words(server).index("--", len(way)) + 1 :]
+            assert own == [mine[name]["command"], *mine[name].get("args", [])]
+            assert server.get("env") == mine[name].get("env")
+        else:
+            assert words(server)[-2:] == ["--url", mine[name]["url"]]
+            wanted = {f"HEADGATE_HEADER_{key}": value for key, value in mine[name].get("headers", {}).items()}
+            assert server.get("env", {}) == wanted
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_shown_has_no_secrets(name: str) -> None:
+    for text in (FILES[name], adopted(FILES[name], name, HEADGATE, []).text):
+        shown = masked(text, name)
+        assert "hunter2" not in shown
+        assert servers(shown).keys() == servers(text).keys()
+    assert "${input:key}" in masked(VS_CODE, "f")

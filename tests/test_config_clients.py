@@ -1,0 +1,82 @@
+"""The servers of a client's file, as upstreams."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_files import CLAUDE_CODE, CURSOR, FILES, VS_CODE
+from headgate import InvalidArgument
+from headgate.config.clients import targets_of
+from headgate.config.load import load
+from headgate.config.targets import Target
+
+ENVIRON = {"HOME": "/home/ann", "GITHUB_TOKEN": "token"}
+
+
+def targets(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> dict[str, Target]:
+    path = tmp_path / "clients.json"
+    path.write_bytes(text.encode())
+    return targets_of(str(path), ENVIRON if environ is None else environ)
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    with pytest.raises(InvalidArgument) as caught:
+        targets(tmp_path, text)
+    return str(caught.value)
+
+
+def test_commands_and_addresses(tmp_path: Path) -> None:
+    found = targets(tmp_path, CLAUDE_CODE)
+    assert {name: target.kind for name, target in found.items()} == {"github": "url", "db": "command", "old": "url"}
+    assert found["github"].headers == {"Authorization": "Bearer token"}
+    assert (found["db"].command, found["db"].args) == ("/home/ann/bin/db", ("--dsn", "sqlite://"))
+    assert targets(tmp_path, CLAUDE_CODE, ENVIRON | {"DSN": "pg"})["db"].args == ("--dsn", "pg")
+    assert targets(tmp_path, CURSOR)["local"].env == {"A": "/home/ann"}
+
+
+@pytest.mark.parametrize("name", [name for name, text in FILES.items() if text != VS_CODE])
+def test_every_client_is_understood(name: str, tmp_path: Path) -> None:
+    assert targets(tmp_path, FILES[name])
+
+
+def test_what_only_the_client_knows(tmp_path: Path) -> None:
+    assert "has ${input:key}, which only its client knows" in refused(tmp_path, VS_CODE)
+    assert "needs the variable NOT_SET" in refused(tmp_path, '{"servers": {"a": {"command": "${NOT_SET}"}}}')
+    assert "envFile" in refused(tmp_path, '{"servers": {"a": {"command": "x", "envFile": ".env"}}}')
+
+
+@pytest.mark.parametrize("server", ["3", "{}", '{"command": 3}', '{"command": "x", "args": "y"}', '{"url": "x"}'])
+def test_what_is_no_server(server: str, tmp_path: Path) -> None:
+    assert "the server a" in refused(tmp_path, f'{{"mcpServers": {{"a": {server}}}}}')
+
+
+def test_what_is_disabled_is_not_served(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"command": "y", "disabled": false}}}'
+    assert targets(tmp_path, text).keys() == {"b"}
+
+
+def test_names_that_tools_cannot_have(tmp_path: Path) -> None:
+    assert targets(tmp_path, '{"mcpServers": {"My Server!": {"command": "x"}}}').keys() == {"My-Server-"}
+    text = '{"mcpServers": {"a b": {"command": "x"}, "a/b": {"command": "x"}}}'
+    assert "two servers are called a-b" in refused(tmp_path, text)
+
+
+def test_they_are_served_beside_those_of_the_configuration(tmp_path: Path) -> None:
+    clients, own = tmp_path / "clients.json", tmp_path / "headgate.toml"
+    clients.write_text(CURSOR)
+    own.write_text('mcp_servers = "clients.json"\n[upstreams.mine]\npython = "m"\n')
+    settings = load("serve", {"config": str(own)}, ENVIRON)
+    assert settings.upstreams.keys() == {"mine", "remote", "with-env", "local"}
+    only: dict[str, Any] = {"mcp_servers": str(clients)}
+    assert load("serve", only, ENVIRON).upstreams.keys() == {"remote", "with-env", "local"}
+    own.write_text('mcp_servers = "clients.json"\n[upstreams.local]\npython = "m"\n')
+    with pytest.raises(InvalidArgument, match="both have an upstream local"):
+        load("serve", {"config": str(own)}, ENVIRON)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="cannot be read: No such file"):
+        targets_of(str(tmp_path / "none"), {})
+    (tmp_path / "latin").write_bytes(b'{"mcpServers": {"\xe9": {}}}')
+    with pytest.raises(InvalidArgument, match="is not UTF-8"):
+        targets_of(str(tmp_path / "latin"), {})

@@ -1,0 +1,120 @@
+"""JSON with comments: the values are those of JSON, and each is where it is said to be."""
+
+import json
+from typing import Any
+
+import pytest
+from headgate import InvalidArgument
+from headgate.config.jsonc import Node, edited, parsed
+from hypothesis import given
+from hypothesis import strategies as st
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+SPACES = st.lists(st.sampled_from([" ", "\n", "\r\n", "\t", "// c\n", "/* [{\"', */", "//\n", "/**/"]), max_size=2).map(
+    "".join
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn, value: Any) -> str:
+    """A value as someone might have written it."""
+
+    def around(text: str) -> str:
+        return draw(SPACES) + text + draw(SPACES)
+
+    def within(opening: str, parts: list[str], closing: str) -> str:
+        comma = draw(st.sampled_from(["", ","])) if parts else ""
+        return opening + ",".join(parts) + comma + draw(SPACES) + closing
+
+    match value:
+        case dict():
+            pairs = ((around(json.dumps(key)), around(draw(documents(inner)))) for key, inner in value.items())
+            return within("{", [":".join(pair) for pair in pairs], "}")
+        case list():
+            return within("[", [around(draw(documents(inner))) for inner in value], "]")
+    return json.dumps(value, ensure_ascii=draw(st.booleans()))
+
+
+@given(st.data())
+def test_values_are_those_of_json(data: st.DataObject) -> None:
+    value = data.draw(VALUES)
+    text = data.draw(SPACES) + data.draw(documents(value)) + data.draw(SPACES)
+    assert parsed(text).plain() == value
+
+
+def check_places(text: str, node: Node) -> None:
+    assert parsed(text[node.start : node.end]).plain() == node.plain()
+    if isinstance(node.value, list):
+        for inner in node.value:
+            check_places(text, inner)
+    if isinstance(node.value, dict):
+        for key, member in node.value.items():
+            assert json.loads(text[member.start : member.key_end]) == key
+            check_places(text, member.node)
+
+
+@given(st.data())
+def test_every_value_is_where_it_is_said_to_be(data: st.DataObject) -> None:
+    text = data.draw(documents(data.draw(VALUES)))
+    check_places(text, parsed(text))
+
+
+@given(VALUES)
+def test_plain_json_is_read_as_python_reads_it(value: Any) -> None:
+    text = json.dumps(value, indent=2)
+    assert parsed(text).plain() == json.loads(text)
+
+
+def test_cut_anywhere_it_is_refused() -> None:
+    text = '{"a": [1, -2.5e3, true, null, "x\\u00e9\\"", // c\n {}], /* d */ "b": {"c": "é",},}'
+    assert parsed(text).plain() == {"a": [1, -2500.0, True, None, 'xé"', {}], "b": {"c": "é"}}
+    for cut in range(len(text)):
+        with pytest.raises(InvalidArgument, match=r"line \d+ has"):
+            parsed(text[:cut])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ('{"a": 1,\n "a": 2}', 2),
+        ("{'a': 1}", 1),
+        ("[1 2]", 1),
+        ("[,]", 1),
+        ("[1,,]", 1),
+        ('{"a" 1}', 1),
+        ("\n\n[01]", 3),
+        ('["\n"]', 1),
+        ('["\\x"]', 1),
+        ("[1] 2", 1),
+        ("[" * 5000, 1),
+        ("[" + "9" * 5000 + "]", 1),
+        ("/* no end", 1),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(wrong: str, line: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"^line {line} has"):
+        parsed(wrong)
+
+
+def test_a_mark_at_the_start_is_no_part_of_the_value() -> None:
+    assert parsed("\ufeff[1]").plain() == [1]
+
+
+@given(
+    st.text(max_size=20), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.text(max_size=3)), max_size=4)
+)
+def test_edits_are_those_of_slices(text: str, wanted: list[tuple[int, int, str]]) -> None:
+    edits, at = [], -1
+    for one, other, instead in sorted(wanted):
+        start, end = min(one, other), min(max(one, other), len(text))
+        if at < start <= end:
+            edits.append((start, end, instead))
+            at = end
+    naive = text
+    for start, end, instead in reversed(edits):
+        naive = naive[:start] + instead + naive[end:]
+    assert edited(text, edits) == naive

@@ -1,0 +1,331 @@
+"""What is in force, and what is wrong with what was written."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headgate import InvalidArgument
+from headgate.config.document import Document, expanded
+from headgate.config.explain import explained, masked_url
+from headgate.config.load import load
+from headgate.config.options import OPTIONS, Settings
+from headgate.servers.gate import Gate
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRET = "hunter2"  # noqa: S105
+
+
+def toml(folder: Path, text: str) -> str:
+    path = folder / "headgate.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def wrapping(flags: dict[str, Any] | None = None, environ: dict[str, str] | None = None) -> Settings:
+    return load("wrap", flags or {}, environ or {})
+
+
+@given(st.lists(st.booleans(), min_size=3, max_size=3))
+def test_a_flag_beats_a_variable_beats_a_file_beats_the_default(tmp: Any, are_given: list[bool]) -> None:
+    by_flag, by_variable, by_file = are_given
+    path = toml(tmp, 'output_mode = "handle"\n' if by_file else "")
+    flags = {"config": path} | ({"output_mode": "inline"} if by_flag else {})
+    settings = wrapping(flags, {"HEADGATE_OUTPUT_MODE": "auto"} if by_variable else {})
+    wanted = [("inline", "--output-mode"), ("auto", "HEADGATE_OUTPUT_MODE"), ("handle", f"{path}:1"), ("auto", None)]
+    value, source = next(one for one, is_given in zip(wanted, [*are_given, True], strict=True) if is_given)
+    assert (settings.output_mode, settings.sources.get("output_mode")) == (value, source)
+
+
+@pytest.fixture(scope="module")
+def tmp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("config")
+
+
+FLAGS: dict[str, tuple[Any, str, str, Any]] = {
+    "output_inline_limit_bytes": ("64KiB", "64KiB", "65536", 65536),
+    "output_handle_ttl_hours": ("2d", "48", "48", 48.0),
+    "tools": (
+        ["a*=handle", "b=auto"],
+        "a*=handle,b=auto",
+        '{"a*" = "handle", b = "auto"}',
+        {"a*": "handle", "b": "auto"},
+    ),
+    "contract": (["*_list"], "*_list", '["*_list"]', {"*_list": True}),
+    "capabilities": (["x_*=core"], "x_*=core", '{"x_*" = "core"}', {"x_*": "core"}),
+    "tools_only": (["a,b"], "a,b", '["a", "b"]', ("a", "b")),
+    "redact": (["a,b", "c"], "a,b\nc", '["a,b", "c"]', ("a,b", "c")),
+    "journal": (True, "yes", "true", True),
+    "quota_bytes": ("none", "none", '"none"', None),
+    "handle_chars": ("26", "26", "26", 26),
+    "call_timeout_seconds": ("2m", "120", "120", 120.0),
+    "file_roots": (["/a", "/b"], "/a:/b", '["/a", "/b"]', ("/a", "/b")),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_flag_variable_and_key_say_the_same(name: str, tmp_path: Path) -> None:
+    flag, variable, key, value = FLAGS[name]
+    path = toml(tmp_path, f"{name} = {key}\n")
+    for settings in (
+        wrapping({name: flag}),
+        wrapping({}, {OPTIONS[name].variable: variable}),
+        wrapping({"config": path}),
+        wrapping({}, {"HEADGATE_CONFIG": path}),
+    ):
+        assert getattr(settings, name) == value
+        assert name in settings.sources
+
+
+def test_a_tool_may_have_a_limit_of_its_own_in_a_file(tmp_path: Path) -> None:
+    path = toml(tmp_path, '[tools]\nslow = "handle"\n[tools."big_*"]\noutput_inline_limit_bytes = "1KiB"\n')
+    rules = wrapping({"config": path}).tools
+    assert rules == {"slow": "handle", "big_*": {"output_inline_limit_bytes": 1024}}
+
+
+def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
+    settings = wrapping(
+        {
+            "store": (tmp_path / "store").as_uri(),
+            "tools": ["a=handle"],
+            "contract": ["*_list=list"],
+            "redact": ["sk-[a-z]+"],
+            "tool_prefix": "oc_",
+            "journal": True,
+            "output_handle_ttl_hours": "1",
+            "handle_chars": "26",
+            "quota_bytes": "none",
+            "on_full": "evict",
+        }
+    )
+    gate = Gate(**settings.gate_options())
+    try:
+        assert gate.mode_of("a", {})[0].output_mode == "handle"
+        assert gate.mode_of("b", {})[0].output_mode == "auto"
+        assert gate.mode_of("x_list", {})[0].contract is not None
+        assert gate.handle_length == 26
+        assert gate.tools.fetch_with == "oc_output_fetch"
+        handle = gate.store.put("key sk-abc!").output_handle
+        with gate.store.open(handle) as file:
+            assert file.read() == b"key [redacted]!"
+    finally:
+        gate.close()
+
+
+def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(InvalidArgument) as caught:
+        load(command, flags, environ or {})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('x = 1\noutput_mod = "auto"', 1, "no key x; `headgate config --explain` lists them all"),
+        ('\noutput_mod = "auto"', 2, "no key output_mod; did you mean output_mode?"),
+        ('output-mode = "auto"', 1, "did you mean output_mode?"),
+        ('file-root = ["/a"]', 1, "did you mean file_roots?"),
+        ('[tool]\na = "auto"', 1, "did you mean tools?"),
+        ('output_mode = "all"', 1, "output_mode is one of inline, handle, auto, not 'all'"),
+        ("\n\nquota_bytes = -1", 3, "quota_bytes is a number of bytes, or none, such as 64MiB, not -1"),
+        ('[tools]\na = "auto"\nb = {output_mod = "auto"}', 1, "has no output_mod"),
+        ('redact = ["ok", "("]', 1, "'(' cannot be redacted"),
+        ('http = "127.0.0.1:80"', 1, "http is for `headgate serve`"),
+        ('[upstreams.a]\nurl = "http://x"', 1, "upstreams is for `headgate serve`"),
+        ('store = "${NOT_SET}"', 1, "the variable NOT_SET is not set"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, said: str, tmp_path: Path) -> None:
+    path = toml(tmp_path, text)
+    message = refused("wrap", {"config": path})
+    assert message.startswith(f"{path}:{line}: ")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("upstream", "line", "said"),
+    [
+        ('commnd = "x"', 2, "an upstream has no commnd; did you mean command?"),
+        ('command = "x"\nurl = "http://x"', 1, "has command and url: leave one of them"),
+        ('prefix = "x"', 1, "has none of command, url, openapi, python: give it one"),
+        ('url = "http://x"\ncwd = "/"', 3, "an upstream by url has no cwd"),
+        ('command = "x"\nargs = "-y"', 3, "a list of texts"),
+        ('command = "x"\n[upstreams.a.env]\nA = 1', 3, "a table of texts"),
+        ('url = "x"', 2, "begins with http"),
+        ('openapi = "x"\nauth = {a = 1}', 3, "a token, or"),
+        ('url = "http://x"\nheaders = {A = "${NOT_SET}"}', 3, "NOT_SET is not set"),
+    ],
+)
+def test_what_is_wrong_in_an_upstream_is_named_too(upstream: str, line: int, said: str, tmp_path: Path) -> None:
+    path = toml(tmp_path, f"[upstreams.a]\n{upstream}\n")
+    message = refused("serve", {"config": path})
+    assert message.startswith(f"{path}:{line}: ")
+    assert said in message
+
+
+@pytest.mark.parametrize("text", ["a = ", "[", 'a = "\n', "a = 1\na = 2", "[a]\n[a]", "a = " + "[" * 5000])
+def test_what_is_no_toml_is_refused(text: str, tmp_path: Path) -> None:
+    assert "is no TOML" in refused("wrap", {"config": toml(tmp_path, text)})
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in refused("wrap", {"config": str(tmp_path / "none")})
+    (tmp_path / "latin").write_bytes(b"a = '\xe9'")
+    assert "is not UTF-8" in refused("wrap", {"config": str(tmp_path / "latin")})
+
+
+def test_no_file_is_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toml(tmp_path, 'output_mode = "handle"')
+    monkeypatch.chdir(tmp_path)
+    assert wrapping().output_mode == "auto"
+
+
+def test_a_variable_that_nothing_reads_is_an_error() -> None:
+    assert "did you mean HEADGATE_OUTPUT_MODE?" in refused("wrap", {}, {"HEADGATE_OUTPUT_MODES": "auto"})
+    assert "--explain" in refused("wrap", {}, {"HEADGATE_QQ": "1"})
+    wrapping({}, {"HEADGATE_HOME": "/x", "HEADGATE_HTTP": "127.0.0.1:1", "HEADGATER": "x", "HEADGATE_STORE": ""})
+
+
+def test_a_wrong_value_says_where_it_came_from() -> None:
+    assert refused("wrap", {"warn_bytes": "x"}) == "--warn-bytes is a number of bytes, such as 64MiB, not 'x'"
+    said = refused("wrap", {}, {"HEADGATE_WARN_BYTES": "x"})
+    assert said == "HEADGATE_WARN_BYTES: warn_bytes is a number of bytes, such as 64MiB, not 'x'"
+
+
+def test_headers_by_flag_variable_and_file(tmp_path: Path) -> None:
+    path = toml(tmp_path, '[headers]\nAuthorization = "Bearer ${TOKEN}"\n')
+    token = {"TOKEN": SECRET}
+    wanted = {"Authorization": f"Bearer {SECRET}"}
+    assert wrapping({"headers": ["Authorization: Bearer ${TOKEN}"]}, token).headers == wanted
+    assert wrapping({}, {"HEADGATE_HEADER_Authorization": "Bearer ${TOKEN}", **token}).headers == wanted
+    assert wrapping({"config": path}, token).headers == wanted
+    assert wrapping({"headers": ["A: $${TOKEN} ${input:x}"]}).headers == {"A": "${TOKEN} ${input:x}"}
+
+
+def test_secrets_are_not_in_messages() -> None:
+    assert SECRET not in refused("wrap", {"headers": [f"Authorization {SECRET}"]})
+    assert SECRET not in refused("wrap", {}, {"HEADGATE_HEADER_A": f"{SECRET}\n"})
+    assert SECRET not in repr(wrapping({"headers": [f"A: {SECRET}"]}))
+
+
+UPSTREAMS = """
+[upstreams.files]
+command = "npx"
+args = ["-y", "server", "--token=${TOKEN}"]
+env = {KEY = "${TOKEN}"}
+cwd = "data"
+prefix = "fs_"
+[upstreams.web]
+url = "https://user:${TOKEN}@example.com/mcp?key=hunter2"
+headers = {Authorization = "Bearer hunter2"}
+[upstreams.api]
+openapi = "api.yaml"
+base_url = "https://example.com"
+auth = {bearer = "${TOKEN}", basic = ["user", "hunter2"]}
+[upstreams.far]
+openapi = "https://example.com/openapi.json"
+[upstreams.mine]
+python = "package.module"
+"""
+
+
+def test_upstreams_of_every_kind(tmp_path: Path) -> None:
+    settings = load("serve", {"config": toml(tmp_path, UPSTREAMS)}, {"TOKEN": SECRET})
+    kinds = {name: target.kind for name, target in settings.upstreams.items()}
+    assert kinds == {"files": "command", "web": "url", "api": "openapi", "far": "openapi", "mine": "python"}
+    files, api = settings.upstreams["files"], settings.upstreams["api"]
+    assert (files.command, files.args, files.env) == ("npx", ("-y", "server", f"--token={SECRET}"), {"KEY": SECRET})
+    assert (files.cwd, files.prefix) == (str(tmp_path / "data"), "fs_")
+    assert (api.openapi, api.auth) == (str(tmp_path / "api.yaml"), {"bearer": SECRET, "basic": ("user", SECRET)})
+    assert settings.upstreams["far"].openapi == "https://example.com/openapi.json"
+
+
+def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
+    text = 'store = "file:///${TOKEN}"\n[headers]\nA = "hunter2"\n' + UPSTREAMS
+    flags = {"config": toml(tmp_path, text), "url": "https://u:hunter2@x/?t=hunter2"}
+    said = explained(flags, {"TOKEN": SECRET})
+    assert SECRET not in repr(said)
+    rows = {row["name"]: row for row in said["options"]}
+    assert rows.keys() == OPTIONS.keys()
+    assert (rows["store"]["value"], rows["store"]["source"]) == ("file:///${TOKEN}", f"{flags['config']}:1")
+    assert rows["headers"]["value"] == {"A": "***"}
+    assert rows["url"]["value"] == "https://***@x/?t=***"
+    assert (rows["on_full"]["value"], rows["on_full"]["source"]) == ("refuse", "default")
+    assert [upstream["name"] for upstream in said["upstreams"]] == ["files", "web", "api", "far", "mine"]
+    assert said["upstreams"][1]["headers"] == {"Authorization": "***"}
+
+
+@given(st.text(alphabet="abc@:/?&=#.", max_size=12), st.text(alphabet="abc@:/?&=#.", max_size=12))
+def test_addresses_keep_nothing_of_what_lets_one_in(before: str, after: str) -> None:
+    assert "SECRET" not in masked_url(f"http://{before.replace('/', '').replace('?', '')}SECRET@host/{after}")
+    assert "SECRET" not in masked_url(f"http://host/?a=SECRET&{after}")
+
+
+def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
+    path = toml(tmp_path, 'file_roots = ["a", "/b"]\ntoken_file = "tokens"\n[upstreams.x]\npython = "m"\n')
+    settings = load("serve", {"config": path}, {})
+    assert (settings.file_roots, settings.token_file) == ((str(tmp_path / "a"), "/b"), str(tmp_path / "tokens"))
+    assert wrapping({"file_roots": ["a"]}).file_roots == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_right"),
+    [
+        ({"http": "127.0.0.1:80"}, True),
+        ({"http": "localhost:80"}, True),
+        ({"http": "[::1]:80"}, True),
+        ({"http": "0.0.0.0:80"}, False),
+        ({"http": "example.com:80"}, False),
+        ({"http": "[::]:80"}, False),
+        ({"http": "0.0.0.0:80", "insecure": True}, True),
+        ({"http": "0.0.0.0:80", "token_file": "x"}, True),
+    ],
+)
+def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_right: bool, tmp_path: Path) -> None:
+    flags["config"] = toml(tmp_path, '[upstreams.a]\npython = "m"\n')
+    if is_right:
+        assert load("serve", flags, {}).http is not None
+    else:
+        assert "--token-file" in refused("serve", flags)
+
+
+def test_nothing_to_serve() -> None:
+    assert "there is nothing to serve" in refused("serve", {})
+
+
+KEYS = st.lists(st.sampled_from(["a", "b", "c-d", "e_f"]), min_size=1, max_size=3, unique=True)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "[t]", "# x = 1", "[u.v]"]), KEYS), max_size=6))
+def test_lines_are_where_keys_are(parts: list[tuple[str, list[str]]]) -> None:
+    lines: list[str] = []
+    wanted: dict[tuple[str, ...], int] = {}
+    for number, (opening, keys) in enumerate(parts):
+        table = f"[t{number}]" if opening == "[t]" else f"[u.v{number}]" if opening == "[u.v]" else opening
+        lines.append(table)
+        prefix = tuple(table.strip("[]").split(".")) if table.startswith("[") else (f"only{number}",)
+        if not table.startswith("["):
+            lines.append(f'["only{number}"]')
+        for key in keys:
+            lines.append(f"  {key} = 1 # {key} = 2")
+            wanted[(*prefix, key)] = len(lines)
+    document = Document(None)
+    document.path, document._text = "f", "\n".join(lines)
+    for keys_of, line in wanted.items():
+        assert document.place(*keys_of) == f"f:{line}"
+
+
+@given(st.text(alphabet="${}AB_:- "), st.fixed_dictionaries({}, optional={"A": st.text(), "B": st.text()}))
+def test_variables_are_read_once(text: str, environ: dict[str, str]) -> None:
+    missing = [
+        name for dollars, name in re.findall(r"\$(\$?)\{([A-Z_]+)\}", text) if not dollars and name not in environ
+    ]
+    if missing:
+        with pytest.raises(ValueError, match=f"the variable {missing[0]} is not set"):
+            expanded(text, environ)
+        return
+    naive = re.sub(
+        r"\$(\$?)\{([A-Z_]+)\}", lambda found: "${" + found[2] + "}" if found[1] else environ[found[2]], text
+    )
+    assert expanded([{"k": text}, 1], environ) == [{"k": naive}, 1]

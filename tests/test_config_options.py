@@ -1,0 +1,197 @@
+"""The table of options: each is once in it, and means what headgate's own API means."""
+
+import contextlib
+import dataclasses
+import inspect
+import subprocess
+import sys
+from typing import Any, get_args
+
+import pytest
+from headgate import InvalidPattern
+from headgate.config import kinds
+from headgate.config.kinds import ADDRESS, COUNT, FLAG, HOURS, PREFIX, SECONDS, SIZE, URL, choice, length, or_none
+from headgate.config.options import OPTIONS, Settings
+from headgate.config.redact import redaction
+from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
+from headgate.contract.limits import BUDGETS
+from headgate.servers import gate
+from headgate.servers.gate import Gate
+from headgate.servers.modes import OutputMode
+from headgate.store import Options
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def api_defaults() -> dict[str, Any]:
+    of_gate = {name: one.default for name, one in inspect.signature(Gate).parameters.items()}
+    return {field.name: field.default for field in dataclasses.fields(Options)} | of_gate
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    defaults = api_defaults()
+    for option in OPTIONS.values():
+        if option.gate is None or option.gate not in defaults:
+            continue
+        ours = option.default * 3600 if option.kind is HOURS else option.default
+        if option.name == "output_mode":
+            assert (ours, defaults["output_mode"]) == ("auto", "inline")
+        else:
+            assert (ours or None) == (defaults[option.gate] or None), option.name
+
+
+def test_every_option_of_the_library_can_be_set() -> None:
+    reached = {option.gate for option in OPTIONS.values()}
+    # A clock is a function, a monitor follows from the journal and the contract, and of several servers each is a
+    # capability.
+    assert api_defaults().keys() - reached - {"clock", "monitor", "options", "default_capability"} == set()
+    assert reached - api_defaults().keys() == {None}
+
+
+def test_every_option_has_names_of_its_own() -> None:
+    for of in ("flag", "variable", "name"):
+        told = [getattr(option, of) for option in OPTIONS.values()]
+        assert len(set(told)) == len(told)
+    for option in OPTIONS.values():
+        assert option.help
+        assert option.variable.startswith("HEADGATE_")
+        assert option.flag.startswith("--")
+
+
+def test_categories_are_those_of_the_contract() -> None:
+    assert CONTRACT.read([f"t{number}={name}" for number, name in enumerate(BUDGETS)]) == {
+        f"t{number}": name for number, name in enumerate(BUDGETS)
+    }
+
+
+def test_modes_and_prefixes_are_those_of_the_library() -> None:
+    assert MODE.metavar == "|".join(get_args(OutputMode))
+    assert kinds._PREFIX.pattern == gate._PREFIX.pattern
+
+
+def test_what_was_not_set_is_not_passed_on() -> None:
+    assert Settings().gate_options() == {"output_mode": "auto"}
+
+
+def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
+    settings = Settings(
+        output_handle_ttl_hours=1.5,
+        handle_chars=26,
+        tool_prefix="oc_",
+        redact=("a+",),
+        tools_only=("core",),
+        sources=dict.fromkeys(["output_handle_ttl_hours", "handle_chars", "tool_prefix", "redact", "tools_only"], "x"),
+    )
+    options = settings.gate_options()
+    (redact,) = options.pop("redact")
+    assert redact(b"caab") == b"c[redacted]b"
+    assert options == {
+        "output_mode": "auto",
+        "ttl": 5400,
+        "handle_length": 26,
+        "prefix": "oc_",
+        "tools_only": ("core",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (SIZE, "0", 0),
+        (SIZE, "64MiB", 64 << 20),
+        (SIZE, "1.5 GiB", 3 << 29),
+        (SIZE, "2MB", 2_000_000),
+        (SIZE, "8k", 8192),
+        (SECONDS, "5", 5.0),
+        (SECONDS, "500ms", 0.5),
+        (SECONDS, "2m", 120.0),
+        (HOURS, "24", 24.0),
+        (HOURS, "90min", 1.5),
+        (HOURS, "7d", 168.0),
+        (COUNT, "3", 3),
+        (FLAG, "Yes", True),
+        (FLAG, "0", False),
+        (or_none(SIZE), "none", None),
+        (length(12, 26), "26", 26),
+        (choice("a", "b"), "b", "b"),
+        (URL, "https://[::1]:80/mcp?x=1", "https://[::1]:80/mcp?x=1"),
+        (ADDRESS, "[::1]:8000", ("::1", 8000)),
+        (ADDRESS, "a.example:0", ("a.example", 0)),
+        (PREFIX, "", ""),
+        (TOOLS, "a=b=handle", {"a=b": "handle"}),
+        (CONTRACT, "true", True),
+        (CONTRACT, "FALSE", False),
+        (CONTRACT, "*_list", {"*_list": True}),
+        (HEADERS, "A: b: c", {"A": "b: c"}),
+        (names("N", ""), "a, b", ("a", "b")),
+        (pairs("P=N", ""), "x_*=core", {"x_*": "core"}),
+    ],
+    ids=str,
+)
+def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
+    read = kind.read(text)
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        *(
+            (SIZE, wrong)
+            for wrong in ("", "x", "-1", "1.5", "5 apples", "1e9", "9" * 50, -1, 1.5, True, None, [1], "١")
+        ),
+        *((SECONDS, wrong) for wrong in ("1y", "nan", "inf", float("inf"), float("nan"), True, "1000000w")),
+        *((COUNT, wrong) for wrong in ("1.5", "5k", -3)),
+        *((FLAG, wrong) for wrong in ("maybe", "", 1, None)),
+        *((length(12, 26), wrong) for wrong in ("13", "", True, None)),
+        *((URL, wrong) for wrong in ("example.com", "ftp://x", "http://", "http://[x", "http://x:y", 3)),
+        *((ADDRESS, wrong) for wrong in ("8000", ":8000", "::1:80", "x:99999", "x:-1", 8000)),
+        *((PREFIX, wrong) for wrong in ("a b", "x" * 65, 1)),
+        *((TOOLS, wrong) for wrong in ("a", "=auto", "a=b", {"a": {"mode": "auto"}}, {"a": {"output_mode": "x"}}, 3)),
+        *((CONTRACT, wrong) for wrong in ("a=x", 3, [3], "", {"": True})),
+        *((HEADERS, wrong) for wrong in ("A", "A b: c", ": c", {"A": "b\r\nC: d"}, {"A": 3}, 3)),
+        *((names("N", ""), wrong) for wrong in ("a,,b", "", [3], 3)),
+        *((pairs("P=N", ""), wrong) for wrong in ("a", "a=", "=a", {"a": 3})),
+    ],
+    ids=str,
+)
+def test_what_says_nothing_is_refused(kind: Any, wrong: object) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        kind.read(wrong)
+
+
+@given(st.integers(0, 10**15), st.sampled_from(["", "KiB", "MiB", "GiB", "kb", "MB"]))
+def test_sizes_are_what_their_units_say(number: int, unit: str) -> None:
+    factor = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6}[unit.lower()]
+    assert SIZE.read(f"{number}{unit}") == number * factor
+
+
+@given(st.text())
+def test_no_text_makes_a_kind_fail_otherwise(text: str) -> None:
+    for option in OPTIONS.values():
+        with contextlib.suppress(ValueError):
+            option.kind.read(text)
+
+
+@given(st.lists(st.sampled_from([b"ab", b"b", b"a\n", b" ", "é".encode(), b"\xff", b"7"])).map(b"".join))
+def test_redacting_is_what_python_would_do(data: bytes) -> None:
+    import re
+
+    for expression in ("ab+", "a|b", "[0-9]+b", "^a", "b$"):
+        naive = re.sub(expression.encode(), b"[redacted]", data, flags=re.MULTILINE)
+        assert redaction(expression)(data) == naive
+
+
+def test_every_match_is_redacted_however_many() -> None:
+    assert redaction("a")(b"ab" * 5000) == b"[redacted]b" * 5000
+
+
+def test_what_is_no_expression_is_refused_at_once() -> None:
+    with pytest.raises(InvalidPattern, match="unclosed group"):
+        redaction("(")
+
+
+def test_the_table_needs_nothing_heavy() -> None:
+    heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "headgate.store", "headgate.servers.gate")
+    code = f"import sys, headgate.config.load; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"

@@ -1,0 +1,218 @@
+"""What goes wrong behind the gateway, before it and in it: a structured error or the whole result, and no hang."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
+from headgate import open_store
+
+
+def code(result: dict[str, object]) -> str:
+    assert result["isError"] is True
+    return str(said(result)["error"]["code"])
+
+
+@pytest.mark.parametrize("after", [0, 100, 100_000, 20_000_000])
+def test_a_server_that_ends_in_the_middle_of_an_answer_is_started_again(after: int, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        before = talk.call("pid")["content"][0]["text"]
+        assert code(talk.call("dies", after=after)) == "upstream_failed"
+        assert talk.call("pid")["content"][0]["text"] != before
+        # The new one was told all that the old one knew.
+        assert said(talk.call("told"))[:2] == ["initialize", "notifications/initialized"]
+
+
+def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        talk.ask("logging/setLevel", {"level": "error"})
+        talk.ask("resources/subscribe", {"uri": "file:///a"})
+        talk.call("dies", after=10)
+        assert said(talk.call("told"))[:4] == [
+            "initialize",
+            "notifications/initialized",
+            "logging/setLevel",
+            "resources/subscribe",
+        ]
+
+
+def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        waiting = {talk.request("tools/call", {"name": "hangs"}) for _ in range(5)}
+        waiting.add(talk.request("tools/call", {"name": "dies", "arguments": {"after": 1}}))
+        answers = [json.loads(talk.line()) for _ in waiting]
+        assert {answer["id"] for answer in answers} == waiting
+        assert {code(answer["result"]) for answer in answers} == {"upstream_failed"}
+
+
+def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) -> None:
+    failing = tmp_path / "failing"
+    failing.write_text("0")
+    with talking(*wrap(tmp_path / "store"), env={**os.environ, "FAIL_STARTS": str(failing)}) as talk:
+        failing.write_text("3")
+        talk.call("dies", after=10)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            result = talk.call("pid")
+            if not result["isError"]:
+                break
+            assert code(result) == "upstream_failed"
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert failing.read_text() == "0"
+
+
+def test_a_server_that_cannot_start_is_said_to_and_ends_it(tmp_path: Path) -> None:
+    failing = tmp_path / "failing"
+    failing.write_text("100")
+    env = {**os.environ, "FAIL_STARTS": str(failing)}
+    with talking(*wrap(tmp_path / "store"), env=env, is_greeted=False) as talk:
+        answer = talk.ask("initialize", {})
+        assert answer["error"]["data"]["code"] == "upstream_failed"
+        assert talk.is_over()
+        assert talk.process.wait(PATIENCE) == 7
+
+
+def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
+    done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=PATIENCE)
+    assert done.returncode != 0
+    assert done.stdout == b""
+    assert b"/no/such/server" in done.stderr
+
+
+def test_a_server_that_hangs_is_answered_for(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--call-timeout-seconds", "0.5")) as talk:
+        assert code(talk.call("hangs")) == "upstream_timeout"
+        deadline = time.monotonic() + PATIENCE
+        while "notifications/cancelled" not in said(talk.call("told")):
+            assert time.monotonic() < deadline
+
+
+def test_a_server_that_reports_progress_does_not_hang(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--call-timeout-seconds", "1")) as talk:
+        params = {"name": "reports", "arguments": {"steps": 6, "token": 5, "every": 0.4}, "_meta": {"progressToken": 5}}
+        assert talk.ask("tools/call", params)["result"]["content"][0]["text"] == "reported"
+
+
+def test_errors_that_flood_are_in_nobody_s_way(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        assert talk.call("floods", size=5_000_000)["content"][0]["text"] == "flooded"
+
+
+def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "babbles"})
+        assert json.loads(talk.line())["id"] == number
+        assert talk.has_logged("Listening on stdio")
+
+
+def test_text_that_is_none_is_stored_as_the_bytes_that_came(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        descriptor = said(talk.call("invalid", size=100_000))
+    with open_store(tmp_path.as_uri()) as store, store.open(descriptor["output_handle"]) as file:
+        assert file.read() == b"\xff\xfe" * 50_000
+
+
+def test_a_line_of_100_mb_is_stored_in_little_memory(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        descriptor = said(talk.call("text", size=100_000_000))
+        assert descriptor["size_bytes"] == 100_000_000
+        peak = Path(f"/proc/{talk.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
+        assert int(peak) < 128 * 1024
+    with open_store(tmp_path.as_uri()) as store, store.open(descriptor["output_handle"]) as file:
+        assert all(piece == b"x" * len(piece) for piece in iter(lambda: file.read(1 << 20), b""))
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_second_answer_is_no_flood_either(size: int, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "twice", "arguments": {"size": size}})
+        for _ in range(2):
+            line = talk.line()
+            assert json.loads(line)["id"] == number
+            assert len(line) <= 4096
+
+
+def test_an_answer_after_cancellation_is_neither_sent_nor_stored(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
+        talk.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        assert talk.ask("ping")["result"] == {}
+        assert talk.nothing()
+    with open_store(tmp_path.as_uri()) as store:
+        assert list(store.list()) == []
+
+
+def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--quota-bytes", "100000")) as talk:
+        result = talk.call("text", size=400_000, of=os.urandom(200_000).hex())
+        assert code(result) == "store_full"
+        assert len(said(result)["preview"]) > 100
+        assert talk.call("text")["content"][0]["text"] == "x" * 10
+
+
+def test_a_store_that_disappears_is_no_end(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with talking(*wrap(store)) as talk:
+        talk.call("text", size=100_000)
+        store.rename(tmp_path / "elsewhere")
+        store.write_text("in the way")
+        result = talk.call("text", size=100_000)
+        assert code(result) == "store_unavailable"
+        assert talk.call("text")["content"][0]["text"] == "x" * 10
+
+
+def test_calls_in_flight_end_before_it_does(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        params = {"name": "reports", "arguments": {"steps": 4, "token": 1, "every": 0.25}}
+        number = talk.request("tools/call", params)
+        talk.line()
+        talk.process.send_signal(signal.SIGTERM)
+        assert talk.answer(number)["result"]["content"][0]["text"] == "reported"
+        assert talk.is_over()
+        assert talk.process.wait(PATIENCE) == 0
+
+
+def test_calls_in_flight_are_answered_when_the_client_has_nothing_more_to_say(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "text", "arguments": {"size": 5_000_000}})
+        assert talk.process.stdin
+        talk.process.stdin.close()
+        assert said(talk.answer(number)["result"])["size_bytes"] == 5_000_000
+        assert talk.process.wait(PATIENCE) == 0
+
+
+def test_no_server_outlives_its_gateway(tmp_path: Path) -> None:
+    for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL, None):
+        with talking(*wrap(tmp_path, "--shutdown-grace-seconds", "1")) as talk:
+            server = int(talk.call("pid")["content"][0]["text"])
+            if end is None:
+                talk.close()
+            else:
+                talk.process.send_signal(end)
+                talk.process.wait(PATIENCE)
+            deadline = time.monotonic() + PATIENCE
+            while Path(f"/proc/{server}").exists() and "zombie" not in Path(f"/proc/{server}/status").read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    with subprocess.Popen(wrap(tmp_path), stdin=subprocess.PIPE, stdout=theirs) as process:
+        os.close(theirs)
+        os.close(ours)
+        assert process.stdin
+        # Nobody reads, though the input stays open.
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_the_adverse_server_is_what_these_tests_say_of_it() -> None:
+    with talking(*ADVERSE) as talk:
+        assert talk.call("text", size=3)["content"][0]["text"] == "xxx"

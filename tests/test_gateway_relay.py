@@ -1,0 +1,136 @@
+"""What goes through the gateway unchanged, and what does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_harness import ADVERSE, Talk, said, talking, wrap
+
+# Messages that headgate has no part in, as odd as they may be.
+PASSING = [
+    b'{"jsonrpc":"2.0","id":1,"method":"ping"}',
+    b'{ "id" : "a\\u0062c" , "method":"future/method", "params": {"n": 1.50, "big": '
+    b'123456789012345678901234567890}, "jsonrpc":"2.0" }',
+    b'{"jsonrpc":"2.0","id":2,"method":"future/method","params":{"lone":"\\ud800","e":"\xc3\xa9"}}',
+    b'{"jsonrpc":"2.0","id":3,"method":"no/such/method","params":{}}',
+    b'{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"file:///x","size":100000}}',
+    b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"text","arguments":{"of":"\\u00e9\\"\\\\","size":300},"_meta":{"x":1.0}}}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{"name":"no such tool"}}',
+    b'{"jsonrpc":"2.0","id":"5","method":"tools/call","params":{"name":"text","arguments":{"more":{"_meta":{"k":1e2},"structuredContent":{"a":1.0},"later":[1.0]}}}}',
+    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+]
+
+
+@pytest.mark.parametrize("message", PASSING)
+def test_what_headgate_has_no_part_in_is_answered_as_without_it(message: bytes, tmp_path: Path) -> None:
+    answers = []
+    for command in (ADVERSE, wrap(tmp_path)):
+        with talking(*command) as talk:
+            talk.send(message)
+            answers.append(talk.line())
+    assert answers[0] == answers[1]
+
+
+def test_the_server_gets_what_the_client_sent_to_the_byte(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        odd = {"n": 1.50, "s": "é", "deep": [[[{}]]]}
+        assert talk.ask("future/method", odd)["result"]["as_told"] == odd
+
+
+def test_requests_of_the_server_reach_the_client_and_its_answers_the_server(tmp_path: Path) -> None:
+    for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
+        with talking(*wrap(tmp_path)) as talk:
+            number = talk.request("tools/call", {"name": "asks", "arguments": {"method": method}})
+            asked = talk.line()
+            assert asked == (
+                b'{"jsonrpc": "2.0", "id": "server-%d", "method": "%s", "params": {"of": %d, "x": 1000.0}}\n'
+                % (number, method.encode(), number)
+            )
+            talk.send({"jsonrpc": "2.0", "id": json.loads(asked)["id"], "result": {"well": [1.5]}})
+            assert said(talk.answer(number)["result"]) == {"well": [1.5]}
+
+
+def test_progress_comes_before_the_answer_in_order(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "reports", "arguments": {"steps": 20, "token": "t"}})
+        steps = [json.loads(talk.line()) for _ in range(20)]
+        assert [step["params"]["progress"] for step in steps] == list(range(20))
+        assert json.loads(talk.line())["id"] == number
+
+
+def test_a_large_result_is_a_handle_that_gives_every_byte_back(tmp_path: Path) -> None:
+    of = 'é"\\\n😀x'
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "text", "arguments": {"size": 1_000_000, "of": of}})
+        line = talk.line()
+        assert len(line) <= 4096
+        descriptor = said(json.loads(line)["result"])
+        assert json.loads(line)["id"] == number
+        assert redeemed(talk, descriptor["output_handle"]) == of * (1_000_000 // len(of))
+
+
+def redeemed(talk: Talk, handle: str) -> str:
+    text, offset = "", 0
+    while offset is not None:
+        page = said(talk.call("output_fetch", output_handle=handle, offset=offset, format="text"))
+        text += page["content"]
+        offset = page["next_offset"]
+    return text
+
+
+def test_many_small_blocks_are_one_payload(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        descriptor = said(talk.call("blocks", count=50_000))
+        assert descriptor["items_path"] == "/content"
+        assert descriptor["item_count"] == 50_000
+
+
+def test_the_list_is_the_servers_to_the_byte_with_ours_behind_it(tmp_path: Path) -> None:
+    lists: list[bytes] = []
+    for command in (ADVERSE, wrap(tmp_path, "--output-mode", "inline")):
+        with talking(*command) as talk:
+            talk.request("tools/list")
+            lists.append(talk.line())
+    end = lists[0].index(b'], "x-more"')
+    assert lists[1].startswith(lists[0][:end])
+    assert lists[1].endswith(lists[0][end:])
+    ours = json.loads(b"[" + lists[1][end:].removeprefix(b",").removesuffix(lists[0][end:]) + b"]")
+    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search"]
+
+
+def test_a_call_of_ours_needs_no_list_before_it(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        result = talk.call("output_fetch", output_handle="oh_AAAAAAAAAAAA")
+        assert said(result)["error"]["code"] == "output_handle_not_found"
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_batches_are_answered(batch: bool, tmp_path: Path) -> None:
+    requests: list[dict[str, Any]] = [
+        {"jsonrpc": "2.0", "id": 7, "method": "ping"},
+        {"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": "text", "arguments": {"size": 100_000}}},
+    ]
+    with talking(*wrap(tmp_path)) as talk:
+        for sent in [requests] if batch else requests:
+            talk.send(json.dumps(sent).encode())
+        answers = {message["id"]: message for message in (json.loads(talk.line()) for _ in range(2))}
+        assert answers[7]["result"] == {}
+        assert said(answers[8]["result"])["size_bytes"] == 100_000
+
+
+def test_resources_that_are_too_large_are_the_clients_as_they_are(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        answer = talk.ask("resources/read", {"uri": "file:///x", "size": 20_000_000})
+        assert answer["result"]["long"] == "r" * 20_000_000
+
+
+def test_stored_payloads_are_read_by_their_address(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        link = talk.call("text", size=100_000)["content"][1]
+        assert link["type"] == "resource_link"
+        read = talk.ask("resources/read", {"uri": link["uri"] + "?offset=99990"})
+        assert read["result"]["contents"][0]["text"] == "x" * 10
+        listed = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
+        assert [template["uriTemplate"] for template in listed] == ["headgate://output/{output_handle}{?offset,limit}"]
+        assert talk.ask("resources/list")["result"]["resources"] == []

@@ -1,0 +1,109 @@
+"""What a handler may return that is not JSON's own, and is taken for what JSON has of it."""
+
+import asyncio
+import collections
+import dataclasses
+import datetime
+import enum
+import logging
+import pathlib
+import uuid
+from decimal import Decimal
+from typing import Any, NamedTuple, TypedDict
+
+import orjson
+import pydantic
+import pytest
+from headgate.envelope import Body
+from headgate.envelope.body import is_only_json
+from headgate.operations import OperationRegistry, OperationSpec
+from headgate.operations.serving import to_call_tool_result
+
+ID = uuid.UUID(int=7)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Size(enum.StrEnum):
+    LARGE = "large"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Model(pydantic.BaseModel):
+    id: uuid.UUID
+    colour: Colour
+
+
+@dataclasses.dataclass
+class Record:
+    id: uuid.UUID
+    colour: Colour
+
+
+class Told(TypedDict):
+    id: uuid.UUID
+
+
+class Pair(NamedTuple):
+    id: uuid.UUID
+    colour: Colour
+
+
+NOT_JSONS_OWN = [
+    (ID, str(ID)),
+    (Colour.RED, "red"),
+    (Size.LARGE, "large"),
+    (Level.HIGH, 3),
+    (datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC), "2024-05-06T07:08:09+00:00"),
+    (datetime.date(2024, 5, 6), "2024-05-06"),
+    (datetime.time(7, 8), "07:08:00"),
+    (Decimal("1.10"), "1.10"),
+    (pathlib.Path("a"), "a"),
+    ({ID}, [str(ID)]),
+    (frozenset([1]), [1]),
+    (collections.OrderedDict(a=ID), {"a": str(ID)}),
+    ({ID: 1, "n": Level.HIGH}, {str(ID): 1, "n": 3}),
+    (Model(id=ID, colour=Colour.RED), {"id": str(ID), "colour": "red"}),
+    (Record(ID, Colour.RED), {"id": str(ID), "colour": "red"}),
+    (Told(id=ID), {"id": str(ID)}),
+    (Pair(ID, Colour.RED), [str(ID), "red"]),
+    ([ID, 2**70], [str(ID), 2**70]),
+    (Body(b"[1]", "application/json"), [1]),
+]
+
+
+def schema_of(told: Any) -> dict[str, Any]:
+    kinds = {str: "string", int: "integer", list: "array", dict: "object"}
+    return {"type": "object", "properties": {"it": {"type": kinds[type(told)]}}, "required": ["it"]}
+
+
+@pytest.mark.parametrize(("value", "told"), NOT_JSONS_OWN)
+def test_whatever_can_be_written_is_what_json_has_of_it(
+    value: Any, told: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = OperationSpec(namespace="ns", name="op", output_schema=schema_of(told))
+    registry = OperationRegistry()
+    registry.register(spec, lambda _, __: {"it": value})
+    with caplog.at_level(logging.WARNING, "headgate"):
+        envelope = asyncio.run(registry.execute("ns.op", {}))
+    assert caplog.text == ""
+    result = to_call_tool_result(envelope, spec=spec)
+    assert result["structuredContent"] == {"it": told}
+    assert type(result["structuredContent"]["it"]) is type(told)
+
+
+@pytest.mark.parametrize("value", [value for value, _ in NOT_JSONS_OWN] + [b"", bytearray(), 1j, orjson.Fragment(b"1")])
+def test_it_is_seen_wherever_it_is(value: Any) -> None:
+    assert is_only_json({"a": [1, 1.5, "x", None, True, (2, {})]})
+    assert not is_only_json({"a": [1, ({"b": value},)]})
+
+
+def test_what_holds_itself_is_none() -> None:
+    endless: list[Any] = []
+    endless += [endless, endless]
+    assert not is_only_json(endless)

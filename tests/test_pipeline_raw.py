@@ -1,0 +1,117 @@
+"""What a client gets of a result that nobody parsed: what it would get of it parsed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from headgate.contract.limits import ResponseLimits
+from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.spool import Spool
+from headgate.payload import encoded
+from headgate.servers import pipeline as module
+from headgate.servers.modes import Mode
+from headgate.servers.pipeline import MESSAGE, Call, Pipeline
+from headgate.store import Store, open_store
+
+LINES = "a line é\n" * 5000
+ROWS = [{"id": number, "weight": number / 3, "big": 10**30} for number in range(500)]
+META = {"mine": 1e300, "io.modelcontextprotocol/serverInfo": {"name": "n", "icon": "x" * 2000}}
+RESULTS: list[dict[str, Any]] = [
+    {"content": [{"type": "text", "text": LINES, "annotations": {"priority": 0.1234567890123456789}}], "_meta": META},
+    {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"result": ROWS}},
+    {"content": [{"type": "text", "text": LINES}], "isError": True, "_meta": {"long": "y" * 3000}},
+    {"content": [{"type": "text", "text": str(number)} for number in range(3000)]},
+    {"content": [{"type": "text", "text": LINES}], "_meta": {str(number): "z" * 100 for number in range(200)}},
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "store") as store:
+        yield store
+
+
+@pytest.fixture
+def spools(tmp_path: Path) -> Path:
+    folder = tmp_path / "spools"
+    folder.mkdir()
+    return folder
+
+
+def stored(store: Store, answer: dict[str, Any]) -> bytes:
+    """What is behind the handle of an answer."""
+    said = json.loads(answer["content"][0]["text"])
+    handle = said["output_handle"] if "output_handle" in said else said["artifactRef"].rpartition("~")[2]
+    with store.open(handle) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("contract", [None, ResponseLimits()])
+def test_the_answer_is_that_to_the_same_result_parsed(
+    store: Store, spools: Path, result: dict[str, Any], contract: ResponseLimits | None
+) -> None:
+    message = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    pipeline, call = Pipeline(store, "output_fetch"), Call("tool", contract=contract)
+    parsed = json.loads(encoded(pipeline.stored(json.loads(message), call)))
+    with Spool(spools) as spool:
+        spool.write(message)
+        for source in (message, spool):
+            answer = json.loads(written(pipeline.stored(taken_apart(source), call)))
+            assert len(encoded(answer)) <= (MESSAGE if contract is None else contract.max_bytes)
+            if result is RESULTS[1]:
+                # Python has written these numbers anew, and they were kept as they came.
+                assert json.loads(stored(store, answer)) == json.loads(stored(store, parsed))
+            else:
+                assert stored(store, answer) == stored(store, parsed)
+            assert answer.keys() - {"_meta"} == parsed.keys() - {"_meta"}
+            assert answer["isError"] == parsed["isError"]
+            assert answer.get("_meta", {}) == parsed.get("_meta", {})
+
+
+def test_what_is_too_large_to_look_at_is_only_stored(
+    store: Store, spools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_VIEWED", 1000)
+    with Spool(spools) as spool:
+        spool.write(orjson.dumps(RESULTS[3]))
+        answer = Pipeline(store, "output_fetch").stored(taken_apart(spool), Call("tool", contract=ResponseLimits()))
+    assert "output_handle" in json.loads(answer["content"][0]["text"])
+    assert stored(store, answer) == orjson.dumps(RESULTS[3])
+
+
+def test_what_cannot_be_stored_shows_its_start(tmp_path: Path, spools: Path) -> None:
+    with open_store(tmp_path / "small", quota=1000, compression="none") as store, Spool(spools) as spool:
+        spool.write(orjson.dumps(RESULTS[2]))
+        for source in (orjson.dumps(RESULTS[2]), spool):
+            answer = Pipeline(store, "output_fetch").stored(taken_apart(source), Call("tool"))
+            said = json.loads(answer["content"][0]["text"])
+            assert said["error"]["code"] == "store_full"
+            assert said["preview"].startswith('{"content":')
+
+
+def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Path) -> None:
+    result = {"content": [{"type": "text", "text": LINES}]}
+    with Spool(spools) as spool:
+        spool.write(orjson.dumps(result))
+        apart = taken_apart(spool)
+        Path(spool.path).unlink()
+        answer = Pipeline(store, "output_fetch").stored(apart, Call("tool"))
+    assert answer["isError"]
+    assert json.loads(answer["content"][0]["text"])["error"]["code"] == "store_unavailable"
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "is_inline"),
+    [("auto", 100, True), ("auto", 101, False), ("handle", 1, False), ("inline", 10**9, True)],
+)
+def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any, size: int, is_inline: bool) -> None:
+    pipeline = Pipeline(store, "output_fetch")
+    many = taken_apart(orjson.dumps({"content": [{"type": "text", "text": "x"}] * 500}))
+    few: dict[str, Any] = {"content": []}
+    for result in (few, many):
+        assert pipeline.is_inline(result, Mode(mode, 100), size=size) == is_inline
+    assert pipeline.is_inline({"task": {}}, Mode(mode, 100), size=size)

@@ -1,0 +1,149 @@
+"""Messages taken apart: what is in a hole is what came."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from headgate import _core
+from headgate.errors import InvalidJSON, StoreFull, StoreUnavailable
+from headgate.gateway.raw import Pieces, Raw, spliced, taken_apart, written
+from headgate.gateway.spool import Spool
+from headgate.payload import encoded
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import NASTY, nasty_text
+
+limits = st.fixed_dictionaries({"most_string": st.integers(2, 40), "most_container": st.integers(2, 200)})
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | nasty_text
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(nasty_text, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("spools")
+    yield folder
+    assert list(folder.iterdir()) == [], "a spool was left behind"
+
+
+def spooled(data: bytes, folder: Path) -> Spool:
+    spool = Spool(folder)
+    for start in range(0, len(data), 7):
+        spool.write(data[start : start + 7])
+    return spool
+
+
+def unraw(value: Any) -> Any:
+    """What plain Python would have made of it."""
+    if isinstance(value, Raw):
+        return json.loads(value.json())
+    if isinstance(value, dict):
+        return {key: unraw(member) for key, member in value.items()}
+    return [unraw(item) for item in value] if isinstance(value, list) else value
+
+
+@given(values, limits, st.sampled_from([None, 1]), st.booleans())
+def test_what_is_taken_apart_and_written_is_the_same(
+    folder: Path, value: Any, limits: dict[str, int], indent: int | None, is_ascii: bool
+) -> None:
+    message = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+    with spooled(b"xx" + message + b"yy", folder) as spool:
+        ends = (2, 2 + len(message))
+        for apart in (taken_apart(message, **limits), taken_apart(spool, *ends, **limits)):
+            assert unraw(apart) == value
+            assert json.loads(written(apart)) == value
+            assert written(apart) == encoded(apart)
+
+
+@given(st.text(st.characters(), max_size=30) | nasty_text, st.booleans())
+def test_a_text_is_what_python_reads(folder: Path, text: str, is_ascii: bool) -> None:
+    message = json.dumps(text, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+    expected = json.loads(json.dumps(text)).encode("utf-8", "surrogatepass")
+    assert _core.unescape(message[1:-1]) == expected
+    with spooled(message, folder) as spool:
+        for source in (memoryview(message), spool):
+            raw = Raw(source, 0, len(message))
+            assert raw.is_string
+            assert raw.text() == b"".join(raw.text_pieces()) == expected
+
+
+def test_an_escape_may_be_cut_anywhere() -> None:
+    content = json.dumps(NASTY).encode()[1:-1]
+    for at in range(len(content) + 1):
+        unescaper = _core.Unescaper()
+        pieces = [unescaper.push(content[:at]), unescaper.push(content[at:]), unescaper.finish()]
+        assert b"".join(pieces) == NASTY.encode(), at
+
+
+def test_large_values_are_holes_and_nothing_else_is() -> None:
+    message = {"id": 7, "result": {"content": [{"type": "text", "text": "é\n" * 1000}], "n": list(range(5000))}}
+    apart = taken_apart(orjson.dumps(message))
+    assert (apart["id"], apart["result"]["content"][0]["type"]) == (7, "text")
+    text, numbers = apart["result"]["content"][0]["text"], apart["result"]["n"]
+    assert isinstance(text, Raw)
+    assert text.text().decode() == "é\n" * 1000
+    assert isinstance(numbers, Raw)
+    assert numbers.is_array
+    apart["id"] = 8
+    assert written(apart) == orjson.dumps({**message, "id": 8})
+
+
+def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
+    for number in (b"1e400", b"123456789012345678901234567890", b"0.1000", b"1E+2", b"-0"):
+        assert written(taken_apart(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
+
+
+def test_nobody_can_write_a_hole() -> None:
+    skeleton, holes = _core.dissect((b'["' + b"x" * 2000 + b'"]', 0, 2004), "token")
+    assert (skeleton, holes) == (b'["token:0"]', [(1, 2003)])
+    # What looks like one, but is of another process, is a text.
+    forged = b'["' + b"0" * 32 + b':0","' + b"x" * 2000 + b'"]'
+    assert taken_apart(forged)[0] == "0" * 32 + ":0"
+
+
+@pytest.mark.parametrize("message", [b"", b"{", b"[1,]", b"{}{}", b'{"a"}', b'"a', b"nul", b"[" * 100_000])
+def test_what_is_not_json_is_refused(message: bytes) -> None:
+    with pytest.raises(InvalidJSON):
+        taken_apart(message)
+
+
+def test_what_is_spooled_comes_in_pieces(folder: Path) -> None:
+    with spooled(orjson.dumps({"a": "x" * 3000}), folder) as spool:
+        apart = taken_apart(spool)
+        pieces = spliced(apart)
+        assert isinstance(pieces, Pieces)
+        assert b"".join(pieces) == b"".join(pieces) == orjson.dumps({"a": "x" * 3000})
+
+
+def test_a_spool_is_gone_once_it_is_closed(folder: Path) -> None:
+    spool = Spool(folder)
+    spool.write(b"abc")
+    assert (b"".join(spool.pieces(1, 3)), spool.size) == (b"bc", 3)
+    raw = Raw(spool, 0, 3)
+    spool.close()
+    spool.close()
+    assert not Path(spool.path).exists()
+    with pytest.raises(StoreUnavailable):
+        raw.json()
+    with pytest.raises(StoreUnavailable):
+        taken_apart(spool)
+
+
+def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        Spool(folder / "nowhere")
+    with Spool(folder) as spool, Path("/dev/full").open("wb") as full:
+        os.dup2(full.fileno(), spool.fileno())
+        with pytest.raises(StoreFull):
+            spool.write(b"abc")

@@ -1,0 +1,336 @@
+"""Files that arguments may refer to, and every way to another one that is refused."""
+
+import contextlib
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from headgate import FileRefDenied, FileRefNotFound, HeadgateError, InvalidArgument
+from headgate.refs import files
+from headgate.refs.files import Roots
+from headgate.refs.mounts import is_pseudo
+
+SECRET = b"from outside"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "file").write_bytes(SECRET)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "file").write_bytes(b"top")
+    (root / "a" / "b" / "file").write_bytes(b"deep")
+    return root
+
+
+def read(roots: Roots, path: str) -> bytes:
+    with roots.open(path) as file:
+        return file.read(0, file.size)
+
+
+def refused(roots: Roots, path: str) -> str:
+    with pytest.raises(FileRefDenied) as caught:
+        read(roots, path)
+    assert len(str(caught.value)) < 600
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["a/b/file", "./a/b/file", "a//b/./file", "a/b/file/"])
+def test_a_path_is_relative_to_the_first_root(root: Path, outside: Path, path: str) -> None:
+    assert read(Roots([root, outside], None), path) == b"deep"
+
+
+def test_an_absolute_path_is_below_any_root(root: Path, outside: Path) -> None:
+    roots = Roots([str(root), outside], None)
+    assert read(roots, str(root / "file")) == b"top"
+    assert read(roots, str(outside / "file")) == SECRET
+
+
+def test_a_root_may_be_named_by_a_link_or_from_here(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(root)
+    monkeypatch.chdir(tmp_path)
+    for named in (tmp_path / "link", "link", "root"):
+        roots = Roots([named], None)
+        assert read(roots, "file") == b"top"
+        assert read(roots, str(tmp_path / Path(named).name / "file")) == b"top"
+        assert read(roots, str(root / "file")) == b"top"
+
+
+def test_everything_below_the_top_if_the_top_is_a_root(root: Path) -> None:
+    assert read(Roots(["/"], None), str(root / "file")) == b"top"
+    assert read(Roots(["/"], None), str(root / "file")[1:]) == b"top"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../outside/file", "a/../file", "a/b/../../../outside/file", "..", "a/..", "/../etc/passwd", "file\0", "\ud800"],
+)
+def test_what_is_no_plain_path_is_refused(root: Path, outside: Path, path: str) -> None:
+    assert outside.exists()
+    assert "write a plain path" in refused(Roots([root], None), path)
+
+
+def test_outside_it_is_not_said_what_there_is(root: Path, outside: Path) -> None:
+    roots = Roots([root], None)
+    there, absent = str(outside / "file"), str(outside / "none")
+    assert refused(roots, there).replace("file", "none") == refused(roots, absent).replace("file", "none")
+    assert refused(roots, f"{root}side/file")
+    assert str(root) in refused(roots, there)
+    assert (
+        "symbolic link"
+        in refused_through(root, outside / "file", roots)
+        == refused_through(root, outside / "none", roots)
+    )
+
+
+def refused_through(root: Path, target: Path, roots: Roots) -> str:
+    link = root / "link"
+    link.symlink_to(target)
+    try:
+        return refused(roots, "link")
+    finally:
+        link.unlink()
+
+
+def test_without_roots_there_are_no_files() -> None:
+    assert "file_roots is empty" in refused(Roots([], None), "file")
+    assert "file_roots is empty" in refused(Roots([], None), "/etc/passwd")
+
+
+@pytest.mark.parametrize("path", ["none", "a/none", "none/file", "file/none", "n" * 10_000 + "/b"])
+def test_what_is_not_there_is_not_found(root: Path, path: str) -> None:
+    with pytest.raises((FileRefNotFound, FileRefDenied)) as caught:
+        read(Roots([root], None), path)
+    assert len(str(caught.value)) < 600
+    assert isinstance(caught.value, FileRefNotFound) or len(path) > 10_000
+
+
+@pytest.mark.parametrize("link", ["link", "a/link", "a/b/link"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_link_is_refused_wherever_it_leads(root: Path, outside: Path, link: str, inside: bool) -> None:
+    target = root / "file" if inside else outside / "file"
+    (root / link).symlink_to(target)
+    assert (root / link).read_bytes()
+    assert "symbolic link" in refused(Roots([root], None), link)
+
+
+@pytest.mark.parametrize("at", ["link", "a/link", "a/b/link"])
+def test_a_link_on_the_way_is_refused(root: Path, outside: Path, at: str) -> None:
+    (root / at).symlink_to(outside)
+    assert (root / at / "file").read_bytes() == SECRET
+    assert "symbolic link" in refused(Roots([root], None), f"{at}/file")
+    assert "symbolic link" in refused(Roots([root], None), f"{at}/none")
+
+
+def test_a_root_that_becomes_a_link_is_refused(root: Path, outside: Path, tmp_path: Path) -> None:
+    roots = Roots([root], None)
+    root.rename(tmp_path / "moved")
+    root.symlink_to(outside)
+    assert "symbolic link" in refused(roots, "file")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    assert "a pipe" in refused(Roots([root], None), "pipe")
+
+
+def test_a_socket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        assert "a socket" in refused(Roots([root], None), "socket")
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/tty"])
+def test_a_device_is_refused(path: str) -> None:
+    assert refused(Roots(["/"], None), path)
+
+
+@pytest.mark.parametrize("path", ["version", "{pid}/environ", "{pid}/status", "{pid}/mountinfo"])
+def test_what_the_kernel_makes_up_is_refused(path: str) -> None:
+    path = "/proc/" + path.format(pid=os.getpid())
+    assert Path(path).read_bytes()
+    assert "not a file on a disk" in refused(Roots(["/"], None), path)
+
+
+def test_what_says_it_is_empty_and_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "is_pseudo", lambda device: not device)
+    assert "not a file on a disk" in refused(Roots(["/"], None), "/proc/version")
+
+
+def test_what_is_mounted_decides(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "is_pseudo", root.stat().st_dev.__eq__)
+    assert "not a file on a disk" in refused(Roots([root], None), "file")
+
+
+def test_what_is_mounted_tells_which_files_are_none(root: Path) -> None:
+    assert is_pseudo(Path("/proc/version").stat().st_dev)
+    assert not is_pseudo(root.stat().st_dev)
+
+
+def test_through_the_link_of_a_process_nothing_is_read(root: Path) -> None:
+    with (root / "file").open() as file:
+        assert "symbolic link" in refused(Roots(["/"], None), "/proc/self/environ")
+        assert refused(Roots(["/"], None), f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        assert refused(Roots(["/"], None), f"/proc/{os.getpid()}/root{root}/file")
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", ".", "", "a/"])
+def test_a_folder_is_refused(root: Path, path: str) -> None:
+    assert "is a folder" in refused(Roots([root], None), path)
+
+
+def test_a_file_of_several_names_is_refused(root: Path, outside: Path) -> None:
+    os.link(outside / "file", root / "hard")
+    assert "copy it" in refused(Roots([root], None), "hard")
+
+
+def test_the_store_is_never_read_whatever_the_roots(root: Path) -> None:
+    store = root / "a"
+    for allowed in ("/", root, store, store / "b"):
+        roots = Roots([allowed], store)
+        assert "$handle" in refused(roots, str(store / "b" / "file"))
+    assert read(Roots([root], store), "file") == b"top"
+    store.rename(root / "moved")
+    assert read(Roots([root], store), "moved/b/file") == b"deep"
+
+
+def test_a_root_has_to_be_a_folder(root: Path) -> None:
+    for wrong in ("none", root / "file"):
+        with pytest.raises(InvalidArgument, match="is no folder; make it"):
+            Roots([wrong], None)
+    with pytest.raises(InvalidArgument, match="a list of folders"):
+        Roots(str(root), None)
+
+
+def test_what_a_file_grows_by_is_not_read(root: Path) -> None:
+    with Roots([root], None).open("file") as file:
+        (root / "file").write_bytes(b"top and more")
+        assert file.size == 3
+        assert file.read(0, file.size) == b"top"
+
+
+def test_a_disk_that_fails_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Roots([root], None).open("file") as file:
+        monkeypatch.setattr(os, "pread", fail)
+        with pytest.raises(FileRefDenied, match="cannot be read: Input/output error; name another one"):
+            file.read(0, 3)
+
+
+def test_nothing_stays_open(root: Path, outside: Path) -> None:
+    (root / "link").symlink_to(outside)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    roots = Roots([root], None)
+    for path in ("file", "a/b/file", "none", "a/none", "link/file", "a", "../x"):
+        for _ in range(20):
+            with contextlib.suppress(HeadgateError):
+                read(roots, path)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
+def test_what_is_put_in_its_place_after_the_first_look_is_refused(
+    root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, looks = files._check, []
+
+    def check_and_swap(status: os.stat_result, path: str) -> None:
+        check(status, path)
+        looks.append(status)
+        if len(looks) > 1:
+            return
+        (root / "file").unlink()
+        match kind:
+            case "link":
+                (root / "file").symlink_to(outside / "file")
+            case "hard link":
+                (root / "file").hardlink_to(outside / "file")
+            case "pipe":
+                os.mkfifo(root / "file")
+            case "folder":
+                (root / "file").mkdir()
+
+    monkeypatch.setattr(files, "_check", check_and_swap)
+    assert refused(Roots([root], None), "file")
+    assert len(looks) == 1
+
+
+def test_a_file_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
+    def swap(number: int) -> None:
+        new = root / f"new{number}"
+        if number % 2:
+            new.symlink_to(outside / "file")
+        else:
+            new.write_bytes(b"inside")
+        new.replace(root / "swapped")
+
+    swap(0)
+    assert_never_outside(Roots([root], None), "swapped", swap, lambda: (root / "swapped").read_bytes())
+
+
+def test_a_folder_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
+    folder, kept = root / "a" / "swapped", root / "a" / "kept"
+    kept.mkdir()
+    (kept / "file").write_bytes(b"inside")
+
+    def swap(number: int) -> None:
+        if number % 2:
+            folder.rename(kept)
+            folder.symlink_to(outside)
+        else:
+            folder.unlink(missing_ok=True)
+            kept.rename(folder)
+
+    swap(0)
+    assert_never_outside(Roots([root], None), "a/swapped/file", swap, lambda: (folder / "file").read_bytes())
+
+
+def assert_never_outside(
+    roots: Roots, path: str, swap: Callable[[int], None], naively: Callable[[], bytes], tries: int = 4000
+) -> None:
+    is_over = threading.Event()
+
+    def keep_swapping() -> None:
+        number = 1
+        while not is_over.is_set():
+            swap(number)
+            number += 1
+
+    seen: set[bytes | type] = set()
+    is_exposed = False
+    thread = threading.Thread(target=keep_swapping)
+    thread.start()
+    try:
+        ends = time.monotonic() + 60
+        done = 0
+        # As long as it takes to have met both, and to have seen that a plain opening falls for it.
+        while done < tries or not (is_exposed and b"inside" in seen and FileRefDenied in seen):
+            assert time.monotonic() < ends, (seen, is_exposed)
+            with contextlib.suppress(OSError):
+                is_exposed = is_exposed or naively() == SECRET
+            try:
+                seen.add(read(roots, path))
+            except HeadgateError as error:
+                seen.add(type(error))
+            done += 1
+    finally:
+        is_over.set()
+        thread.join()
+    assert seen <= {b"inside", FileRefDenied, FileRefNotFound}

@@ -1,0 +1,122 @@
+"""What is a reference and what is not, and how to pass what only looks like one."""
+
+from typing import Any
+
+import pytest
+from documents import values
+from headgate import InvalidArgument
+from headgate.refs.reference import Bytes, Lines, Reference, reference_in, refers, unescaped
+from hypothesis import given
+from hypothesis import strategies as st
+
+MARKS = st.builds(lambda dollars, name: "$" * dollars + name, st.integers(0, 4), st.sampled_from(["file", "handle"]))
+# Objects with keys that a reference has, or might be thought to have.
+marked = st.recursive(
+    values,
+    lambda inner: st.dictionaries(MARKS | st.sampled_from(["$files", "$$", "a"]), inner, max_size=4) | st.lists(inner),
+    max_leaves=12,
+)
+
+
+def escape(value: Any) -> Any:
+    """What a client does that wants its arguments to arrive as they are."""
+    if isinstance(value, list):
+        return [escape(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    return {_escaped(key): escape(inner) for key, inner in value.items()}
+
+
+def _escaped(key: str) -> str:
+    return "$" + key if key.startswith("$") and key.lstrip("$") in ("file", "handle") else key
+
+
+@pytest.mark.parametrize(
+    ("value", "reference"),
+    [
+        ({"$file": "a"}, Reference("$file", "a", None, False, Bytes())),
+        ({"$file": "a", "encoding": "base64"}, Reference("$file", "a", None, True, Bytes())),
+        ({"$file": "a", "encoding": "utf-8"}, Reference("$file", "a", None, False, Bytes())),
+        ({"$file": "a", "encoding": None, "lines": None}, Reference("$file", "a", None, False, Bytes())),
+        ({"$file": "a", "offset": 3}, Reference("$file", "a", None, False, Bytes(3))),
+        ({"$file": "a", "offset": 3, "length": 0}, Reference("$file", "a", None, False, Bytes(3, 0))),
+        ({"$handle": "b", "lines": [2, 5]}, Reference("$handle", "b", None, False, Lines(2, 5))),
+        ({"$handle": "b", "path": "/a/0"}, Reference("$handle", "b", "/a/0", False, Bytes())),
+        ({"file": "a"}, None),
+        ({"$files": "a"}, None),
+        ({"$$file": "a"}, None),
+        ({}, None),
+    ],
+)
+def test_an_object_is_a_reference_by_its_key(value: dict[str, Any], reference: Reference | None) -> None:
+    assert reference_in(value) == reference
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"$file": "a", "size": 1}, 'write "$$file" for that key'),
+        ({"$file": "a", "path": "/a"}, "has no 'path'"),
+        ({"$file": "a", "$handle": "b"}, "has no '$handle'"),
+        ({"$file": "a", "$$file": "b"}, "has no '$$file'"),
+        ({"$handle": {"$file": "a"}}, 'write "$$handle" for that key'),
+        ({"$file": None}, "a text as its $file, not None"),
+        ({"$file": ["a"]}, "a text as its $file"),
+        ({"$file": "\ud800"}, "surrogate"),
+        ({"$file": "a", "encoding": "latin-1"}, "utf-8 or base64, not 'latin-1'"),
+        ({"$file": "a", "encoding": ["base64"]}, "utf-8 or base64"),
+        ({"$file": "a", "offset": -1}, "offset must be at least 0"),
+        ({"$file": "a", "length": True}, "length must be a whole number"),
+        ({"$file": "a", "length": 1.0}, "length must be a whole number"),
+        ({"$file": "a", "lines": 3}, "lines are [from, to]"),
+        ({"$file": "a", "lines": [1, 2, 3]}, "lines are [from, to]"),
+        ({"$file": "a", "lines": [1, "2"]}, "each of the lines must be a whole number"),
+        ({"$file": "a", "lines": [3, 2]}, "swap them"),
+        ({"$file": "a", "lines": [0, 1], "offset": 0}, "leave one of them out"),
+        ({"$handle": "b", "path": "a"}, "/users/0/name"),
+        ({"$handle": "b", "path": 3}, "path must be a text"),
+    ],
+)
+def test_what_is_nearly_one_is_told_what_to_write(value: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        reference_in(value)
+    assert told in str(caught.value)
+
+
+def test_a_message_is_short_whatever_was_sent() -> None:
+    for value in ({"$file": "a", "k" * 10**6: 1}, {"$file": ["a" * 10**6]}, {"$file": "a", "encoding": "b" * 10**6}):
+        with pytest.raises(InvalidArgument) as caught:
+            reference_in(value)
+        assert len(str(caught.value)) < 400
+
+
+@given(marked)
+def test_escaping_goes_back_to_what_it_was(value: Any) -> None:
+    def unescape(inner: Any) -> Any:
+        if isinstance(inner, list):
+            return [unescape(each) for each in inner]
+        if not isinstance(inner, dict):
+            return inner
+        assert reference_in(inner) is None
+        return {unescaped(key): unescape(each) for key, each in inner.items()}
+
+    assert unescape(escape(value)) == value
+
+
+@given(marked)
+def test_what_refers_to_nothing_is_seen_to_do_so(value: Any) -> None:
+    def naively(inner: Any) -> bool:
+        members = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+        own = isinstance(inner, dict) and any(_escaped(key) != key for key in inner)
+        return own or any(map(naively, members))
+
+    assert refers(value) == naively(value)
+
+
+def test_nothing_is_too_deep_to_be_looked_through() -> None:
+    deep: Any = {"$file": "a"}
+    plain: Any = 1
+    for _ in range(100_000):
+        deep, plain = [deep], [plain]
+    assert refers(deep)
+    assert not refers(plain)

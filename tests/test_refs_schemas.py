@@ -1,0 +1,178 @@
+"""Where the schema of a tool wants a text, and that listed schemas let a reference pass."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from headgate.refs.schemas import admitting, takes_text
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+TEXT, OBJECT, NUMBER, NULL = ({"type": kind} for kind in ("string", "object", "number", "null"))
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+DEFINED = {
+    "$defs": {
+        "text": TEXT,
+        "tree": of(name=TEXT, more={"type": "array", "items": {"$ref": "#/$defs/tree"}}),
+        "a/~b": OBJECT,
+    },
+    **of(
+        text={"$ref": "#/$defs/text"},
+        tree={"$ref": "#/$defs/tree"},
+        odd={"$ref": "#/$defs/a~1~0b"},
+        none={"$ref": "#/$defs/none"},
+        far={"$ref": "https://example.org/schema"},
+        own={"$ref": "#"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "is_text"),
+    [
+        (None, ["a"], True),
+        (True, ["a"], True),
+        ({}, ["a"], True),
+        (of(), ["a"], True),
+        (of(a=TEXT), ["a"], True),
+        (of(a=OBJECT), ["a"], False),
+        (of(a={"type": "array"}), ["a"], False),
+        (of(a=NUMBER), ["a"], False),
+        (of(a={}), ["a"], True),
+        (of(a={"type": ["object", "string"]}), ["a"], True),
+        (of(a={"type": ["object", "null"]}), ["a"], False),
+        (of(a={"anyOf": [TEXT, NULL]}), ["a"], True),
+        (of(a={"anyOf": [OBJECT, NULL]}), ["a"], False),
+        (of(a={"anyOf": [OBJECT, {}]}), ["a"], True),
+        (of(a={"oneOf": [OBJECT, {"type": "array"}]}), ["a"], False),
+        (of(a={"allOf": [{"type": ["string", "object"]}, {"type": ["object", "array"]}]}), ["a"], False),
+        (of(a={"enum": ["x", 1]}), ["a"], True),
+        (of(a={"const": {}}), ["a"], False),
+        (of(a=of(b=OBJECT)), ["a", "b"], False),
+        (of(a=of(b=OBJECT)), ["a", "c"], True),
+        (of(a={"type": "object", "additionalProperties": OBJECT}), ["a", "x"], False),
+        (of(a={"patternProperties": {"^x": TEXT}, "additionalProperties": OBJECT}), ["a", "x"], True),
+        (of(a={"type": "array", "items": OBJECT}), ["a", 5], False),
+        (of(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 0], True),
+        (of(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 1], False),
+        (of(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 0], True),
+        (of(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 9], False),
+        # Only the branch that has such a member counts.
+        (of(a={"anyOf": [of(b=OBJECT), NULL, TEXT]}), ["a", "b"], False),
+        (of(a={"anyOf": [of(b=OBJECT), of(b=TEXT)]}), ["a", "b"], True),
+        (of(a={"allOf": [of(b=OBJECT), of(c=TEXT)]}), ["a", "b"], False),
+        (DEFINED, ["text"], True),
+        (DEFINED, ["tree"], False),
+        (DEFINED, ["tree", "more", 3, "more", 0, "name"], True),
+        (DEFINED, ["tree", *["more", 3] * 40], False),
+        (DEFINED, ["odd"], False),
+        (DEFINED, ["none"], True),
+        (DEFINED, ["far"], True),
+        (DEFINED, ["own", "own", "tree"], False),
+        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, **of(a={"$ref": "#/$defs/a"})}, ["a"], True),
+        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 9}}, **of(a={"$ref": "#/$defs/a"})}, ["a", "b"], True),
+        ({"properties": 3, "anyOf": {}, "allOf": [3], "$ref": 3, "type": 3, "items": 3}, ["a", 0], True),
+    ],
+)
+def test_what_is_wanted_is_found_along_the_path(schema: Any, path: list[str | int], is_text: bool) -> None:
+    assert takes_text(schema, path) is is_text
+
+
+kinds = st.sampled_from(["string", "object", "array", "integer", "null"])
+leaves: st.SearchStrategy[dict[str, Any]] = (
+    st.just({})
+    | st.builds(lambda kind: {"type": kind}, kinds)
+    | st.builds(lambda some: {"type": sorted(some)}, st.sets(kinds, min_size=1))
+    | st.just({"type": "string", "enum": ["a", "b"]})
+    | st.just({"type": "string", "minLength": 2, "title": "T"})
+    | st.just({"type": "object", "properties": {"encoding": {"type": "integer"}}, "required": ["x"]})
+    | st.just({"type": "object", "additionalProperties": False})
+    | st.just({"type": "object", "additionalProperties": {"type": "integer"}})
+    | st.just({"$ref": "#/$defs/strict"})
+    | st.just({"$ref": "#/$defs/text", "description": "d"})
+)
+schemas = st.recursive(
+    leaves,
+    lambda inner: st.builds(
+        lambda name, branches, notes: {name: branches, **notes},
+        st.sampled_from(["anyOf", "oneOf", "allOf"]),
+        st.lists(inner, min_size=1, max_size=3),
+        st.sampled_from([{}, {"title": "T"}, {"type": "string"}, {"default": None}]),
+    ),
+    max_leaves=6,
+)
+DEFS = {
+    "text": TEXT,
+    "strict": {"type": "object", "properties": {"a": TEXT}, "required": ["a"], "additionalProperties": False},
+}
+SAMPLES: list[Any] = ["a", "abc", "", 3, None, [], ["x"], {}, {"a": "b"}, {"x": 1}, {"a": 1}, True, 1.5]
+REFERENCES = [{"$file": "p"}, {"$handle": "h", "path": "/a", "encoding": "base64"}, {"$file": "p", "lines": [0, 3]}]
+
+
+def is_valid(schema: Any, arguments: Any) -> bool:
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(arguments))
+
+
+@given(schemas)
+def test_a_listed_schema_takes_what_it_took_and_references_besides(inner: dict[str, Any]) -> None:
+    schema = {"$defs": DEFS, "type": "object", "properties": {"a": inner}, "required": ["a"]}
+    listed = admitting(schema)
+    jsonschema.Draft202012Validator.check_schema(listed)
+    taken = [sample for sample in SAMPLES if is_valid(schema, {"a": sample})]
+    assert all(is_valid(listed, {"a": sample}) for sample in taken)
+    # Choices are as they were; whatever else takes a text, an array or an object takes a reference for it.
+    assume("enum" not in json.dumps(inner))
+    if any(isinstance(sample, str | list | dict) for sample in taken):
+        for reference in REFERENCES:
+            assert is_valid(listed, {"a": reference}), reference
+    else:
+        assert [sample for sample in SAMPLES if is_valid(listed, {"a": sample}) and sample not in taken] in (
+            [],
+            [{}, {"a": "b"}, {"x": 1}, {"a": 1}],
+        )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        of(),
+        of(a=NUMBER, b={"type": "boolean"}, c={"enum": ["x"]}, d={"type": "string", "enum": ["x"]}),
+        of(a={"anyOf": [{"enum": ["x"]}, NULL]}),
+        of(a=OBJECT, b={"type": "object", "title": "B", "additionalProperties": True}, c={}),
+        {"properties": 3},
+        of(a=True, b=3),
+    ],
+)
+def test_what_takes_references_or_has_no_use_for_them_is_not_touched(schema: dict[str, Any]) -> None:
+    assert admitting(schema) is schema
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (TEXT, {"type": ["string", "object"]}),
+        ({"type": "array", "items": TEXT}, {"type": ["array", "object"], "items": TEXT}),
+        ({"type": ["string", "null"]}, {"type": ["string", "null", "object"]}),
+        ({"anyOf": [TEXT, NULL], "default": None}, {"anyOf": [TEXT, NULL, OBJECT], "default": None}),
+    ],
+)
+def test_most_arguments_pay_a_few_bytes(before: Any, after: Any) -> None:
+    assert admitting(of(a=before)) == of(a=after)
+
+
+def test_an_object_that_names_its_members_takes_no_other_but_references() -> None:
+    strict = {"type": "object", "properties": {"x": NUMBER}, "required": ["x"], "additionalProperties": False}
+    for inner in (strict, {"anyOf": [strict, NULL]}, {"oneOf": [strict, TEXT]}):
+        listed = admitting(of(a=inner))
+        assert is_valid(listed, {"a": {"x": 1}})
+        assert all(is_valid(listed, {"a": reference}) for reference in REFERENCES)
+        assert not is_valid(listed, {"a": {"y": 1}})
+        assert not is_valid(listed, {"a": {}})
