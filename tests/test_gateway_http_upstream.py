@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import socket
 import subprocess
@@ -316,6 +317,22 @@ def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
     code = "import sys, headgate.gateway.http_upstream; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
+
+
+def test_the_command_takes_a_url_and_headers(server: Server, tmp_path: Path) -> None:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": NAMED}
+    options = ["--store", (tmp_path / "store").as_uri(), "--url", server.url, "--header", "X-Key: ${A_KEY}"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "headgate", "wrap", *options],
+        input=json.dumps(asked).encode() + b"\n",
+        capture_output=True,
+        env={**os.environ, "A_KEY": "k3y"},
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert text_of(json.loads(ran.stdout)["result"]) == "plain"
+    assert server.headers_of("tools/call")[0]["x-key"] == "k3y"
+    assert b"k3y" not in ran.stderr
 
 
 def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> None:
