@@ -34,10 +34,15 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     # First of all, so that it starts while the rest of us is imported.
     process = Process(command)
     from headgate.gateway.lines import Lines
+    from headgate.gateway.pace import Pace
     from headgate.gateway.upstream import Upstream
 
+    pace = Pace(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
     grace = settings.shutdown_grace_seconds
-    return _run(settings, lambda _, limits: Upstream(process, command, grace=grace, lines=partial(Lines, **limits)))
+    return _run(
+        settings,
+        lambda _, limits: Upstream(process, command, lines=partial(Lines, **limits), pace=pace, grace=grace),
+    )
 
 
 def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
@@ -53,6 +58,7 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
 
 
 def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], Upstream | HttpUpstream]") -> int:
+    from headgate.errors import HeadgateError
     from headgate.gateway.client import Client, private_stdout
     from headgate.gateway.lines import Lines
     from headgate.gateway.relay import Relay
@@ -60,11 +66,16 @@ def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], 
     from headgate.servers.gate import Gate
 
     stop = _Stop()
-    # The store has its own folder, but one that cannot be written to is no reason not to start.
-    spools = tempfile.TemporaryDirectory(prefix="headgate-")
-    limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": lambda: Spool(spools.name)}
     client = Client(private_stdout(), lambda: stop("the client is gone"))
-    with contextlib.closing(Gate(**settings.gate_options())) as gate, spools:
+    with contextlib.closing(Gate(**settings.gate_options())) as gate:
+
+        def make_spool() -> Spool:
+            # Where there is room for what is in it; but a store that is gone is no reason to lose what is not stored.
+            with contextlib.suppress(HeadgateError):
+                return Spool(gate.store.folder or tempfile.gettempdir())
+            return Spool(tempfile.gettempdir())
+
+        limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": make_spool}
         upstream = make_upstream(gate, limits)
         relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
         codes: list[int] = []
