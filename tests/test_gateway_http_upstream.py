@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,9 @@ def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
         number = gateway.begin("tools/call", {"name": "waits", "arguments": {"as": kind}})
         assert works(gateway)
+        # One that is cancelled before it was sent is not sent at all.
+        while "waits" not in server.called:
+            time.sleep(0.01)
         gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         assert server.gone.wait(30)
         gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "another"}})
