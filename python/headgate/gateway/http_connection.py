@@ -11,6 +11,7 @@ import httpx2
 
 import headgate
 from headgate.errors import InvalidArgument, UpstreamFailed
+from headgate.gateway.lines import Kept
 from headgate.gateway.spool import Spool
 from headgate.inflate import ACCEPTED_CODINGS, Inflating, is_coding
 
@@ -36,8 +37,6 @@ _KEPT_ALIVE = [
 ]
 """A stream may be silent for hours; a server that is gone without a word should still be missed."""
 
-_Kept = bytes | bytearray | Spool
-
 
 class Connection:
     """To a server, from the first exchange on."""
@@ -49,7 +48,7 @@ class Connection:
         self.is_cut = False
 
     def open(
-        self, method: str, url: httpx2.URL, headers: Mapping[str, str], line: _Kept | None, silence: float | None
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], line: Kept | None, silence: float | None
     ) -> httpx2.Response:
         """The answer, of which the body is yet to come."""
         request = self._client.build_request(
@@ -168,7 +167,7 @@ class Endpoint:
         method: str,
         url: httpx2.URL,
         headers: Mapping[str, str],
-        line: _Kept | None = None,
+        line: Kept | None = None,
         silence: float | None = None,
     ) -> httpx2.Response:
         """The start of the answer, after redirects: what is sent is for this server, and goes nowhere else."""
@@ -231,11 +230,11 @@ def is_within(here: httpx2.URL, there: httpx2.URL) -> bool:
     return is_more_secret and here.host == there.host and here.port is None and there.port is None
 
 
-def _content(line: _Kept | None) -> bytes | Iterator[bytes] | None:
+def _content(line: Kept | None) -> bytes | Iterator[bytes] | None:
     if isinstance(line, Spool):
         return iter(line.pieces())
     return None if line is None else bytes(line)
 
 
-def _with_length(headers: Mapping[str, str], line: _Kept | None) -> dict[str, str]:
+def _with_length(headers: Mapping[str, str], line: Kept | None) -> dict[str, str]:
     return {**headers, "content-length": str(len(line))} if isinstance(line, Spool) else dict(headers)

@@ -15,7 +15,7 @@ from headgate.gateway.http_headers import given_headers, mirrored
 from headgate.gateway.http_old_stream import OldStream
 from headgate.gateway.http_outgoing import Outgoing, OutgoingRequests
 from headgate.gateway.http_streams import JSON, Refused, Streams
-from headgate.gateway.lines import Begun
+from headgate.gateway.lines import Begun, Kept
 from headgate.gateway.messages import read
 from headgate.gateway.relay import Relay
 from headgate.gateway.spool import Spool
@@ -30,8 +30,6 @@ _ACCEPTED = 30.0
 """How many seconds a server has to take notice of what wants no answer."""
 _FAREWELL = 2.0
 _NO_POST = (400, 404, 405)
-
-_Kept = bytes | bytearray | Spool
 
 
 class _Session:
@@ -57,7 +55,7 @@ class HttpUpstream:
         self._endpoint = Endpoint(url, given_headers(headers))
         self._begin = lambda: Begun(most_bytes, make_spool)
         self._schema_of = schema_of
-        self._to_send: SimpleQueue[_Kept | None] = SimpleQueue()
+        self._to_send: SimpleQueue[Kept | None] = SimpleQueue()
         self._asking = Work(_MOST_AT_ONCE)
         # One after the other, so that they come in the order in which they were said.
         self._telling = Work(1)
@@ -67,7 +65,7 @@ class HttpUpstream:
         self._is_modern = False
         self._closing = threading.Event()
 
-    def send(self, line: _Kept) -> None:
+    def send(self, line: Kept) -> None:
         """Soon: whoever sends never waits for the server. What goes wrong is told to whoever waits for an answer."""
         self._to_send.put(line)
 
@@ -79,7 +77,7 @@ class HttpUpstream:
             self._dispatch(self._outgoing(line))
         return 0
 
-    def _outgoing(self, line: _Kept) -> Outgoing:
+    def _outgoing(self, line: Kept) -> Outgoing:
         message = read(line)
         headers = mirrored(message, line, self._schema_of) if isinstance(message, dict) else {}
         return Outgoing(message, line, headers)
@@ -222,7 +220,7 @@ class HttpUpstream:
             if self._session is lost:
                 raise UpstreamFailed("the server has forgotten the session; connect to it again")
 
-    def _say_again(self, line: _Kept) -> None:
+    def _say_again(self, line: Kept) -> None:
         self._exchange(self._outgoing(line), is_again=True)
 
     def _listen(self, session: _Session) -> None:
