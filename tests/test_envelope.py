@@ -1,10 +1,13 @@
 """Envelopes: what is in them, how they are told, and that JSON loses nothing of them."""
 
 import dataclasses
+import datetime
+import enum
 import json
 import subprocess
 import sys
 import time
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -242,6 +245,21 @@ ODD_NUMBERS = b'{"x": 1.00000000000000000001, "y": 1e-400, "z": 1.10}'
 def test_a_body_goes_out_as_it_came_whatever_is_beside_it(beside: Any) -> None:
     told = local_envelope({"beside": beside, "body": Body(ODD_NUMBERS, "application/json")}, "a.b").to_json()
     assert b'"body":' + ODD_NUMBERS in told
+
+
+class Kind(enum.Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize("beside", [2**70, "\ud800"])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(uuid.UUID(int=1), str(uuid.UUID(int=1))), (Kind.A, "a"), (datetime.date(2026, 1, 2), "2026-01-02")],
+)
+def test_a_key_is_written_whatever_is_beside_it(key: Any, text: str, beside: Any) -> None:
+    data = {"inner": [{key: beside}], "more": (1, None)}
+    told = local_envelope(data, "a.b").to_json()
+    assert json.loads(told)["data"] == {"inner": [{text: beside}], "more": [1, None]}
 
 
 def test_a_key_like_ours_in_a_body_changes_nothing_else_of_it() -> None:
