@@ -339,14 +339,14 @@ def test_a_subscription_that_does_not_end_keeps_nobody_from_the_others() -> None
 
 def test_waiting_in_a_scope_that_was_cancelled_costs_nothing() -> None:
     async def scenario() -> None:
-        loop, scheduled = asyncio.get_running_loop(), list[Any]()
+        loop, scheduled = cast("Any", asyncio.get_running_loop()), list[Any]()
         call_soon = loop.call_soon
 
         def counted(callback: Any, *more: Any, **options: Any) -> Any:
             scheduled.append(callback)
             return call_soon(callback, *more, **options)
 
-        loop.call_soon = counted  # type: ignore[method-assign]
+        loop.call_soon = counted
         await in_a_scope(lambda: to_the_end(asyncio.sleep(0.2)), turns)
         assert len(scheduled) < 100
 

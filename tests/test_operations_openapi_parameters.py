@@ -224,9 +224,9 @@ NAN = float("nan")
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_what_is_no_number_is_not_sent_as_null(api: API, value: Any, kind: str) -> None:
     before = len(api.arrived)
-    in_body = {"requestBody": {"content": {kind: {}}}}, {"body": {"color": value}}
-    in_content = {"parameters": [{"name": "color", "in": "query", "content": {kind: {}}}]}, {"color": value}
-    in_style = {"parameters": [{"name": "color", "in": "query"}]}, {"color": value}
+    in_body: Any = {"requestBody": {"content": {kind: {}}}}, {"body": {"color": value}}
+    in_content: Any = {"parameters": [{"name": "color", "in": "query", "content": {kind: {}}}]}, {"color": value}
+    in_style: Any = {"parameters": [{"name": "color", "in": "query"}]}, {"color": value}
     for said, given in (in_body, in_content, in_style):
         with pytest.raises(CallError) as caught:
             call(api, one("/x", "post", **said), given)

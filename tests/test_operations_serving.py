@@ -326,5 +326,6 @@ def test_a_block_and_the_details_of_an_error_keep_their_keys() -> None:
     details = {"$base64": "aGk="}
     told = json.loads(error_to_http_response(CallError("EXECUTION_ERROR", "no", details)).body)
     assert told["error"]["details"] == details
+    block: Any
     (block,) = mcp_envelope(None, content=[{"type": "new", "$base64": 1}]).meta.content  # type: ignore[union-attr]
     assert json.loads(block["text"]) == {"type": "new", "$base64": 1}
