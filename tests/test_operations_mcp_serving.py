@@ -239,7 +239,6 @@ NOTHING_FITS: dict[str, tuple[Any, Any]] = {
     "elsewhere": ({"$ref": "https://example.com/schema"}, "t"),
     "nullable": ({"type": "string", "nullable": True}, None),
     "deep": ({"type": "array"}, Body(b"[" * 300 + b"]" * 300, "application/json")),
-    "deep_value": ({"type": "object"}, {"a": json.loads("[" * 190 + "]" * 190)}),
     "deep_without_a_schema": (None, mcp_envelope(None, content=[TEXT], structured_content={"a": DEEP})),
     "itself": ({"type": "object", "properties": {"next": {"$ref": "#"}}}, {"next": {"next": 7}}),
 }
