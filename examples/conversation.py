@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["CLIENT", "LEGACY", "MODERN", "Heard", "Step", "modern", "played"]
+__all__ = ["CLIENT", "LEGACY", "MODERN", "Conversation", "Heard", "Reply", "Step", "modern", "played"]
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 CLIENT = {"name": "conversation", "version": "1"}
@@ -21,6 +21,9 @@ METHOD_NOT_FOUND = -32601
 _META = "io.modelcontextprotocol/"
 
 Message = dict[str, Any]
+
+Reply = Callable[[Message], Message]
+"""What the client answers to what a server asks of it, by the parameters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def modern(steps: Sequence[Step], capabilities: Message | None = None) -> list[S
 class Conversation:
     """One client's, with one process."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", replies: Mapping[str, Any]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", replies: Mapping[str, Reply]) -> None:
         self._process, self._replies = process, replies
         self._asked: dict[int, Message] = {}
         self._lines: queue.Queue[bytes | None] = queue.Queue()
@@ -124,9 +127,10 @@ class Conversation:
         return heard
 
     def _reply(self, message: Message) -> None:
-        reply = self._replies.get(message["method"])
-        unknown = {"error": {"code": METHOD_NOT_FOUND, "message": "this client does not"}}
-        self._send({"jsonrpc": "2.0", "id": message["id"], **(unknown if reply is None else {"result": reply})})
+        answer: Message = {"error": {"code": METHOD_NOT_FOUND, "message": "this client does not"}}
+        if (reply := self._replies.get(message["method"])) is not None:
+            answer = {"result": reply(message.get("params") or {})}
+        self._send({"jsonrpc": "2.0", "id": message["id"], **answer})
 
     def _send(self, message: Message) -> None:
         assert self._process.stdin  # noqa: S101 - it is a pipe
@@ -137,7 +141,7 @@ class Conversation:
 def played(
     command: Sequence[str],
     steps: Sequence[Step],
-    replies: Mapping[str, Any] | None = None,
+    replies: Mapping[str, Reply] | None = None,
     *,
     env: Mapping[str, str] | None = None,
 ) -> list[Heard]:

@@ -1,8 +1,9 @@
 """A conversation with `@modelcontextprotocol/server-everything` that uses all that it has."""
 
+from collections.abc import Callable
 from typing import Any
 
-from conversation import CLIENT, LEGACY, Conversation, Step
+from conversation import CLIENT, LEGACY, Conversation, Reply, Step
 
 __all__ = ["REPLIES", "STEPS"]
 
@@ -12,19 +13,34 @@ CAPABILITIES: dict[str, Any] = {
     "roots": {"listChanged": True},
     "sampling": {},
     "elicitation": {"form": {}, "url": {}},
-    "tasks": {"list": {}, "cancel": {}, "requests": {}},
+    "tasks": {"list": {}, "cancel": {}, "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
 }
 
-REPLIES: dict[str, Any] = {
-    "ping": {},
-    "roots/list": {"roots": [{"uri": "file:///data", "name": "data"}, {"uri": "file:///naïve"}]},
-    "sampling/createMessage": {
-        "role": "assistant",
-        "content": {"type": "text", "text": 'a "sample" \\ of 1.50'},
-        "model": "made up",
-        "stopReason": "endTurn",
-    },
-    "elicitation/create": {"action": "accept", "content": {"name": "Jo", "check": True, "interpretation": "snake"}},
+SAMPLED = {
+    "role": "assistant",
+    "content": {"type": "text", "text": 'a "sample" \\ of 1.50'},
+    "model": "made up",
+    "stopReason": "endTurn",
+}
+ELICITED = {"action": "accept", "content": {"name": "Jo", "check": True, "interpretation": "snake"}}
+
+
+def task(name: str, status: str) -> dict[str, Any]:
+    times = dict.fromkeys(("createdAt", "lastUpdatedAt"), "2026-11-01T00:00:00Z")
+    return {"taskId": name, "status": status, "ttl": 60_000, "pollInterval": 20, **times}
+
+
+def at_once_or_later(name: str, result: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A result, or a task that will have it if that is what was asked for."""
+    return lambda params: {"task": task(name, "working")} if "task" in params else result
+
+
+REPLIES: dict[str, Reply] = {
+    "roots/list": lambda _: {"roots": [{"uri": "file:///data", "name": "data"}, {"uri": "file:///naïve"}]},
+    "sampling/createMessage": at_once_or_later("sampled", SAMPLED),
+    "elicitation/create": at_once_or_later("elicited", ELICITED),
+    "tasks/get": lambda params: task(params["taskId"], "completed"),
+    "tasks/result": lambda params: {"sampled": SAMPLED, "elicited": ELICITED}[params["taskId"]],
 }
 
 TEXT_1 = "demo://resource/dynamic/text/1"
@@ -84,6 +100,8 @@ ASKING_BACK = [
     call("trigger-sampling-request", prompt="say something", maxTokens=10),
     call("trigger-elicitation-request"),
     call("trigger-url-elicitation", url="https://example.com/", message="look there"),
+    call("trigger-sampling-request-async", prompt="say something later", maxTokens=10),
+    call("trigger-elicitation-request-async"),
     Step("notifications/roots/list_changed", awaits=("roots/list", MESSAGE)),
 ]
 

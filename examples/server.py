@@ -1,11 +1,13 @@
 """A browser's MCP server with headgate in it. The browser is made up, the sizes of its answers are not.
 
 python examples/server.py --output-mode auto          over stdio
+python examples/server.py --plain                     without headgate
 python examples/server.py --http 9881                 streamable HTTP on http://localhost:9881/mcp
 """
 
 import argparse
 import base64
+import contextlib
 import sys
 from typing import Annotated, Any
 
@@ -84,6 +86,7 @@ def make_server() -> MCPServer:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="An MCP server with headgate in it, of a made-up browser.")
     parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on loopback, in place of stdio")
+    parser.add_argument("--plain", action="store_true", help="without headgate, such as to put the gateway before it")
     parser.add_argument("--output-mode", choices=["inline", "handle", "auto"], default="inline")
     parser.add_argument("--output-handle-ttl-hours", type=float, default=24, metavar="HOURS")
     parser.add_argument("--output-handle-sweep-interval-seconds", type=float, default=300, metavar="SECONDS")
@@ -106,21 +109,25 @@ def make_gate(asked: argparse.Namespace) -> Headgate:
     )
 
 
+def run(server: MCPServer, port: int | None) -> None:
+    if port is None:
+        server.run()
+    else:
+        # Without sessions a single request is enough: `curl` can call a tool.
+        server.run("streamable-http", port=port, stateless_http=True, json_response=True)
+
+
 def main() -> None:
-    asked = arguments()
+    asked, server = arguments(), make_server()
+    if asked.plain:
+        run(server, asked.http)
+        return
     try:
         gate = make_gate(asked)
     except HeadgateError as error:
         sys.exit(f"server.py: {error}")
-    server = gate.install(make_server())
-    try:
-        if asked.http is None:
-            server.run()
-        else:
-            # Without sessions a single request is enough: `curl` can call a tool.
-            server.run("streamable-http", port=asked.http, stateless_http=True, json_response=True)
-    finally:
-        gate.close()
+    with contextlib.closing(gate):
+        run(gate.install(server), asked.http)
 
 
 if __name__ == "__main__":
