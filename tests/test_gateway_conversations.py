@@ -1,0 +1,156 @@
+"""Conversations with real servers, directly and through the gateway: what headgate does not change is equal, byte for
+byte."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import headgate
+import pytest
+from conversation import CLIENT, LEGACY, MODERN, Heard, Step, modern, played
+from differences import compared, is_equal
+from everything import REPLIES, call, completed
+from gateway_harness import ADVERSE, script, wrap
+from running import command
+
+CAPABILITIES: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}}, "roots": {}}
+HELLO = [
+    Step("initialize", {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": CLIENT}),
+    Step("notifications/initialized"),
+]
+LISTS = [Step(f"{kind}/list") for kind in ("tools", "resources", "resources/templates", "prompts")]
+WRONG = [
+    Step("no/such/method", {"n": 1.50}),
+    Step("tools/call", {"arguments": {}}),
+    Step("tools/list", {"cursor": "no such page"}),
+    Step("resources/read", {"uri": "test://no/such"}),
+    Step("prompts/get", {"name": "no such prompt"}),
+    call("no such tool"),
+    Step("notifications/no/such", {"n": [1.0]}),
+]
+# Stands in for what is only known when the server has been asked once.
+CANCELLED = [
+    Step("notifications/cancelled", {"requestId": "none such", "reason": "late"}),
+    Step("notifications/cancelled", lambda so_far: {"requestId": so_far.last_id}),
+]
+
+ODD = [
+    *(call("asks", method=method) for method in ("sampling/createMessage", "elicitation/create", "future/ask")),
+    call("reports", steps=5, token="t"),
+    call("text", of='é"\\\n😀', size=300, more={"_meta": {"k": 1e2}, "structuredContent": {"a": 1.0}, "later": [1.0]}),
+    call("text", of='é"\\\n😀', size=100_000),
+    call("blocks", count=3),
+    call("blocks", count=3000),
+    Step("future/method", {"size": 100_000, "deep": [[[{}]]]}),
+    Step("resources/read", {"uri": "x", "size": 100_000}),
+    Step("resources/subscribe", {"uri": "x"}),
+    Step("logging/setLevel", {"level": "debug"}),
+    Step("tools/call", {"name": "hangs"}, is_awaited=False),
+    *CANCELLED,
+    Step("ping"),
+]
+
+BROWSING = [
+    call("navigate", url="https://example.com/naïve"),
+    *(call(tool) for tool in ("read_page", "crawl", "network", "extract_data", "trace", "bug_scan")),
+    call("extract_data", count=2),
+    call("evidence_bundle"),
+    call("screenshot", width=10, height=10),
+    call("screenshot", width=400, height=400),
+    call("crawl", url="https://example.com/", max_pages=0),
+]
+
+OF_EVERY_KIND = [
+    *(call(tool) for tool in ("rows", "report", "text", "json_text", "image", "audio", "blob", "several", "breaking")),
+    *(call(tool, count=2000) for tool in ("rows", "report", "json_text")),
+    *(call(tool, size=50_000) for tool in ("text", "several", "raising", "failing", "with_meta", "raw")),
+    call("rows", count="no number"),
+    Step("resources/read", {"uri": "test://one"}),
+    Step("resources/read", {"uri": "test://each/naïve"}),
+]
+
+CONFORMING = [
+    *(
+        call(f"test_{tool}")
+        for tool in (
+            "simple_text",
+            "image_content",
+            "audio_content",
+            "embedded_resource",
+            "multiple_content_types",
+            "error_handling",
+            "tool_with_logging",
+            "trigger_tool_change",
+            "trigger_prompt_change",
+            "missing_capability",
+            "input_required_result_capabilities",
+        )
+    ),
+    call("test_tool_with_progress", meta={"progressToken": "p"}),
+    call("json_schema_2020_12_tool", name="x", phone="1"),
+    Step("resources/read", {"uri": "test://static-text"}),
+    Step("resources/read", {"uri": "test://static-binary"}),
+    Step("resources/read", {"uri": "test://template/7/data"}),
+    Step("prompts/get", {"name": "test_prompt_with_arguments", "arguments": {"arg1": "é", "arg2": "\\"}}),
+    Step("prompts/get", {"name": "test_prompt_with_image"}),
+    completed("prompt", "test_prompt_with_arguments", "arg1", "par"),
+]
+SHAKING_HANDS = [
+    Step("ping"),
+    Step("logging/setLevel", {"level": "debug"}),
+    Step("resources/subscribe", {"uri": "test://watched-resource"}),
+    Step("resources/unsubscribe", {"uri": "test://watched-resource"}),
+    call("test_sampling", prompt="say something"),
+    call("test_elicitation", message="who?"),
+    call("test_elicitation_sep1034_defaults"),
+    *CONFORMING,
+]
+STATELESS = [
+    *CONFORMING,
+    *(call(f"test_input_required_result_{what}") for what in ("elicitation", "sampling", "list_roots", "multi_round")),
+    Step(
+        "tools/call",
+        {
+            "name": "test_input_required_result_elicitation",
+            "inputResponses": {"user_name": {"action": "accept", "content": {"name": "Jo"}}},
+        },
+    ),
+    Step("prompts/get", {"name": "test_input_required_result_prompt"}),
+]
+
+EXAMPLE = command("server.py", "--plain")
+OF_FASTMCP = [*script("fastmcp_server.py"), "stdio", "null"]
+CONFORMANT = command("conformance_server.py")
+
+MODES = ("inline", "auto")
+
+TALKS = {
+    "adverse": (ADVERSE, [*HELLO, *LISTS, *ODD, *WRONG[:1], *WRONG[3:]]),
+    f"example {LEGACY}": (EXAMPLE, [*HELLO, *LISTS, *BROWSING, *WRONG]),
+    f"example {MODERN}": (EXAMPLE, modern([Step("server/discover"), *LISTS, *BROWSING, *WRONG])),
+    f"fastmcp {LEGACY}": (OF_FASTMCP, [*HELLO, *LISTS, *OF_EVERY_KIND, *WRONG]),
+    f"fastmcp {MODERN}": (OF_FASTMCP, modern([Step("server/discover"), *LISTS, *OF_EVERY_KIND, *WRONG])),
+    f"conformance {LEGACY}": (CONFORMANT, [*HELLO, *LISTS, *SHAKING_HANDS, *WRONG]),
+    f"conformance {MODERN}": (
+        CONFORMANT,
+        modern([Step("server/discover"), *LISTS, *STATELESS, *WRONG], CAPABILITIES),
+    ),
+}
+
+
+@pytest.mark.parametrize("talk", TALKS)
+def test_what_headgate_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
+    server, steps = TALKS[talk]
+    first = played(server, steps, REPLIES)
+    through = {mode: played(wrap(tmp_path, "--output-mode", mode, server=server), steps, REPLIES) for mode in MODES}
+    again = played(server, steps, REPLIES)
+    with headgate.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
+        for mode, heard in through.items():
+            verdict = compared(first, again, heard, store)
+            assert not verdict.wrong, f"{mode}: {verdict}"
+            handles = verdict.allowed["a handle in place of what is large"]
+            assert (handles > 0) == (mode == "auto" and talk.split()[0] != "conformance"), str(verdict)
+
+
