@@ -21,6 +21,8 @@ __all__ = ["Verdict", "compared", "is_equal"]
 
 OURS = {"output_fetch", "output_search", "journal"}
 MOST_BYTES = 4096
+METHOD_NOT_FOUND = -32601
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 _WORD = re.compile(rb'([^\s"{}\[\],]+)')
 
@@ -125,7 +127,7 @@ def _is_our_template(one: Heard, here: Heard, _store: headgate.Store) -> bool:
 
 
 def _is_first_list(one: Heard, here: Heard, _store: headgate.Store) -> bool:
-    return one.message.get("error", {}).get("code") == -32601 and here.message["result"]["resources"] == []
+    return one.message.get("error", {}).get("code") == METHOD_NOT_FOUND and here.message["result"]["resources"] == []
 
 
 def _is_capability(one: Heard, here: Heard, _store: headgate.Store) -> bool:
@@ -153,7 +155,9 @@ def is_all_of(payload: bytes, result: dict[str, Any]) -> bool:
         stored = json.loads(payload)
     except ValueError:
         return False
-    whole = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    whole = {key: value for key, value in result.items() if key != "resultType"}
+    meta = {key: value for key, value in whole.pop("_meta", {}).items() if key != SERVER_INFO}
+    whole |= {"_meta": meta} if meta else {}
     return stored in (whole, result.get("structuredContent", whole))
 
 
