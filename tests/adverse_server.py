@@ -4,6 +4,7 @@ Where a line is due it may write anything. `FAIL_STARTS` in its environment name
 that many more starts fail.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -30,6 +31,7 @@ TOOLS: list[dict[str, Any]] = [
         "reports",
         "pid",
         "told",
+        "writes",
     ]
 ]
 
@@ -106,6 +108,8 @@ def call(number: Any, name: str, told: dict[str, Any]) -> None:
             answer(number, text("reported"))
         case "pid":
             answer(number, text(str(os.getpid())))
+        case "writes":
+            write(told["line"].replace("ID", json.dumps(number)).encode())
         case "told":
             answer(number, text(json.dumps(_told)))
         case _:
@@ -144,7 +148,8 @@ def main() -> None:
         Path(failing).write_text(str(left - 1))
         sys.exit(7)
     for line in sys.stdin.buffer:
-        handle(json.loads(line))
+        with contextlib.suppress(*([Exception] if "lenient" in sys.argv else [])):
+            handle(json.loads(line))
     # Threads that hang do not keep it.
     os._exit(0)
 

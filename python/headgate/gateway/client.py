@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from headgate.gateway.lines import Kept, widen
-from headgate.gateway.process import send_line
+from headgate.gateway.spool import Spool
 
 __all__ = ["Client", "private_stdout"]
 
@@ -27,7 +27,7 @@ class Client:
             if self._is_gone:
                 return
             try:
-                send_line(self._fd, line)
+                _send(self._fd, line)
             except OSError:
                 self._is_gone = True
         if self._is_gone:
@@ -40,3 +40,23 @@ def private_stdout() -> int:
     fd = os.dup(1)
     os.dup2(2, 1)
     return fd
+
+
+def _send(fd: int, line: Kept) -> None:
+    """A message and the end of its line, whole, however little a pipe takes at once."""
+    if isinstance(line, Spool):
+        for piece in line.pieces():
+            _write(fd, piece)
+        _write(fd, b"\n")
+        return
+    # At once, so that nobody wakes up for half of a message.
+    sent = os.writev(fd, (line, b"\n"))
+    if sent <= len(line):
+        _write(fd, memoryview(line)[sent:])
+        _write(fd, b"\n")
+
+
+def _write(fd: int, piece: bytes | memoryview) -> None:
+    view = memoryview(piece)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -54,17 +55,28 @@ Line: TypeAlias = Kept | Unspooled
 class Lines:
     """The lines of a file, without their ends, until there are no more; an unfinished last one, too."""
 
-    def __init__(self, fd: int, *, most_bytes: int, make_spool: Callable[[], Spool]) -> None:
+    def __init__(self, fd: int, *, most_bytes: int, make_spool: Callable[[], Spool], until: int | None = None) -> None:
         self._fd = fd
         self._most_bytes = most_bytes
         self._make_spool = make_spool
+        self._until = until
+        self._poller = select.poll()
+        self._poller.register(fd, select.POLLIN)
+        if until is not None:
+            self._poller.register(until, select.POLLIN)
+
+    def _has_more(self) -> bool:
+        """Waits for more; whoever else may write to it, once `until` is over there is only what is in it already."""
+        if self._until is None or any(fd == self._fd for fd, _ in self._poller.poll()):
+            return True
+        return any(fd == self._fd for fd, _ in self._poller.poll(0))
 
     def __iter__(self) -> Iterator[Line]:
         # One buffer for all: fresh memory costs more than reading into it.
         buffer = bytearray(_CHUNK)
         view = memoryview(buffer)
         begun = Begun(self._most_bytes, self._make_spool)
-        while count := os.readv(self._fd, [buffer]):
+        while self._has_more() and (count := os.readv(self._fd, [buffer])):
             start = 0
             while (end := buffer.find(b"\n", start, count)) >= 0:
                 if begun:

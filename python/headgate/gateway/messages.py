@@ -1,20 +1,23 @@
 """JSON-RPC messages: how they are read, told apart and written."""
 
+import contextlib
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
-import orjson
-
-from headgate.errors import InvalidJSON
+from headgate import _core
+from headgate.errors import InvalidJSON, PathNotFound
 from headgate.gateway.lines import Kept
-from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.raw import Raw, taken_apart, written
 from headgate.gateway.spool import Spool
 from headgate.servers.result import SERVER_INFO
 
 __all__ = [
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
+    "INVALID_REQUEST",
     "METHOD_NOT_FOUND",
+    "PARSE_ERROR",
     "enveloped",
     "error_message",
     "is_modern",
@@ -25,34 +28,67 @@ __all__ = [
     "version_of",
 ]
 
-METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32601, -32602, -32603
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _MODERN = "2026-07-28"
 
-_SMALL = 4096
-"""What is not worth taking apart."""
+_GENEROUS = 64 << 20
+"""What a message may have beside what it says."""
+
+_MEMBERS = ("jsonrpc", "id", "method", "params", "result", "error")
 
 _LISTS = {"tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 """What the newest version wants to be told the lifetime of."""
 
 
 def read(line: Kept) -> Any:
-    """A message to be looked at; what is large or delicate in it is `Raw`, and `None` is what is no message."""
+    """A message to be looked at, of which all that is large or delicate is `Raw`; `None` for what is no message.
+
+    What it is for is always read: however much stands beside it, and whatever that is called.
+    """
     try:
-        if not isinstance(line, Spool) and len(line) <= _SMALL:
-            return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        # It may only be text that Python has no room for, such as half of a surrogate pair.
-        pass
-    try:
-        return taken_apart(line)
+        message = taken_apart(line)
+        if _is_hidden(message):
+            message = taken_apart(line, most_container=_GENEROUS)
     except InvalidJSON:
         return None
+    return _members(line) if isinstance(message, Raw) else message
+
+
+def _is_hidden(message: Any) -> bool:
+    """Whether there is so much in it that the message itself, or what it says, is not taken apart."""
+    if isinstance(message, dict):
+        return any(isinstance(message.get(key), Raw) for key in ("params", "result"))
+    return isinstance(message, Raw)
+
+
+def _members(line: Kept) -> dict[str, Any] | None:
+    """What a message says whose names Python cannot read, such as half of a surrogate pair, each as it came."""
+    whole = memoryview(b"".join(line.pieces()) if isinstance(line, Spool) else line).toreadonly()
+    found: dict[str, Any] = {}
+    for key in _MEMBERS:
+        with contextlib.suppress(PathNotFound):
+            start, end = _core.locate(whole, f"/{key}")
+            found[key] = taken_apart(whole, start, end)
+    return found or None
 
 
 def key_of(request_id: object) -> bytes:
-    """A request's id as a key: 1, 1.0, true and "1" are four of them."""
+    """A request's id as a key, however it is written: 7, 7.0 and 70e-1 are one number, and "7" is none."""
+    if isinstance(request_id, Raw):
+        text = request_id.json()
+        if request_id.is_string:
+            return b'"' + request_id.text()
+        try:
+            number = Decimal(text.decode())
+        except (ArithmeticError, ValueError):
+            return text
+        return str(number.normalize()).encode()
+    if isinstance(request_id, str):
+        return b'"' + request_id.encode("utf-8", "surrogatepass")
+    if isinstance(request_id, int | float) and not isinstance(request_id, bool):
+        return str(Decimal(request_id).normalize()).encode()
     return written(request_id)
 
 

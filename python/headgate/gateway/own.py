@@ -14,7 +14,7 @@ from headgate.gateway.raw import written
 
 __all__ = ["OwnRequests"]
 
-_PATIENCE = 30.0
+_PATIENCE = 10.0
 """How many seconds a server has to answer."""
 
 

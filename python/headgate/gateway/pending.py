@@ -4,6 +4,7 @@ import dataclasses
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from headgate.gateway.messages import key_of
 from headgate.servers.modes import Mode
@@ -15,7 +16,7 @@ _MOST_CANCELLED = 1024
 _LISTEN = "subscriptions/listen"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Pending:
     """What is known of a request when its answer comes."""
 
@@ -35,54 +36,85 @@ class Pending:
         return self.method == _LISTEN
 
 
+@dataclasses.dataclass(slots=True)
+class _Waiting:
+    pending: Pending
+    deadline: float | None
+
+
 class PendingRequests:
-    """By id, until they are answered, cancelled, or too late."""
+    """By id, until they are answered, cancelled, or too late. Of several with one id the oldest is answered first."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self._waiting: dict[bytes, Pending] = {}
-        self._deadlines: dict[bytes, float] = {}
+        self._waiting: dict[bytes, list[_Waiting]] = {}
+        self._answering: set[Pending] = set()
         self._cancelled: OrderedDict[bytes, None] = OrderedDict()
         self._changed = threading.Condition()
 
     def add(self, pending: Pending) -> None:
         key = key_of(pending.id)
         with self._changed:
-            self._waiting[key] = pending
+            self._waiting.setdefault(key, []).append(_Waiting(pending, self._deadline(pending)))
             self._cancelled.pop(key, None)
-            if self._timeout and not pending.is_lasting:
-                self._deadlines[key] = time.monotonic() + self._timeout
 
-    def get(self, request_id: object) -> Pending | None:
-        """The request that an answer is for; it waits until that has gone out."""
+    def _deadline(self, pending: Pending) -> float | None:
+        return time.monotonic() + self._timeout if self._timeout and not pending.is_lasting else None
+
+    def awaits(self, request_id: object) -> bool:
+        """Whether anyone waits for its answer."""
         with self._changed:
-            return self._waiting.get(key_of(request_id))
+            return key_of(request_id) in self._waiting
 
     def take(self, request_id: object) -> Pending | None:
         """The request that an answer is for; it waits no more."""
-        return self._take(key_of(request_id))
+        with self._changed:
+            return self._take(key_of(request_id))
 
     def _take(self, key: bytes) -> Pending | None:
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            return None
+        found = waiting.pop(0).pending
+        if not waiting:
+            del self._waiting[key]
+        self._changed.notify_all()
+        return found
+
+    def answer(self, request_id: object) -> Pending | None:
+        """The same; that its answer has gone out is told by `answered`."""
         with self._changed:
-            self._deadlines.pop(key, None)
-            found = self._waiting.pop(key, None)
-            self._changed.notify_all()
+            found = self._take(key_of(request_id))
+            if found is not None:
+                self._answering.add(found)
             return found
 
-    def settle(self, request_id: object) -> None:
-        """Returns when a request waits no more."""
-        key = key_of(request_id)
+    def answered(self, pending: Pending) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: key not in self._waiting)
+            self._answering.discard(pending)
+            self._changed.notify_all()
+
+    def settle(self, request_id: object) -> None:
+        """Returns when a request waits no more, and its answer has gone out."""
+        key = key_of(request_id)
+
+        def is_settled() -> bool:
+            return key not in self._waiting and not any(key_of(one.id) == key for one in self._answering)
+
+        with self._changed:
+            self._changed.wait_for(is_settled)
 
     def cancel(self, request_id: object) -> None:
         """Nobody waits for its answer any more."""
         key = key_of(request_id)
-        if self._take(key) is not None:
-            with self._changed:
-                self._cancelled[key] = None
-                if len(self._cancelled) > _MOST_CANCELLED:
-                    self._cancelled.popitem(last=False)
+        with self._changed:
+            if self._take(key) is not None:
+                self._forget(key)
+
+    def _forget(self, key: bytes) -> None:
+        self._cancelled[key] = None
+        if len(self._cancelled) > _MOST_CANCELLED:
+            self._cancelled.popitem(last=False)
 
     def was_cancelled(self, request_id: object) -> bool:
         with self._changed:
@@ -93,29 +125,28 @@ class PendingRequests:
         if not self._timeout:
             return
         with self._changed:
-            for key, pending in self._waiting.items():
-                if pending.token == token:
-                    self._deadlines[key] = time.monotonic() + self._timeout
+            for waiting in self._all():
+                if waiting.pending.token == token:
+                    waiting.deadline = self._deadline(waiting.pending)
+
+    def _all(self) -> Iterator[_Waiting]:
+        return (waiting for several in self._waiting.values() for waiting in several)
 
     def late(self) -> list[Pending]:
         """Those that waited too long; they wait no more."""
         now = time.monotonic()
         with self._changed:
-            keys = [key for key, deadline in self._deadlines.items() if deadline <= now]
-        late = []
-        for key in keys:
-            pending = self._take(key)
-            if pending is not None:
-                late.append(pending)
-                with self._changed:
-                    self._cancelled[key] = None
+            late = [one.pending for one in self._all() if one.deadline is not None and one.deadline <= now]
+            for pending in late:
+                key = key_of(pending.id)
+                self._take(key)
+                self._forget(key)
         return late
 
     def take_all(self) -> list[Pending]:
         with self._changed:
-            found = list(self._waiting.values())
+            found = [waiting.pending for waiting in self._all()]
             self._waiting.clear()
-            self._deadlines.clear()
             self._changed.notify_all()
         return found
 
@@ -125,4 +156,4 @@ class PendingRequests:
             return self._changed.wait_for(self._is_done, seconds)
 
     def _is_done(self) -> bool:
-        return all(pending.is_lasting for pending in self._waiting.values())
+        return not self._answering and all(waiting.pending.is_lasting for waiting in self._all())

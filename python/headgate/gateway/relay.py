@@ -4,19 +4,18 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import headgate
 from headgate import _core
-from headgate.errors import HeadgateError, UpstreamFailed, UpstreamTimeout
+from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
 from headgate.gateway.lines import Kept, Line, Unspooled
-from headgate.gateway.messages import key_of, meta_of, read
+from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
 from headgate.gateway.own import OwnRequests
 from headgate.gateway.pending import Pending, PendingRequests
 from headgate.gateway.raw import written
-from headgate.gateway.requests import Forwarded, Requests
+from headgate.gateway.requests import Forwarded, Requests, refused
 from headgate.gateway.session import Session
 from headgate.gateway.spool import Spool
 from headgate.gateway.work import Work
@@ -26,8 +25,13 @@ __all__ = ["End", "Relay"]
 
 _log = logging.getLogger("headgate")
 
-_MOST_PAGES = 100
+_MOST_PAGES = 1000
 """How many pages of tools are looked through."""
+
+_MOST_WAITING = 64
+"""How many requests may be worked on at once: what comes then waits in its pipe, not in memory."""
+
+_STORING = 4
 
 _VIEW = 1024
 """How much is shown of what could not be kept."""
@@ -56,7 +60,8 @@ class Relay:
         self._requests = Requests(gate, self._session, stamp, self._all_tools)
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
-        self._work = Work()
+        # Two of them: who waits for a list must not keep it from coming in.
+        self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
         self.has_refused = threading.Event()
         """Whether someone was told that the server is gone."""
@@ -67,10 +72,26 @@ class Relay:
             _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
             return
         message = read(line)
-        if isinstance(message, list):
+        try:
+            self._heard(message, line)
+        except Exception:
+            _log.exception("headgate: a message of the client could not be handled")
+            if isinstance(message, dict) and "id" in message:
+                told = "the gateway failed; ask in another way"
+                self._client.send(error_message(message["id"], INTERNAL_ERROR, told))
+
+    def _heard(self, message: Any, line: Kept) -> None:
+        if isinstance(message, list) and all(isinstance(inner, dict) for inner in message):
             for inner in message:
                 self.from_client(written(inner))
-        elif not isinstance(message, dict) or not isinstance(message.get("method"), str):
+            return
+        if self._gate.capabilities.is_filter:
+            if (refusal := refused(message)) is not None:
+                self._client.send(refusal)
+                return
+            # As it was understood: what is read in another way by the server could be another call.
+            line = written(message)
+        if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             self._to_upstream(line)
         elif "id" in message:
             self._asked(message, line)
@@ -122,9 +143,19 @@ class Relay:
         if isinstance(line, Unspooled):
             return self._lost(line, asked)
         message = read(line)
+        try:
+            return self._said(message, line, asked)
+        except Exception:
+            # A mistake of ours must not cost what the server has done.
+            _log.exception("headgate: a message of the server goes on as it came")
+            self._client.send(line)
+            return True
+
+    def _said(self, message: Any, line: Kept, asked: object) -> bool:
         if isinstance(message, list):
             # All of them, whichever is the answer.
-            return sum(self.from_upstream(written(inner), asked) for inner in message) > 0
+            inner = [written(one) for one in message if isinstance(one, dict)]
+            return sum(self.from_upstream(one, asked) for one in inner) > 0
         if not isinstance(message, dict):
             start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
             _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
@@ -153,16 +184,16 @@ class Relay:
             # Its client has forgotten it, and what is large is not worth storing for nobody.
             _log.debug("headgate: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.get(message.get("id")) or self._unexpected(message)
+        pending = self.pending.answer(message.get("id")) or self._unexpected(message)
 
         def answer() -> None:
             try:
                 self._client.send(self._made(pending, message, line))
             finally:
-                self.pending.take(pending.id)
+                self.pending.answered(pending)
 
         if len(line) > pending.mode.output_inline_limit_bytes:
-            self._work.do(answer, is_large=True)
+            self._storing.do(answer)
         else:
             answer()
 
@@ -176,9 +207,11 @@ class Relay:
         return line if made is None else made
 
     def _unexpected(self, message: _Message) -> Pending:
-        """Of an answer to nothing that was asked, or of a second one: it is the client's, but no flood for that."""
+        """Of an answer to nothing that was asked, or of a second one: it is the client's, but no way around us."""
         mode, _ = self._gate.mode_of("", {})
-        return Pending("tools/call", message.get("id"), self._session.version, mode=mode)
+        result = message.get("result")
+        method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
+        return Pending(method, message.get("id"), self._session.version, mode=mode)
 
     def _lost(self, line: Unspooled, asked: object) -> bool:
         """Whoever waits for a message that there was no room for is told, and shown its start."""
@@ -193,9 +226,11 @@ class Relay:
 
     def _learn(self, meta: Mapping[str, Any]) -> None:
         """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
-        # A server that cannot list its tools just now can still be called.
-        with contextlib.suppress(HeadgateError):
+        try:
             self._gate.learn(self._all_tools(meta))
+        except Exception as error:
+            # It can still be called, unless it has to be known what for.
+            _log.warning("headgate: the server does not say what tools it has: %s", error)
 
     def _all_tools(self, meta: Mapping[str, Any]) -> list[Any]:
         tools: list[Any] = []
@@ -209,8 +244,11 @@ class Relay:
             params = {**({"_meta": meta} if meta else {}), **cursor}
             self._upstream.send(self._own.written(request_id, "tools/list", params))
             page = self._own.wait(request_id)
-            tools += page.get("tools") or []
+            listed = page.get("tools")
+            tools += listed if isinstance(listed, list) else []
             cursors.append(page.get("nextCursor"))
+        if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
+            raise UpstreamFailed(f"the server lists its tools in more than {_MOST_PAGES} pages")
         return tools
 
     def greet(self, send: Callable[[Kept], None]) -> None:
@@ -227,7 +265,7 @@ class Relay:
 
     def awaits(self, request_id: object) -> bool:
         """Whether anyone still waits for the answer to a request."""
-        return self.pending.get(request_id) is not None or self._own.is_waiting(request_id)
+        return self.pending.awaits(request_id) or self._own.is_waiting(request_id)
 
     def failed(self, request_id: object, error: UpstreamFailed) -> None:
         """A request will not be answered: whoever waits for it is told."""
@@ -250,9 +288,8 @@ class Relay:
             self._client.send(self._requests.failed(pending, error))
             params = {"requestId": pending.id, "reason": "timeout"}
             cancelled = written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-            # One that hangs may not even read.
-            self._work.do(partial(self._to_upstream, cancelled))
+            self._to_upstream(cancelled)
 
     def finish(self, seconds: float) -> bool:
         """Waits for what is under way; `False` if that takes longer."""
-        return self.pending.wait(seconds) and self._work.finish(seconds)
+        return self.pending.wait(seconds) and self._work.finish(seconds) and self._storing.finish(seconds)

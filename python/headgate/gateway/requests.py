@@ -10,6 +10,8 @@ from headgate.gateway.lists import parsed
 from headgate.gateway.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
     enveloped,
     error_message,
     is_modern,
@@ -26,7 +28,7 @@ from headgate.servers.gate import Gate
 from headgate.servers.pipeline import Call
 from headgate.servers.tools import Caller, error_result
 
-__all__ = ["Forwarded", "Requests"]
+__all__ = ["Forwarded", "Requests", "call_of", "refused"]
 
 _CHANGED = written({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
@@ -70,8 +72,8 @@ class Requests:
 
     def takes_long(self, method: str, params: _Params) -> bool:
         """Whether others should not wait for it: it reads from the store, or from files."""
-        if method == "tools/call":
-            return params.get("name") in self._gate.tools or self._gate.has_references(params.get("arguments"))
+        if method == "tools/call" and isinstance(params.get("name"), str):
+            return params["name"] in self._gate.tools or self._gate.looks_at_arguments
         return self._is_address(method, params)
 
     def _is_address(self, method: str, params: _Params) -> bool:
@@ -141,6 +143,19 @@ class Requests:
         if arguments is given:
             return Forwarded(pending)
         return Forwarded(pending, written({**request, "params": {**request["params"], "arguments": arguments}}))
+
+
+def refused(message: Any) -> bytes | None:
+    """Why a message is not let through where tools are filtered: what cannot be understood could be any call."""
+    if not isinstance(message, dict):
+        return error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
+    params = message.get("params", {})
+    is_understood = isinstance(message.get("method", ""), str) and isinstance(params, dict)
+    if is_understood and message.get("method") == "tools/call":
+        is_understood = isinstance(params.get("name"), str)
+    if is_understood or "method" not in message:
+        return None
+    return error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
 
 
 def call_of(pending: Pending, gate: Gate) -> Call:

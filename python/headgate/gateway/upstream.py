@@ -30,7 +30,7 @@ class Upstream:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        lines: Callable[[int], Iterable[Line]],
+        lines: Callable[..., Iterable[Line]],
         pace: Pace | None = None,
         grace: float = 5.0,
     ) -> None:
@@ -61,7 +61,7 @@ class Upstream:
         """Until it is closed, or the server ends without having said anything. Gives the exit code."""
         has_ever_spoken = False
         while True:
-            for line in self._lines(self._process.out):
+            for line in self._process.lines(self._lines):
                 has_ever_spoken = True
                 relay.from_upstream(line)
             code = self._process.end(self._grace)

@@ -13,40 +13,31 @@ _WORKERS = 4
 
 
 class Work:
-    """A few threads, which end with the process. Large messages wait in their pipe for one of them, not in memory."""
+    """A few threads, which end with the process. Of `most` jobs at once the next waits where it comes from."""
 
-    def __init__(self, workers: int = _WORKERS) -> None:
+    def __init__(self, workers: int = _WORKERS, *, most: int | None = None) -> None:
         self._workers = workers
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._room = threading.Semaphore(workers)
+        self._room = None if most is None else threading.Semaphore(most)
         self._idle = threading.Condition()
         self._busy = 0
         self._threads = 0
 
-    def do(self, *jobs: Callable[[], None], is_large: bool = False) -> None:
+    def do(self, *jobs: Callable[[], None]) -> None:
         """Soon, one after the other, by another thread."""
-
-        def job() -> None:
-            for step in jobs:
-                step()
-
-        if is_large:
+        if self._room is not None:
             self._room.acquire()
         with self._idle:
             self._busy += 1
             if self._threads < min(self._busy, self._workers):
                 self._threads += 1
                 threading.Thread(target=self._run, name="headgate-work", daemon=True).start()
-        self._jobs.put(self._releasing(job) if is_large else job)
 
-    def _releasing(self, job: Callable[[], None]) -> Callable[[], None]:
-        def released() -> None:
-            try:
-                job()
-            finally:
-                self._room.release()
+        def job() -> None:
+            for step in jobs:
+                step()
 
-        return released
+        self._jobs.put(job)
 
     def _run(self) -> None:
         while True:
@@ -57,6 +48,8 @@ class Work:
                 _log.exception("headgate: a message could not be answered")
             # What it held must not outlive it until the next one comes.
             del job
+            if self._room is not None:
+                self._room.release()
             with self._idle:
                 self._busy -= 1
                 self._idle.notify_all()

@@ -31,7 +31,9 @@ _TICK = 0.25
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
     """A server that is a command, until the client is gone, or someone ends it. Gives the exit code."""
-    # First of all, so that it starts while the rest of us is imported.
+    # First of all, so that nothing is left behind by whoever ends us while we begin.
+    stop = _Stop()
+    # Before the rest of us is imported, so that it starts meanwhile.
     process = Process(command)
     from headgate.gateway.lines import Lines
     from headgate.gateway.pace import Pace
@@ -41,6 +43,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     grace = settings.shutdown_grace_seconds
     return _run(
         settings,
+        stop,
         lambda _, limits: Upstream(process, command, lines=partial(Lines, **limits), pace=pace, grace=grace),
     )
 
@@ -53,11 +56,16 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run(
         settings,
+        _Stop(),
         lambda gate, limits: HttpUpstream(url, headers=headers, schema_of=gate.input_schema_of, **limits),
     )
 
 
-def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], Upstream | HttpUpstream]") -> int:
+def _run(
+    settings: "Settings",
+    stop: "_Stop",
+    make_upstream: "Callable[[Gate, dict[str, Any]], Upstream | HttpUpstream]",
+) -> int:
     from headgate.errors import HeadgateError
     from headgate.gateway.client import Client, private_stdout
     from headgate.gateway.lines import Lines
@@ -65,7 +73,6 @@ def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], 
     from headgate.gateway.spool import Spool
     from headgate.servers.gate import Gate
 
-    stop = _Stop()
     client = Client(private_stdout(), lambda: stop("the client is gone"))
     with contextlib.closing(Gate(**settings.gate_options())) as gate:
 
@@ -81,13 +88,17 @@ def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], 
         codes: list[int] = []
 
         def serve() -> None:
-            codes.append(upstream.run(relay))
-            stop("the server has ended")
+            try:
+                codes.append(upstream.run(relay))
+            finally:
+                stop("the server has ended")
 
         def listen() -> None:
-            for line in Lines(sys.stdin.fileno(), **limits):
-                relay.from_client(line)
-            stop("the client has nothing more to say")
+            try:
+                for line in Lines(sys.stdin.fileno(), **limits):
+                    relay.from_client(line)
+            finally:
+                stop("the client has nothing more to say")
 
         _in_thread(serve)
         _in_thread(listen)
@@ -98,9 +109,11 @@ def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], 
         if codes:
             # A client that has just been started is about to ask, and should know why it is not answered.
             relay.has_refused.wait(_LAST_WORDS)
+        # Not how it ends because of us.
+        code = codes[0] if codes and not stop.was_told else 0
         relay.finish(settings.shutdown_grace_seconds)
         upstream.close()
-    return codes[0] if codes and not stop.was_told else 0
+    return code
 
 
 def _in_thread(job: Callable[[], None]) -> None:

@@ -1,0 +1,235 @@
+"""Messages as no one should write them: none gets around the gateway, none makes it deaf, and nothing is lost."""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
+from headgate import open_store
+from headgate.gateway.outbox import Outbox
+from headgate.gateway.work import Work
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CALL = '"jsonrpc":"2.0","id":77,"method":"tools/call"'
+PADDING = ",".join(f'"p{number}":"{"x" * 1000}"' for number in range(12))
+BIG = 123456789012345678901234567890
+
+# Each would be a call of a tool that is switched off, if whoever reads it were not careful.
+BYPASSES = [
+    f'{{{CALL},"params":{{"name":"pid"}}}}',
+    f'{{{CALL},"params":{{"name":"pid","arguments":{{"x":NaN}}}}}}',
+    f'{{{CALL},"params":{{"name":"pid",{PADDING}}}}}',
+    f'{{{PADDING},{CALL},"params":{{"name":"pid"}}}}',
+    f'x\r{{{CALL},"params":{{"name":"pid"}}}}',
+    f'{{"x":1}}\r{{{CALL},"params":{{"name":"pid"}}}}',
+    f'{{{CALL},"params":{{"name":"pid","\\ud800":1}}}}',
+    f'{{{CALL},"params":{{"name":"pid"}},"\\ud800":1}}',
+    f'{{{CALL},"params":{{"name":"told","name":"pid"}}}}',
+    f'{{{CALL},"params":{{"name":"pid"}},"method":"tools/call"}}',
+    f'[{{{CALL},"params":{{"name":"pid"}}}}]',
+    f'[[{{{CALL},"params":{{"name":"pid"}}}}]]',
+    f'{{{CALL},"params":{{"name":"\\u0070id"}}}}',
+    f'{{{CALL},"params":["pid"]}}',
+]
+
+
+@pytest.mark.parametrize("line", BYPASSES)
+def test_no_way_of_writing_it_calls_a_tool_that_is_switched_off(line: str, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+        talk.send(line.encode())
+        assert said(talk.call("told")).count("tools/call") == 1
+        listed = talk.ask("tools/list")["result"]["tools"]
+        assert "pid" not in [tool["name"] for tool in listed]
+
+
+DEAFENING = [
+    b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":[]}}',
+    b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":{"a":1}}}',
+    b'{"jsonrpc":"2.0","id":[{}],"method":"tools/call","params":{"name":"pid"}}',
+    b'{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":[]}}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{"a":[]}}}',
+    b"[" * 1000 + b"]" * 1000,
+    b"[" * 100_000,
+    b'{"a":' * 900 + b"1" + b"}" * 900,
+    b"\xff\xfe",
+    b"null",
+]
+
+
+@pytest.mark.parametrize("options", [(), ("--tools-only", "core"), ("--file-refs",)])
+@pytest.mark.parametrize("line", DEAFENING, ids=range(len(DEAFENING)))
+def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: Path) -> None:
+    # This server reads what it can, and passes over the rest.
+    lenient = [sys.executable, str(Path(__file__).with_name("adverse_server.py")), "lenient"]
+    with talking(*wrap(tmp_path, *options, server=lenient)) as talk:
+        talk.send(line)
+        assert said(talk.call("text", of='"y"', size=3)) == "y"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 980 + "]" * 980, "[" * 100_000, '{"jsonrpc":"2.0","id":ID,"error":' + "[" * 900 + "]" * 900 + "}", "null"],
+)
+def test_nothing_that_a_server_writes_makes_it_deaf(line: str, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        talk.request("tools/call", {"name": "writes", "arguments": {"line": line}})
+        assert talk.call("pid")["isError"] is False
+
+
+def test_an_id_may_be_used_again_at_once(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+        for _ in range(300):
+            talk.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+            assert b'"pid"' not in talk.line()
+
+
+def test_of_two_requests_with_one_id_each_is_answered_as_what_it_is(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+        talk.ask("tools/list")
+        for _ in range(50):
+            for method in ("tools/list", "ping"):
+                talk.send({"jsonrpc": "2.0", "id": 9, "method": method})
+            assert not any(b'"pid"' in talk.line() for _ in range(2))
+
+
+@pytest.mark.parametrize("number", ["7", "7.0", "70e-1", "1e2", "-0", "1.10", f"{BIG}", '"7"', '"\\ud83d\\ude00"'])
+def test_an_id_comes_back_as_it_was_written(number: str, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        call = '"method":"tools/call","params":{"name":"output_fetch","arguments":{"output_handle":"oh_AAAAAAAAAAAA"}}'
+        talk.send(f'{{"jsonrpc":"2.0","id":{number},{call}}}'.encode())
+        answer = talk.line()
+        assert f'"id":{number},'.encode() in answer or json.loads(answer)["id"] == json.loads(number)
+        # The server writes it in its own way, and is understood all the same.
+        large = '"method":"tools/call","params":{"name":"text","arguments":{"size":99999}}'
+        talk.send(f'{{"jsonrpc":"2.0","id":{number},{large}}}'.encode())
+        assert said(json.loads(talk.line())["result"])["size_bytes"] == 99999
+
+
+def test_numbers_are_the_same_in_a_batch(tmp_path: Path) -> None:
+    params = f'{{"n":{BIG},"v":0.1000000000000000055511151}}'
+    line = f'{{"jsonrpc":"2.0","id":3,"method":"future/method","params":{params}}}'
+    with talking(*ADVERSE) as talk:
+        talk.send(line.encode())
+        alone = talk.line()
+    with talking(*wrap(tmp_path)) as talk:
+        talk.send(f"[{line}]".encode())
+        assert talk.line() == alone
+        # And in one of the server's.
+        answer = alone.decode().strip().replace('"id": 3', '"id": ID')
+        talk.request("tools/call", {"name": "writes", "arguments": {"line": f"[{answer}]"}})
+        assert str(BIG) in talk.line().decode()
+
+
+def test_what_is_stored_of_a_small_result_is_what_came(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, "--output-mode", "handle")) as talk:
+        more = {"structuredContent": {"n": BIG, "m": 1.5}}
+        handle = said(talk.call("text", more=more))["output_handle"]
+    with open_store(tmp_path.as_uri()) as store, store.open(handle) as file:
+        assert json.loads(file.read())["structuredContent"] == more["structuredContent"]
+
+
+LARGE = "z" * 100_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{{"jsonrpc":"2.0","id":ID,"\\ud83d\\ude00":1,"result":{{"content":[{{"type":"text","text":"{LARGE}"}}]}}}}',
+        f'{{"jsonrpc":"2.0","id":ID,{PADDING},"result":{{"content":[{{"type":"text","text":"{LARGE}"}}]}}}}',
+        f'{{"jsonrpc":"2.0","id":ID,"result":{{{PADDING},"content":[{{"type":"text","text":"{LARGE}"}}]}}}}',
+        f'{{"jsonrpc":"2.0","id":ID,"result":{{"\\ud83d\\ude00":1,"content":[{{"type":"text","text":"{LARGE}"}}]}}}}',
+        f'{{"jsonrpc":"2.0","id":ID,"result":{{"\\ud800":1,"content":[{{"type":"text","text":"{LARGE}"}}]}}}}',
+        f'{{"\\ud800":1,"jsonrpc":"2.0","id":ID,"result":{{"content":[{{"type":"text","text":"{LARGE}"}}]}}}}',
+    ],
+    ids=range(6),
+)
+def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        number = talk.request("tools/call", {"name": "writes", "arguments": {"line": line}})
+        got = talk.line()
+        assert len(got) < 50_000
+        assert json.loads(got)["id"] == number
+        handle = said(json.loads(got)["result"])["output_handle"]
+    with open_store(tmp_path.as_uri()) as store, store.open(handle) as file:
+        assert LARGE.encode() in file.read()
+
+
+def test_a_server_whose_child_keeps_its_output_open_is_missed_all_the_same(tmp_path: Path) -> None:
+    server = ["sh", "-c", 'sleep 60 & exec "$@"', "sh", *ADVERSE]
+    with talking(*wrap(tmp_path, server=server)) as talk:
+        assert said(talk.call("dies", after=10))["error"]["code"] == "upstream_failed"
+        assert talk.call("pid")["isError"] is False
+
+
+def test_who_waits_for_a_list_does_not_keep_it_from_coming(tmp_path: Path) -> None:
+    changed = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+        talk.ask("tools/list")
+        large = {"name": "text", "arguments": {"size": 3_000_000}}
+        numbers = {talk.request("tools/call", large) for _ in range(8)}
+        talk.request("tools/call", {"name": "writes", "arguments": {"line": changed}})
+        numbers |= {talk.request("tools/call", {"name": "text"}) for _ in range(8)}
+        while numbers:
+            numbers.discard(json.loads(talk.line()).get("id"))
+
+
+def test_a_server_that_does_not_read_keeps_nobody_from_what_is_stored(tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        handle = store.put(b"kept " * 100).output_handle
+    options = ("--call-timeout-seconds", "1", "--shutdown-grace-seconds", "1")
+    with talking(*wrap(tmp_path, *options, server=["sleep", "60"]), is_greeted=False) as talk:
+        large = talk.request("tools/call", {"name": "text", "arguments": {"of": "x" * 3_000_000}})
+        assert said(talk.answer(large)["result"])["error"]["code"] == "upstream_timeout"
+        assert said(talk.call("output_fetch", output_handle=handle))["content"] == "kept " * 100
+        assert talk.close() == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.binary(max_size=200_000).map(lambda line: line.replace(b"\n", b" ")), max_size=20))
+def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines: list[bytes]) -> None:
+    ours, theirs = os.pipe()
+    got: list[bytes] = []
+
+    def read() -> None:
+        while piece := os.read(ours, 7_001):
+            got.append(piece)
+
+    reader = threading.Thread(target=read)
+    outbox = Outbox(theirs)
+    for number, line in enumerate(lines):
+        outbox.send(line)
+        if number == len(lines) // 2:
+            reader.start()
+    if not lines:
+        reader.start()
+    assert outbox.close(PATIENCE)
+    os.close(theirs)
+    reader.join(PATIENCE)
+    os.close(ours)
+    assert b"".join(got) == b"".join(line + b"\n" for line in lines)
+
+
+def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
+    work, release, done = Work(1, most=2), threading.Event(), threading.Event()
+    for _ in range(2):
+        work.do(lambda: _wait(release))
+
+    def third_of_them() -> None:
+        work.do(lambda: None)
+        done.set()
+
+    third = threading.Thread(target=third_of_them)
+    third.start()
+    assert not done.wait(0.1)
+    release.set()
+    third.join(PATIENCE)
+    assert done.is_set()
+    assert work.finish(PATIENCE)
+
+
+def _wait(event: threading.Event) -> None:
+    event.wait(PATIENCE)
