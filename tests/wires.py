@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,8 +33,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("rows", {"count": "no number"}),
 ]
 
-_HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
-_MODERN_META = {
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
+MODERN_META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -62,7 +62,7 @@ class _Stdio:
         self._process, self._era, self._id, self.hello = process, era, 0, b""
         self.notified: list[bytes] = []
         if era == LEGACY:
-            self.hello = self.ask("initialize", _HELLO)
+            self.hello = self.ask("initialize", HELLO)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
@@ -91,7 +91,7 @@ class _Http:
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
         if era == LEGACY:
-            self.hello = self.ask("initialize", _HELLO)
+            self.hello = self.ask("initialize", HELLO)
             self._headers["mcp-protocol-version"] = "2025-11-25"
             self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -107,17 +107,16 @@ class _Http:
             if name := message["params"].get("name") or message["params"].get("uri"):
                 headers["mcp-name"] = name
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        connection.request("POST", "/mcp", json.dumps(message), headers)
-        response = connection.getresponse()
-        if session := response.getheader("mcp-session-id"):
-            self._headers["mcp-session-id"] = session
-        body = response.read()
-        connection.close()
-        return body
+        with closing(connection):
+            connection.request("POST", "/mcp", json.dumps(message), headers)
+            response = connection.getresponse()
+            if session := response.getheader("mcp-session-id"):
+                self._headers["mcp-session-id"] = session
+            return response.read()
 
 
 def _request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
-    meta = {"_meta": _MODERN_META} if era == MODERN else {}
+    meta = {"_meta": MODERN_META} if era == MODERN else {}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**(params or {}), **meta}}
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from mcp.server import Server
 from sse_starlette.sse import AppStatus
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.errors import InvalidArgument
@@ -56,7 +57,9 @@ class _Calls:
         is_call = scope["type"] == "http" and scope["method"] == "POST"
         self.in_flight += is_call
         try:
-            await self._app(scope, receive, send)
+            # Nobody is left to be told.
+            with contextlib.suppress(ClientDisconnect):
+                await self._app(scope, receive, send)
         finally:
             self.in_flight -= is_call
 
