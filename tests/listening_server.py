@@ -23,6 +23,14 @@ def make_server() -> MCPServer:
         return "x" * size
 
     @server.tool(structured_output=False)
+    def echo(text: str) -> str:
+        return text
+
+    @server.tool(structured_output=False)
+    def breaking() -> str:
+        raise LookupError("broken")
+
+    @server.tool(structured_output=False)
     async def slow(seconds: float) -> str:
         logging.getLogger("headgate").info("slow has begun")
         await anyio.sleep(seconds)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
-from wires import ERAS, message_of, wired_to
+from wires import ERAS, MODERN, message_of, wired_to
 
 
 class Visitor:
@@ -306,3 +306,35 @@ def test_an_address_that_is_taken(open_to_all: Listening, tmp_path: Path) -> Non
         run_http(Server("x"), Settings(http=("127.0.0.1", open_to_all.port)))
     with pytest.raises(InvalidArgument, match="No such file"):
         run_http(Server("x"), Settings(http=("127.0.0.1", 0), token_file=str(tmp_path / "none")))
+
+
+def test_files_are_kept_from_callers_from_elsewhere_and_handles_are_not(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("7")
+    roots = {"file_refs": True, "file_roots": [str(tmp_path)]}
+    with listening(tmp_path, **roots) as server:
+        visitor = Visitor(server, None, MODERN)
+        assert visitor.call("text", size={"$file": str(secret)})["content"][0]["text"] == "x" * 7
+    with listening(tmp_path, **roots, token_file=tokens_in(tmp_path), allowed_hosts=["mcp.example.com"]) as server:
+        visitor = Visitor(server, ALICE, MODERN)
+        for path in (str(secret), "secret", "/etc/hostname"):
+            assert visitor.told("text", size={"$file": path})["error"]["code"] == "file_ref_denied"
+        handle = visitor.told("text", size=50_000)["output_handle"]
+        assert visitor.told("echo", text={"$handle": handle})["size_bytes"] == 50_000
+
+
+def test_no_token_is_written_anywhere(tmp_path: Path) -> None:
+    path = Path(tokens_in(tmp_path))
+    with listening(tmp_path, token_file=str(path), journal=True, compression="none") as server:
+        for era in ERAS:
+            visitor = Visitor(server, ALICE, era)
+            visitor.told("text", size=50_000)
+            visitor.call("breaking")
+            assert "alice" in json.dumps(visitor.told("journal"))
+        path.write_text(f"alice: {ALICE} {BOB}\n")
+        assert server.discover(BOB).status == 200
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert b"alice" in kept
+    for token in (ALICE, BOB):
+        assert token.encode() not in kept
+        assert token not in server.logged
