@@ -3,13 +3,18 @@
 import contextlib
 import http.client
 import json
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from headgate.config.options import Settings
+from headgate.errors import InvalidArgument
+from headgate.gateway.http_run import run_http
 from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
+from mcp.server import Server
 from wires import ERAS, MODERN, message_of, wired_to
 
 
@@ -297,15 +302,21 @@ def test_who_only_waits_for_news_does_not_keep_it(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken(open_to_all: Listening, tmp_path: Path) -> None:
-    from headgate.config.options import Settings
-    from headgate.errors import InvalidArgument
-    from headgate.gateway.http_run import run_http
-    from mcp.server import Server
-
     with pytest.raises(InvalidArgument, match="give another --http"):
         run_http(Server("x"), Settings(http=("127.0.0.1", open_to_all.port)))
     with pytest.raises(InvalidArgument, match="No such file"):
         run_http(Server("x"), Settings(http=("127.0.0.1", 0), token_file=str(tmp_path / "none")))
+
+
+def test_a_server_that_cannot_start_says_so_with_its_exit_code() -> None:
+    @contextlib.asynccontextmanager
+    async def broken(_: object) -> AsyncIterator[None]:
+        raise LookupError("no upstream")
+        yield
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_http(Server("x", lifespan=broken), Settings(http=("127.0.0.1", 0))) == 1
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_files_are_kept_from_callers_from_elsewhere_and_handles_are_not(tmp_path: Path) -> None:

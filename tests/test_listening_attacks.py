@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -206,12 +207,9 @@ def test_who_is_slow_is_hung_up_on(tmp_path: Path) -> None:
         ):
             assert statuses(server.raw(sent)) == status
         # However often it says a little.
-        for sent, begun, status in (
-            (whole, 0, 408),
-            (whole, len(whole) - len(body), 408),
-            (refused, len(refused) - len(body), 401),
-        ):
-            assert statuses(dripped(server, sent, begun)) == [status]
+        assert statuses(dripped(server, whole, 0)) == [408]
+        assert statuses(dripped(server, whole, len(whole) - len(body))) == [408]
+        assert statuses(dripped(server, refused, len(refused) - len(body))) == [401]
         assert server.discover(ALICE).status == 200
 
 
@@ -233,6 +231,20 @@ def dripped(server: Listening, sent: bytes, begun: int) -> bytes:
             if not more:
                 return came
         raise AssertionError("nobody hung up")
+
+
+def test_each_request_has_its_own_time(tmp_path: Path) -> None:
+    headers, body = of_era(MODERN)
+    whole = request(f"content-length: {len(body)}\r\n{headers}", body)
+    last = request(f"connection: close\r\ncontent-length: {len(body)}\r\n{headers}", body)
+    with listening(tmp_path, read_timeout_seconds=4.0) as server, server.connected() as connection:
+        connection.sendall(whole)
+        # Together more than it has, but each of them less.
+        time.sleep(2.2)
+        connection.sendall(last[:-1])
+        time.sleep(2.2)
+        connection.sendall(last[-1:])
+        assert statuses(everything(connection)) == [200, 200]
 
 
 def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 import base64
 import hashlib
 import hmac
-import http.server
 import json
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,75 +12,17 @@ import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from headgate.gateway.oauth import Issuer
 from headgate.servers.mcp import principal_of
 from hypothesis import given
 from hypothesis import strategies as st
-
-ISSUER, AUDIENCE = "https://issuer.example", "https://mcp.example.com/mcp"
-KEYS: dict[str, Any] = {
-    "RS256": rsa.generate_private_key(65537, 2048),
-    "ES256": ec.generate_private_key(ec.SECP256R1()),
-    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
-}
-OTHER = rsa.generate_private_key(65537, 2048)
-
-
-def public(key: Any, kid: str, algorithm: str) -> dict[str, Any]:
-    kinds = {"R": jwt.algorithms.RSAAlgorithm, "E": jwt.algorithms.ECAlgorithm}
-    kind = jwt.algorithms.OKPAlgorithm if algorithm == "EdDSA" else kinds[algorithm[0]]
-    shown: dict[str, Any] = kind.to_jwk(key.public_key(), as_dict=True)
-    return {**shown, "kid": kid, "alg": algorithm, "use": "sig"}
-
-
-class Keys(http.server.ThreadingHTTPServer):
-    """What an issuer says its keys are."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.shown: bytes = b""
-        self.fetched = 0
-        self.show(*(public(key, name, name) for name, key in KEYS.items()))
-
-    def show(self, *keys: dict[str, Any]) -> None:
-        self.shown = json.dumps({"keys": keys}).encode()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/jwks"
-
-
-class _Answer(http.server.BaseHTTPRequestHandler):
-    server: Keys
-
-    def do_GET(self) -> None:
-        self.server.fetched += 1
-        self.send_response(200)
-        self.send_header("content-length", str(len(self.server.shown)))
-        self.end_headers()
-        self.wfile.write(self.server.shown)
-
-    def log_message(self, *_: object) -> None:
-        """Nobody asked."""
+from issuing import AUDIENCE, ISSUER, KEYS, OTHER, Keys, claims, issuing, public, signed
 
 
 @pytest.fixture
 def keys() -> Iterator[Keys]:
-    with Keys() as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield server
-        server.shutdown()
-
-
-def claims(**more: Any) -> dict[str, Any]:
-    told = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": time.time() + 600, **more}
-    return {name: value for name, value in told.items() if value is not None}
-
-
-def signed(algorithm: str = "RS256", key: Any = None, kid: str | None = None, **more: Any) -> str:
-    headers = {"kid": kid or algorithm}
-    return jwt.encode(claims(**more), key or KEYS[algorithm], algorithm, headers=headers)
+    with issuing() as keys:
+        yield keys
 
 
 def verified(issuer: Issuer, token: str) -> Any:
@@ -104,9 +44,11 @@ def test_who_the_issuer_says_they_are(algorithm: str, keys: Keys) -> None:
 
 def test_scopes_are_read_as_issuers_write_them(keys: Keys) -> None:
     issuer = issuer_at(keys)
-    for more in ({"scope": "a b"}, {"scp": ["a", "b"]}, {"scp": "a b"}):
+    right: list[dict[str, Any]] = [{"scope": "a b"}, {"scp": ["a", "b"]}, {"scp": "a b"}]
+    for more in right:
         assert verified(issuer, signed(**more)).scopes == ["a", "b"]
-    for more in ({}, {"scope": 3}, {"scope": {"a": 1}}):
+    wrong: list[dict[str, Any]] = [{}, {"scope": 3}, {"scope": {"a": 1}}]
+    for more in wrong:
         assert verified(issuer, signed(**more)).scopes == []
 
 

@@ -245,7 +245,10 @@ class Settings:
         4 << 20, positive(SIZE), "how large the body of a request may be", commands=("serve",)
     )
     read_timeout_seconds: float = _option(
-        30.0, positive(SECONDS), "how long a request may take to arrive", commands=("serve",)
+        30.0,
+        positive(SECONDS),
+        "how long a request may take to arrive, and a connection may be idle",
+        commands=("serve",),
     )
     rate_limit_per_minute: int | None = _option(
         None,
@@ -254,7 +257,7 @@ class Settings:
         commands=("serve",),
     )
     max_connections: int = _option(
-        1000, positive(COUNT), "how many connections may be open at once", commands=("serve",)
+        512, positive(COUNT), "how many connections may be open at once", commands=("serve",)
     )
     max_sessions: int = _option(1000, positive(COUNT), "how many sessions may be open at once", commands=("serve",))
     session_idle_seconds: float = _option(

@@ -25,7 +25,7 @@ class Connection(H11Protocol):
         if len(self.connections) > self._max_connections:
             self._close(_TOO_MANY)
         else:
-            self._watch()
+            self._arm()
 
     def data_received(self, data: bytes) -> None:
         # What comes after we have hung up is nobody's.
@@ -41,11 +41,18 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """From the first byte of a request, or of a connection, to the last of its body."""
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
+        """From the first byte of a request to the last of its body; until the next begins, it may be idle."""
+        if not self._has_begun() or self.transport.is_closing():
             self._unwatch()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self._read_timeout, self._give_up)
+            self._arm()
+
+    def _has_begun(self) -> bool:
+        state = self.conn.their_state
+        return state is h11.SEND_BODY or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
+
+    def _arm(self) -> None:
+        self._deadline = self.loop.call_later(self._read_timeout, self._give_up)
 
     def _unwatch(self) -> None:
         if self._deadline is not None:
@@ -53,10 +60,9 @@ class Connection(H11Protocol):
             self._deadline = None
 
     def _give_up(self) -> None:
-        has_begun = self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]
-        is_answered = self.conn.their_state is not h11.IDLE and self.cycle.response_started
+        is_answered = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
         # Who has asked nothing would take this for the answer to what it asks next.
-        self._close(_TOO_SLOW if has_begun and not is_answered else b"")
+        self._close(_TOO_SLOW if self._has_begun() and not is_answered else b"")
 
     def _close(self, last_words: bytes) -> None:
         if not self.transport.is_closing():

@@ -37,13 +37,15 @@ def run_http(server: Server[Any], settings: "Settings") -> int:
     Raises `InvalidArgument` if the address or the file of tokens cannot be used.
     """
     calls = _Calls(http_app(server, settings))
-    with _listener(settings) as listener, _returning():
-        # Streams would end with the signal, and with them the answers to calls.
-        AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
+    with _listener(settings) as listener, _returning(), _streams_kept():
         running = _Running(_config(calls, settings), calls)
         _log.info("listening on http://%s%s", _written(listener.getsockname()), PATH)
-        running.run([listener])
-        return 0 if running.started else 1
+        try:
+            running.run([listener])
+        except SystemExit:
+            # A server that could not start, of which uvicorn has logged why.
+            return 1
+        return 0
 
 
 class _Calls:
@@ -97,6 +99,7 @@ def _config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
         # Anyone could write into them who calls from elsewhere.
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=math.ceil(settings.read_timeout_seconds),
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_seconds),
     )
 
@@ -115,6 +118,16 @@ def _listener(settings: "Settings") -> socket.socket:
 def _written(address: Any) -> str:
     host, port, *_ = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextlib.contextmanager
+def _streams_kept() -> Iterator[None]:
+    """Streams would end with the signal, and with them the answers to calls."""
+    AppStatus.enable_automatic_graceful_drain = False
+    try:
+        yield
+    finally:
+        AppStatus.enable_automatic_graceful_drain, AppStatus.should_exit = True, False
 
 
 @contextlib.contextmanager
