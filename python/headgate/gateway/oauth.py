@@ -87,7 +87,8 @@ class _Keys(jwt.PyJWKClient):
             return super().fetch_data()
         except (jwt.PyJWTError, ValueError, OSError) as error:
             self._not_before = time.monotonic() + _RETRY
-            _log.warning("the keys of the issuer cannot be read from %s: %s", self.uri, type(error).__name__)
+            # Its address may have a secret in it.
+            _log.warning("the keys of the issuer cannot be read; check oauth_jwks_url: %s", type(error).__name__)
             raise jwt.PyJWKClientConnectionError("the keys cannot be read") from None
 
 
