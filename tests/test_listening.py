@@ -9,12 +9,17 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from headgate.config.options import Settings
 from headgate.errors import InvalidArgument
 from headgate.gateway.http_run import run_http
 from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
+from mcp_harness import redeem, told
 from wires import ERAS, MODERN, message_of, wired_to
 
 
@@ -349,3 +354,18 @@ def test_no_token_is_written_anywhere(tmp_path: Path) -> None:
     for token in (ALICE, BOB):
         assert token.encode() not in kept
         assert token not in server.logged
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_sdk_s_own_client_is_served(era: str, guarded: Listening) -> None:
+    async def talk() -> None:
+        headers = {"authorization": f"Bearer {BOB}"}
+        async with httpx2.AsyncClient(headers=headers) as http_client:
+            transport = streamable_http_client(f"http://127.0.0.1:{guarded.port}/mcp", http_client=http_client)
+            async with Client(transport, mode=era) as client:
+                assert "output_fetch" in [tool.name for tool in (await client.list_tools()).tools]
+                handle = told(await client.call_tool("text", {"size": 100_000}))["output_handle"]
+                pages = await redeem(client, handle)
+                assert "".join(page["content"] for page in pages) == "x" * 100_000
+
+    anyio.run(talk)
