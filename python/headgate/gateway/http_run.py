@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.errors import InvalidArgument
 from headgate.gateway.http_app import PATH, http_app
-from headgate.gateway.http_connection import Connection
+from headgate.gateway.http_protocol import Connection
 
 if TYPE_CHECKING:
     from headgate.config.options import Settings
