@@ -67,7 +67,7 @@ class _Stdio:
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
-        self._send(_request(self._id, method, params, self._era))
+        self._send(request(self._id, method, params, self._era))
         assert self._process.stdout
         line = self._process.stdout.readline()
         while b'"method":"notifications/' in line[:256]:
@@ -97,7 +97,7 @@ class _Http:
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
-        return self._post(_request(self._id, method, params, self._era))
+        return self._post(request(self._id, method, params, self._era))
 
     def _post(self, message: dict[str, Any]) -> bytes:
         headers = dict(self._headers)
@@ -115,7 +115,7 @@ class _Http:
             return response.read()
 
 
-def _request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
+def request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
     meta = {"_meta": MODERN_META} if era == MODERN else {}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**(params or {}), **meta}}
 
