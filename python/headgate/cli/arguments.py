@@ -55,8 +55,12 @@ class _Parser(argparse.ArgumentParser):
 
         near = difflib.get_close_matches(word, self._option_string_actions, 1)
         hint = f", only {near[0]}" if near else ""
-        if self.get_default("run") is gateway.wrap and not word.startswith("-"):
-            hint = ", unless it is a command: put -- before it"
+        if not word.startswith("-"):
+            is_wrap = self.get_default("run") is gateway.wrap
+            hint = (
+                "; if it is a command, put -- before it" if is_wrap else "; if it is a file, put its option before it"
+            )
+            self.error(f"{word} is not understood here{hint}")
         self.error(f"there is no {word} here{hint}")
 
     def error(self, message: str) -> NoReturn:

@@ -67,7 +67,7 @@ class Asking:
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._env, cwd=self._cwd
             )
         except (OSError, ValueError) as error:
-            raise UpstreamFailed(f"{shown(self._command[:1])} cannot be started: {error}") from None
+            raise UpstreamFailed(f"{shown(self._command[0])} cannot be started: {error}; check the command") from None
         threading.Thread(target=self._read, daemon=True).start()
         try:
             self._introduce()

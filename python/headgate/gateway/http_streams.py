@@ -168,10 +168,12 @@ class Streams:
         status = response.status_code
         if status in (401, 403):
             raise UpstreamFailed(
-                f"the server lets nobody in like this (HTTP {status}); give what it wants with --header"
+                f"{self._endpoint.name} lets nobody in like this (HTTP {status}); give what it wants with --header, or "
+                "mend what was given"
             )
         start = self._endpoint.veiled(" ".join(body.decode(errors="replace").split()))[:_SHOWN_COMPLAINT]
-        raise Refused(f"the server answered HTTP {status}{': ' if start else ''}{start}", status)
+        said = f"{': ' if start else ''}{start}"
+        raise Refused(f"{self._endpoint.name} answered HTTP {status}{said}; check the URL", status)
 
     def _is_answer(self, body: bytes, message: Outgoing) -> bool:
         try:

@@ -103,7 +103,8 @@ class Tools:
                 self._fetch,
             ),
             "output_search": _Tool(
-                "Find text or a regex in a stored large output: item or line numbers to fetch as offset, with context.",
+                "Find text or a regex in a stored large output: where to fetch, by offset=item, or offset=line with "
+                "format=lines.",
                 {
                     "output_handle": handle,
                     "pattern": {"type": "string"},
