@@ -6,7 +6,16 @@ from typing import Any
 import anyio
 from conformance import Node
 from mcp import Client, StdioServerParameters
-from mcp_types import CreateMessageRequestParams, CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestParams,
+    ElicitResult,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
+from pydantic import FileUrl
 
 __all__ = ["MODES", "inspected", "seen"]
 
@@ -17,16 +26,16 @@ PATIENCE = 60
 OURS = ("output_", "headgate://")
 
 
-async def _sampled(_context: Any, _params: CreateMessageRequestParams) -> CreateMessageResult:
+async def _sampled(context: Any, params: CreateMessageRequestParams) -> CreateMessageResult:  # noqa: ARG001
     return CreateMessageResult(role="assistant", content=TextContent(type="text", text="sampled"), model="made up")
 
 
-async def _elicited(*_: Any) -> ElicitResult:
+async def _elicited(context: Any, params: ElicitRequestParams) -> ElicitResult:  # noqa: ARG001
     return ElicitResult(action="accept", content={"name": "Jo"})
 
 
-async def _rooted(_context: Any) -> ListRootsResult:
-    return ListRootsResult(roots=[Root(uri="file:///data")])
+async def _rooted(context: Any) -> ListRootsResult:  # noqa: ARG001
+    return ListRootsResult(roots=[Root(uri=FileUrl("file:///data"))])
 
 
 def seen(command: Sequence[str], mode: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
@@ -34,15 +43,15 @@ def seen(command: Sequence[str], mode: str, calls: Sequence[tuple[str, dict[str,
     found: list[Any] = []
 
     async def look(client: Client) -> None:
-        progress: list[float] = []
+        steps: list[float] = []
 
-        async def report(done: float, *_: Any) -> None:
-            progress.append(done)
+        async def report(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+            steps.append(progress)
 
         found.append(client.server_info)
         found.append([tool for tool in (await client.list_tools()).tools if not tool.name.startswith(OURS)])
         found.extend([await client.call_tool(name, told, progress_callback=report) for name, told in calls])
-        found.append(progress)
+        found.append(steps)
         if client.server_capabilities.resources is not None:
             # Behind the gateway a server without any has a list of none.
             found.extend((await client.list_resources()).resources)
@@ -61,8 +70,8 @@ def seen(command: Sequence[str], mode: str, calls: Sequence[tuple[str, dict[str,
             ) as client:
                 try:
                     await look(client)
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is to be the same
-                    # Behind the bracket stands an excerpt of what came.
+                except Exception as error:
+                    # Whatever it is, it is to be the same. Behind the bracket stands an excerpt of what came.
                     found.append(f"{type(error).__name__}: {str(error).split('[')[0]}")
 
     anyio.run(run)

@@ -1,4 +1,4 @@
-"""Real servers behind the gateway in use: what is large is a handle, is read on from there, and handed to another tool."""
+"""Real servers behind the gateway in use: what is large is a handle, is read on from there, and is handed on."""
 
 import base64
 import hashlib

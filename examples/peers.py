@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Peers:
             check(not verdict.wrong, str(verdict))
             return str(verdict)
 
-        return {mode: lambda mode=mode: held(mode) for mode in OUTPUT_MODES}  # type: ignore[misc]
+        return {mode: partial(held, mode) for mode in OUTPUT_MODES}
 
     def sdk(self, server: str, mode: str) -> str:
         direct = seen(self.fresh(server), mode, CALLS[server])
@@ -139,11 +140,11 @@ def main() -> int:
             for mode, run in peers.conversation(server).items():
                 tally.add(f"{server}: bytes of {len(peers.steps(server))} steps, {mode}", run)
             for mode in MODES:
-                tally.add(f"{server}: the SDK's client, {mode}", lambda server=server, mode=mode: peers.sdk(server, mode))
+                tally.add(f"{server}: the SDK's client, {mode}", partial(peers.sdk, server, mode))
         for method in INSPECTIONS:
-            tally.add(f"everything: the Inspector, {method}", lambda method=method: peers.inspector(method))
+            tally.add(f"everything: the Inspector, {method}", partial(peers.inspector, method))
         for title in USES:
-            tally.add(title, lambda title=title: peers.use(title))
+            tally.add(title, partial(peers.use, title))
     print(f"{tally.held} of {tally.made} comparisons hold")
     return 0 if tally.held == tally.made else 1
 

@@ -19,7 +19,7 @@ _HANDLE_PROPERTIES: dict[str, Any] = {"output_handle": {"type": "string"}, "fetc
 def is_of_fastmcp(tool: Mapping[str, Any]) -> bool:
     """Whether a tool is listed by a server of fastmcp."""
     meta, schema = tool.get("_meta"), tool.get("outputSchema")
-    return isinstance(meta, dict) and "fastmcp" in meta or isinstance(schema, dict) and _WRAPS in schema
+    return (isinstance(meta, dict) and "fastmcp" in meta) or (isinstance(schema, dict) and _WRAPS in schema)
 
 
 def or_handle_typed(schema: Mapping[str, Any]) -> dict[str, Any]:
