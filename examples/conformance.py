@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,18 @@ class Node:
         script = f"suite-{revision}/dist/index.js"
         return self._run(script, "server", "--url", url, *SUITES[revision], "--output-dir", results).stdout
 
-    def inspected(self, url: str, *arguments: str) -> Any:
-        """What the Inspector prints."""
+    def command(self, server: str, *arguments: str, fixed: bool = False) -> list[str]:
+        """The command of one of the protocol's own servers; `fixed` is one for whom nothing is random."""
+        script = self._packages / "@modelcontextprotocol" / f"server-{server}" / "dist" / "index.js"
+        first = ["--import", "data:text/javascript,Math.random=()=>0.1"] if fixed else []
+        return [str(self._node), *first, str(script), *arguments]
+
+    def inspected(self, server: str | Sequence[str], *arguments: str) -> Any:
+        """What the Inspector prints of a server at a URL, or of a command."""
         script = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
-        done = self._run(script, "--cli", url, "--transport", "http", *arguments)
+        # The first -- of its arguments is its own.
+        target = ["--transport", "http", "--", server] if isinstance(server, str) else ["--", *server]
+        done = self._run(script, "--cli", *arguments, *target)
         if done.returncode:
             raise ValueError(f"the Inspector ended with {done.returncode}: {done.stderr.strip()[-300:]}")
         return json.loads(done.stdout)

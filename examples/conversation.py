@@ -1,4 +1,4 @@
-"""A conversation with a server on stdio that is played as often as wanted: what is said is fixed, what is heard is kept.
+"""A conversation with a server on stdio, played as often as wanted: what is said is fixed, what is heard is kept.
 
 No SDK on this side: what came is bytes, to be compared with what comes another time.
 """

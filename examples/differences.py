@@ -127,12 +127,13 @@ def _is_our_template(one: Heard, here: Heard, _store: headgate.Store) -> bool:
 
 
 def _is_first_list(one: Heard, here: Heard, _store: headgate.Store) -> bool:
-    return one.message.get("error", {}).get("code") == METHOD_NOT_FOUND and here.message["result"]["resources"] == []
+    is_unknown = one.message.get("error", {}).get("code") == METHOD_NOT_FOUND
+    return is_unknown and not here.message["result"]["resources"]
 
 
 def _is_capability(one: Heard, here: Heard, _store: headgate.Store) -> bool:
     before, after = (heard.message["result"] for heard in (one, here))
-    missing = {name: {} for name in ("tools", "resources") if name not in before["capabilities"]}
+    missing: dict[str, Any] = {name: {} for name in ("tools", "resources") if name not in before["capabilities"]}
     expected = {**before, "capabilities": {**before["capabilities"], **missing}}
     return bool(missing) and after == expected
 

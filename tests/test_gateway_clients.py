@@ -1,4 +1,4 @@
-"""Clients of two SDKs, and a server of one behind the gateway: whatever they could do without it they can do with it."""
+"""Clients of two SDKs, and a server behind the gateway: whatever they could do without it they can do with it."""
 
 import json
 import warnings
@@ -15,6 +15,7 @@ from gateway_harness import script, talking, wrap
 from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_harness import redeem, text_of, told
+from pydantic import FileUrl
 from wires import LEGACY, MODERN
 
 SERVER = script("lively_server.py")
@@ -30,19 +31,19 @@ class Callbacks:
         self.notified: list[str] = []
         self.progress: list[tuple[float, float | None, str | None]] = []
 
-    async def sampled(self, _context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sampled(self, context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:  # noqa: ARG002
         asked = params.messages[0].content
         assert isinstance(asked, types.TextContent)
         answer = types.TextContent(type="text", text=f"a model on {asked.text!r}")
         return types.CreateMessageResult(role="assistant", content=answer, model="made up")
 
-    async def elicited(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicited(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
         assert isinstance(params, types.ElicitRequestFormParams)
         name = next(iter(params.requested_schema["properties"]))
         return types.ElicitResult(action="accept", content={name: "Jo"})
 
-    async def rooted(self, _context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=ROOT)])
+    async def rooted(self, context: Any) -> types.ListRootsResult:  # noqa: ARG002
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(ROOT))])
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
         self.logged.append(params.data)
@@ -139,7 +140,7 @@ def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) ->
     async def test(client: Client, _: Callbacks) -> None:
         with anyio.CancelScope() as scope:
 
-            async def begun(*_: Any) -> None:
+            async def begun(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
                 scope.cancel()
 
             await client.call_tool("waits", progress_callback=begun)

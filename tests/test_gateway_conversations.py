@@ -35,7 +35,7 @@ CANCELLED = [
 
 ODD = [
     *(call("asks", method=method) for method in ("sampling/createMessage", "elicitation/create", "future/ask")),
-    call("reports", steps=5, token="t"),
+    call("reports", steps=5, token=7),
     call("text", of='é"\\\n😀', size=300, more={"_meta": {"k": 1e2}, "structuredContent": {"a": 1.0}, "later": [1.0]}),
     call("text", of='é"\\\n😀', size=100_000),
     call("blocks", count=3),

@@ -106,9 +106,10 @@ def test_what_is_said_twice_is_stored_once(blocks: list[dict[str, Any]], structu
     assert (loaded(found), found.mime_type) == (structured, "application/json")
 
 
-def test_a_text_that_was_wrapped_is_a_text() -> None:
+@pytest.mark.parametrize("name", ["result", "content"])
+def test_a_text_that_was_wrapped_is_a_text(name: str) -> None:
     lines = "one\ntwo\n"
-    assert payload_of(result(text(lines), structuredContent={"result": lines})) == Found(lines)
+    assert payload_of(result(text(lines), structuredContent={name: lines})) == Found(lines)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,9 @@ def test_a_text_that_was_wrapped_is_a_text() -> None:
         ([text("a")], {"result": ["a", "b"]}),
         ([text("[1]"), {"type": "image", "data": encoded(b"x"), "mimeType": "image/png"}], {"result": [1]}),
         ([text("{")], {"a": 1}),
+        ([text("a\nb")], {"name": "a\nb"}),
+        ([text("a")], {"content": "a", "more": 1}),
+        ([text("a")], {"content": "b"}),
         # Equal as Python has it, but not the same.
         ([text("[1,0,1.0]")], {"result": [True, False, 1]}),
         ([text('{"a":1,"a":2,"n":12345678901234567890123}')], {"a": 2, "n": 1.2345678901234568e22}),
@@ -145,7 +149,7 @@ def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
     found = payload_of(whole)
     if isinstance(payload := found.payload, str):
         assert [payload] == texts
-        assert structured in (None, payload, {"result": payload})
+        assert structured in (None, payload, {"result": payload}, {"content": payload})
     elif loaded(found) != json.loads(json.dumps(whole)):
         assert loaded(found) == json.loads(json.dumps(structured))
 

@@ -59,7 +59,7 @@ blocks = st.one_of(
 def results(draw: st.DrawFn) -> dict[str, Any]:
     """Results whose blocks often say what is structured."""
     value, form = draw(values), draw(st.integers(0, 7))
-    structured = {"result": value} if draw(st.booleans()) else value
+    structured = draw(st.sampled_from([value, {"result": value}, {"content": value}]))
     said = [text(dumps(value, form))]
     each = [text(dumps(item, form)) for item in value] if isinstance(value, list) else said
     whole = [text(dumps(structured, form))]

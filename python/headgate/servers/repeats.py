@@ -28,8 +28,9 @@ def texts_of(blocks: Sequence[Mapping[str, Any]]) -> list[Text] | None:
 
 def sole_text(texts: Sequence[Text], structured: Any) -> Text | None:
     """The text that was wrapped to be structured: it is what it is without the wrapper."""
-    wrapped = _unwrapped(structured)
-    is_wrapped = len(texts) == 1 and is_text(wrapped) and _is_same_text(texts[0], wrapped)
+    # The second is how the protocol's own servers name it.
+    wrapped = [_unwrapped(structured), _unwrapped(structured, "content")]
+    is_wrapped = len(texts) == 1 and any(is_text(one) and _is_same_text(texts[0], one) for one in wrapped)
     return texts[0] if is_wrapped else None
 
 
@@ -54,11 +55,11 @@ def is_repeated(content: Sequence[Text] | Raw, structured: Any) -> bool:
     return is_each or not content
 
 
-def _unwrapped(structured: Any) -> Any:
+def _unwrapped(structured: Any, name: str = "result") -> Any:
     """The SDKs wrap what is not an object, because once only objects could be structured."""
     if isinstance(structured, Raw):
-        return structured.only_member("result") or structured
-    return structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+        return structured.only_member(name) or structured
+    return structured[name] if isinstance(structured, dict) and structured.keys() == {name} else structured
 
 
 def _each_says(content: Any, items: Any) -> bool:
