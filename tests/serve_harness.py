@@ -10,7 +10,7 @@ from typing import Any
 from gateway_harness import HELLO, Talk
 from wires import _MODERN_META, LEGACY
 
-__all__ = ["LEGACY", "command_of", "config", "serving", "tool_names"]
+__all__ = ["LEGACY", "EraTalk", "command_of", "config", "serving", "tool_names"]
 
 
 def _toml(value: Any) -> str:
@@ -36,15 +36,16 @@ def command_of(script: str, *arguments: str) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(Path(__file__).with_name(script)), *arguments]}
 
 
-class _EraTalk(Talk):
+class EraTalk(Talk):
     def __init__(self, command: list[str], era: str, capabilities: dict[str, Any]) -> None:
-        self._era = era
+        self.era = era
+        self.upstreams: list[str] = []
         self._capabilities = capabilities
         self.greeting: dict[str, Any] = {}
         super().__init__(command)
 
     def hello(self) -> dict[str, Any]:
-        if self._era != LEGACY:
+        if self.era != LEGACY:
             return self.ask("server/discover")
         answer = self.ask("initialize", {**HELLO, "capabilities": self._capabilities})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -52,7 +53,7 @@ class _EraTalk(Talk):
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> int:
         params = params or {}
-        if self._era != LEGACY:
+        if self.era != LEGACY:
             meta = {**_MODERN_META, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
             params = {**params, "_meta": {**meta, **params.get("_meta", {})}}
         return super().request(method, params)
@@ -61,10 +62,10 @@ class _EraTalk(Talk):
 @contextmanager
 def serving(
     path: Path, era: str = LEGACY, *options: str, capabilities: dict[str, Any] | None = None
-) -> Iterator[_EraTalk]:
+) -> Iterator[EraTalk]:
     """A talk with a server that serves what a headgate.toml says."""
     command = [sys.executable, "-m", "headgate", "serve", "--config", str(path), *options]
-    talk = _EraTalk(command, era, capabilities or {})
+    talk = EraTalk(command, era, capabilities or {})
     try:
         talk.greeting = talk.hello()["result"]
         yield talk

@@ -19,7 +19,7 @@ from mcp_types import (
     RequestId,
 )
 
-from headgate.gateway.front import Front
+from headgate.gateway.front import Front, capabilities_of_request
 
 __all__ = ["Attended"]
 
@@ -40,10 +40,12 @@ class Attended:
         """What the server said of itself when it was connected."""
 
     async def send(self, item: SessionMessage) -> None:
-        """To the server: a handshake says what the client can do, not what the SDK can."""
-        message = item.message
-        if isinstance(message, JSONRPCRequest) and message.method == "initialize" and message.params is not None:
-            message.params["capabilities"] = self._front.capabilities
+        """To the server: it is told what the client can do, not what the SDK can."""
+        match item.message:
+            case JSONRPCRequest(method="initialize", params=dict() as params):
+                params["capabilities"] = self._front.capabilities
+            case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
+                params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities_of_request() or {}
         await self._writing.send(item)
 
     async def receive(self) -> SessionMessage | Exception:

@@ -1,6 +1,7 @@
 """The client's side of `headgate serve`: what servers behind it have to say to a client, or to ask of it."""
 
 import contextlib
+import contextvars
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
@@ -11,9 +12,16 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-__all__ = ["Front"]
+__all__ = ["Front", "capabilities_of_request"]
+
+_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
 _CHANGED = "notifications/tools/list_changed"
+
+
+def capabilities_of_request() -> Any:
+    """What the client whose request is under way here can do, if that says so: since 2026-07-28 they do."""
+    return _capabilities.get()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,10 +44,16 @@ class Front:
         self._by_token: dict[object, _Asking] = {}
         self._numbers = itertools.count(1)
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is one client, with a connection."""
+        return self._connection is not None
+
     @contextlib.contextmanager
-    def asking(self, session: ServerSession, token: object) -> Iterator[object]:
+    def asking(self, session: ServerSession, token: object, capabilities: object = None) -> Iterator[object]:
         """While a request is under way. Gives the token to report its progress by: others may have the same."""
         asking = _Asking(session, token)
+        said = _capabilities.set(capabilities)
         used = token
         if token is not None and (not isinstance(token, str | int) or token in self._by_token):
             used = f"headgate-{next(self._numbers)}"
@@ -49,6 +63,7 @@ class Front:
         try:
             yield used
         finally:
+            _capabilities.reset(said)
             self._asking.remove(asking)
             self._by_token.pop(used, None)
 

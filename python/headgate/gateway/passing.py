@@ -174,9 +174,10 @@ class Passing:
         self, ctx: _Context, scope: Scope, upstream: MCPUpstream, params: dict[str, Any]
     ) -> dict[str, Any]:
         """What an upstream answers, as this client's version of the protocol has it."""
-        meta = params.pop("_meta", None)
-        meta = {key: value for key, value in (meta or {}).items() if key not in _OF_THE_CONNECTION}
-        with scope.front.asking(ctx.session, meta.get("progressToken")) as token:
+        said = params.pop("_meta", None) or {}
+        meta = {key: value for key, value in said.items() if key not in _OF_THE_CONNECTION}
+        capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
+        with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
             if token is not None:
                 meta["progressToken"] = token
             result = await self._asked(ctx, scope, upstream, {**params, **({"_meta": meta} if meta else {})})

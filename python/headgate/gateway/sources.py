@@ -143,17 +143,23 @@ class MCPUpstream:
 
     async def connect(self, registry: OperationRegistry) -> None:
         """Connects, and registers the server's tools. Raises `CallError`."""
-        info = Implementation(name="headgate", version=headgate.__version__)
-        pattern = Client(self._transport, client_info=info)  # type: ignore[arg-type]
-        operations = MCPOperations(
-            pattern,
-            namespace=self.name,
-            call_timeout=self.call_timeout,
-            changed=self._changed,
-        )
-        await operations.connect()
+        if self._front.is_lasting:
+            # As its client does, so that all that either of them knows is known to the other.
+            try:
+                operations = await self._connected("legacy")
+            except CallError:
+                operations = await self._connected("auto")
+        else:
+            operations = await self._connected("auto")
         operations.register_into(registry)
         self._operations = operations
+
+    async def _connected(self, mode: str) -> MCPOperations:
+        info = Implementation(name="headgate", version=headgate.__version__)
+        pattern = Client(self._transport, mode=mode, client_info=info)  # type: ignore[arg-type]
+        return await MCPOperations(
+            pattern, namespace=self.name, call_timeout=self.call_timeout, changed=self._changed
+        ).connect()
 
     @contextlib.asynccontextmanager
     async def _transport(self) -> "AsyncIterator[TransportStreams]":
