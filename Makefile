@@ -33,8 +33,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(BUILT) ## Slice a 50 MB payload before your eyes
-	@$(BIN)/python -m headgate.demo
+demo: $(BUILT) ## Put a server that answers 50 MB behind headgate, before your eyes
+	@$(BIN)/python examples/demo.py
 
 test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p headgate-core

@@ -30,16 +30,14 @@ def result(size: int) -> bytes:
 
 
 def answer(message: dict[str, Any]) -> bytes:
+    body: dict[str, Any] = {}
     match message["method"]:
         case "initialize":
-            capabilities: dict[str, Any] = {"tools": {}}
-            body = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": INFO}
+            body = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO}
         case "tools/list":
             body = {"tools": TOOLS}
         case "tools/call":
             return result(message["params"]["arguments"]["size"])
-        case _:
-            body = {}
     return json.dumps(body).encode()
 
 

@@ -67,12 +67,18 @@ BARS = [
     Bar("output_fetch by a client", "*", "an empty tool", 1 / 2),
     Bar("execute an operation", "*", "bare call", seconds=20e-6),
     Bar("validate", "*", "jsonschema", 10),
+    Bar("added by a gateway", "1 KB", "fastmcp proxy", 2),
+    Bar("added by a gateway", "20 MB", "fastmcp proxy", 20),
+    Bar("gateway beside the least", "*", "read, unescape and put", 1 / 2),
+    Bar("added by a gateway, a MB", "*", "at 5 MB", 1 / 1.2),
+    Bar("start before the server's", "*", "direct", seconds=300e-3),
 ]
 
 
 # Rows that compare headgate with itself or with nothing: in the table, not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
+WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
 
 
 class Timing(NamedTuple):

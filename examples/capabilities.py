@@ -6,83 +6,22 @@ that knows nothing of headgate, in place of inside of the server.
 
 import argparse
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from browser import CAPABILITIES, HOME
+from peer import Peer, Stateless, talking
 from running import command
-from scenarios import CLIENT, Failed, check
+from scenarios import Failed, check
 
 LEAST_REDUCTION = 25
-PATIENCE = 30.0
 OURS = {"output_fetch", "output_search", "journal", "expand_tools"}
 HIDDEN = "network*,geolocation,drag_drop,workflow"
 
 SERVER = "browser_server.py"
-
-
-class Peer:
-    """Speaks JSON-RPC with a server on stdio, after the handshake that the protocol had until 2025-11-25."""
-
-    name = "handshake"
-    lists_change = True
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self._id = 0
-        self.notified: list[str] = []
-        self.begin()
-
-    def begin(self) -> None:
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def ask(self, method: str, params: dict[str, Any]) -> bytes:
-        """The line of an answer; what comes before it that is none is a notification."""
-        self._id += 1
-        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        assert self._process.stdout  # noqa: S101 - it is a pipe
-        while line := self._process.stdout.readline():
-            message = json.loads(line)
-            if message.get("id") == self._id:
-                return line
-            self.notified.append(str(message.get("method")))
-        raise Failed("the server has ended")
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin  # noqa: S101 - it is a pipe
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def listing(self) -> bytes:
-        return self.ask("tools/list", {})
-
-    def tools(self) -> list[str]:
-        return [tool["name"] for tool in json.loads(self.listing())["result"]["tools"]]
-
-    def call(self, tool: str, **arguments: Any) -> Any:
-        """What a tool says; an error as the structure that it has."""
-        result = json.loads(self.ask("tools/call", {"name": tool, "arguments": arguments}))["result"]
-        return json.loads(result["content"][0]["text"])
-
-
-class Stateless(Peer):
-    """Says with every request who it is and which version it speaks."""
-
-    name = "2026-07-28"
-    lists_change = False
-
-    def begin(self) -> None:
-        about = {"protocolVersion": self.name, "clientInfo": CLIENT, "clientCapabilities": {}}
-        self._meta = {f"io.modelcontextprotocol/{key}": value for key, value in about.items()}
-
-    def ask(self, method: str, params: dict[str, Any]) -> bytes:
-        return super().ask(method, {**params, "_meta": self._meta})
 
 
 class Bench:
@@ -94,7 +33,7 @@ class Bench:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[Peer]:
-        with self._started(command(SERVER, "--plain")) as peer:
+        with talking(command(SERVER, "--plain"), self.speaks) as peer:
             yield peer
 
     @contextlib.contextmanager
@@ -102,17 +41,8 @@ class Bench:
         with tempfile.TemporaryDirectory() as folder:
             told = ["--store", (Path(folder) / "store").as_uri(), "--journal", *flags]
             wrapped = [sys.executable, "-m", "headgate", "wrap", *told, "--", *command(SERVER, "--plain")]
-            with self._started(wrapped if self._gateway else command(SERVER, *told)) as peer:
+            with talking(wrapped if self._gateway else command(SERVER, *told), self.speaks) as peer:
                 yield peer
-
-    @contextlib.contextmanager
-    def _started(self, asked: list[str]) -> Iterator[Peer]:
-        with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
-            try:
-                yield self.speaks(process)
-                process.communicate(timeout=PATIENCE)
-            finally:
-                process.kill()
 
 
 def is_insertion(before: bytes, after: bytes) -> bool:

@@ -2,10 +2,13 @@
 
 python examples/server.py --output-mode auto          over stdio
 python examples/server.py --http 9881                 streamable HTTP on http://localhost:9881/mcp
+python examples/server.py --plain                     without headgate, to be put behind `headgate wrap`
 """
 
 import argparse
 import base64
+import contextlib
+import hashlib
 import sys
 from typing import Annotated, Any
 
@@ -78,12 +81,19 @@ def make_server() -> MCPServer:
         """What is wrong with the open page, the worst first."""
         return pages.findings(opened, count)
 
+    @server.tool(structured_output=False)
+    def attach(name: str, text: str) -> dict[str, Any]:
+        """Keep a text with the open page."""
+        data = text.encode()
+        return {"url": opened, "name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
     return server
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="An MCP server with headgate in it, of a made-up browser.")
     parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on loopback, in place of stdio")
+    parser.add_argument("--plain", action="store_true", help="without headgate")
     parser.add_argument("--output-mode", choices=["inline", "handle", "auto"], default="inline")
     parser.add_argument("--output-handle-ttl-hours", type=float, default=24, metavar="HOURS")
     parser.add_argument("--output-handle-sweep-interval-seconds", type=float, default=300, metavar="SECONDS")
@@ -108,19 +118,23 @@ def make_gate(asked: argparse.Namespace) -> Headgate:
 
 def main() -> None:
     asked = arguments()
+    if asked.plain:
+        run(make_server(), asked.http)
+        return
     try:
         gate = make_gate(asked)
     except HeadgateError as error:
         sys.exit(f"server.py: {error}")
-    server = gate.install(make_server())
-    try:
-        if asked.http is None:
-            server.run()
-        else:
-            # Without sessions a single request is enough: `curl` can call a tool.
-            server.run("streamable-http", port=asked.http, stateless_http=True, json_response=True)
-    finally:
-        gate.close()
+    with contextlib.closing(gate):
+        run(gate.install(make_server()), asked.http)
+
+
+def run(server: MCPServer, port: int | None) -> None:
+    if port is None:
+        server.run()
+    else:
+        # Without sessions a single request is enough: `curl` can call a tool.
+        server.run("streamable-http", port=port, stateless_http=True, json_response=True)
 
 
 if __name__ == "__main__":

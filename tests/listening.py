@@ -8,7 +8,8 @@ import uvicorn
 
 
 def serve_http(app: Any, port: int = 0) -> None:
-    with socket.socket() as listener:
+    # Said to be TCP, or asyncio would let the rest of an answer wait for who has read its start.
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         # A server that starts again finds its port as the one before it left it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))

@@ -1,7 +1,8 @@
 """A server of the mcp SDK for tests: `python mcp_server.py stdio|http '{"output_mode": "auto"}'`, or `null` for none.
 
 Over HTTP it says on stdout which port it is at. After the options come `guarded`, for those only who say who they are
-(`Bearer NAME`), and `stateless`.
+(`Bearer NAME`), `stateless`, `events`, for answers as streams of events, and `old`, for the transport of 2024-11-05 at
+`/sse`.
 """
 
 import base64
@@ -95,7 +96,9 @@ def main() -> None:
 
         Headgate(**options).install(server)
     if transport == "http":
-        serve_http(server.streamable_http_app(stateless_http="stateless" in more, json_response=True))
+        is_json = "events" not in more
+        streamable = server.streamable_http_app(stateless_http="stateless" in more, json_response=is_json)
+        serve_http(server.sse_app() if "old" in more else streamable)
     else:
         server.run()
 

@@ -33,6 +33,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name in ("wrap", "serve"):
         module = types.ModuleType(name)
         module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
+        module.run_url = module.run  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, f"headgate.gateway.{name}", module)
     return calls
 
@@ -53,8 +54,9 @@ def test_a_url_is_wrapped_without_a_command(ran: list[Any], monkeypatch: pytest.
     args = parsed("wrap", *words, monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings, command),) = ran
-    assert (command, settings.url, settings.headers) == ([], "https://x/mcp", {"A": "t", "B": "c"})
+    ((settings, url, headers),) = ran
+    assert (url, headers) == ("https://x/mcp", ["A: t", "B: c"])
+    assert settings.headers == {"A": "t", "B": "c"}
 
 
 def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """Envelopes: what is in them, how they are told, and that JSON loses nothing of them."""
 
 import dataclasses
+import datetime
+import enum
 import json
 import subprocess
 import sys
 import time
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -220,14 +223,22 @@ def test_the_mcp_package_is_not_needed() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b'{"$base64":"aGk="}', b'{"x":{"$base64":"!!"}}', b'{"$base64":"a"}', b'{"$$base64":"aGk="}', b'["\\ud800"]'],
+    [
+        b'{"$base64":"aGk="}',
+        b'{"x":{"$base64":"!!"}}',
+        b'{"$base64":"a"}',
+        b'{"$$base64":"aGk="}',
+        b'["\\ud800"]',
+        b'{"a\\"$base64":1}',
+        b'{"a\\\\\\"$base64":"$base64","b\\\\":{"$base64":"aGk="}}',
+    ],
 )
 def test_a_body_may_say_anything(content: bytes) -> None:
     envelope = http_envelope(Body(content, "application/json"), **HTTP)
     assert unwrap(ResponseEnvelope.from_json(envelope.to_json())) == json.loads(content)
 
 
-ODD_NUMBERS = b'{"x": 1.00000000000000000001, "y": 1e400, "z": 1.10}'
+ODD_NUMBERS = b'{"x": 1.00000000000000000001, "y": 1e-400, "z": 1.10}'
 
 
 @pytest.mark.parametrize("beside", [1, 2**70, "\ud800", {2**70}, Decimal("1.5"), {"\ud800": Decimal(2**70)}])
@@ -236,10 +247,44 @@ def test_a_body_goes_out_as_it_came_whatever_is_beside_it(beside: Any) -> None:
     assert b'"body":' + ODD_NUMBERS in told
 
 
+class Kind(enum.Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize("beside", [2**70, "\ud800"])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(uuid.UUID(int=1), str(uuid.UUID(int=1))), (Kind.A, "a"), (datetime.date(2026, 1, 2), "2026-01-02")],
+)
+def test_a_key_is_written_whatever_is_beside_it(key: Any, text: str, beside: Any) -> None:
+    data = {"inner": [{key: beside}], "more": (1, None)}
+    told = local_envelope(data, "a.b").to_json()
+    assert json.loads(told)["data"] == {"inner": [{text: beside}], "more": [1, None]}
+
+
 def test_a_key_like_ours_in_a_body_changes_nothing_else_of_it() -> None:
-    content = b'{"a": 1.10, "b": {"$base64" : 1e400, "c": "\\"$base64\\": \\ud800"}}'
+    content = b'{"a": 1.10, "b": {"$base64" : 1e-400, "c": "\\"$base64\\": \\ud800"}}'
     told = local_envelope([Body(content, "application/json"), b""], "a.b").to_json()
     assert content.replace(b'{"$base64"', b'{"$$base64"') in told
+
+
+@pytest.mark.parametrize(
+    "number", [b"1e999", b"-1.5E+400", b"9999e306", b"1" * 299 + b"e11", b"1" * 310 + b".0", b"1" * 5000]
+)
+def test_a_body_with_a_number_that_cannot_be_read_is_the_bytes_that_came(number: bytes) -> None:
+    body = Body(b'{"a":%s,"b":"kept"}' % number, "application/json")
+    with pytest.raises(ValueError, match=r"more than a number|integer string"):
+        body.json()
+    envelope = http_envelope(body, **HTTP)
+    assert unwrap(ResponseEnvelope.from_json(envelope.to_json())) == body.content
+    event = event_from_json(event_to_json({"requestId": "r", "output": http_envelope([body], **HTTP).to_dict()}))
+    assert event["output"]["data"] == [body.content]
+
+
+@pytest.mark.parametrize("number", [b"1e308", b"1e-999", b"1" * 300])
+def test_a_body_with_a_long_number_is_what_it_stands_for(number: bytes) -> None:
+    envelope = http_envelope(Body(number, "application/json"), **HTTP)
+    assert unwrap(ResponseEnvelope.from_json(envelope.to_json())) == json.loads(number)
 
 
 @pytest.mark.parametrize("content", [b'{"x":1e400}', b'[-1E+309, "1234567890123456789012"]'])

@@ -8,7 +8,8 @@ import pytest
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-@pytest.mark.parametrize("guide", sorted(DOCS.glob("*.md")), ids=lambda guide: guide.stem)
+# The gateway is a command, and what its guide says of it has a test of its own.
+@pytest.mark.parametrize("guide", sorted(DOCS.glob("[!g]*.md")), ids=lambda guide: guide.stem)
 def test_a_guide_runs(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)

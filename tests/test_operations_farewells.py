@@ -1,9 +1,10 @@
 """Whoever is cancelled, and however, leaves nobody waiting and nothing running."""
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -258,6 +259,96 @@ def test_what_never_ends_is_given_up(end: Any, monkeypatch: pytest.MonkeyPatch) 
 
         await end(lambda: to_the_end(hang()), turns)
         assert ended.is_set()
+
+    bounded(scenario())
+
+
+async def deaf(until: asyncio.Event) -> None:
+    """As a transport is that tries again whatever happens."""
+    while not until.is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await until.wait()
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(farewells, "FAREWELL", 0.02)
+    monkeypatch.setattr(farewells, "_LAST_WORD", 0.02)
+
+
+@ways
+@pytest.mark.usefixtures("no_patience")
+def test_what_does_not_listen_is_left_alone(end: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        until = asyncio.Event()
+        await end(lambda: to_the_end(deaf(until)), turns)
+        assert "is left alone" in caplog.text
+        until.set()
+        await turns()
+        assert not farewells._left_alone
+
+    bounded(scenario())
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_transport_that_does_not_listen_holds_no_caller_up() -> None:
+    async def scenario() -> None:
+        until = asyncio.Event()
+
+        class Deaf(Record):
+            async def publish(self, topic: Any, event: Any) -> None:
+                await super().publish(topic, event)
+                if topic == "call.aborted":
+                    await deaf(until)
+
+        calls = PendingRequestMap(Deaf())
+        assert await code_of(calls.call("ns.op", timeout=0.02)) == "TIMEOUT"
+        waiting = asyncio.create_task(code_of(calls.call("ns.op")))
+        await requested(cast("Record", calls.pubsub), 2)
+        await calls.close()
+        assert await waiting == "ABORTED"
+        until.set()
+
+    bounded(scenario())
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_subscription_that_does_not_end_keeps_nobody_from_the_others() -> None:
+    async def scenario() -> None:
+        until = asyncio.Event()
+
+        class Deaf(Far):
+            async def subscribe(self, topic: Any, receive: Any) -> Any:
+                end = await super().subscribe(topic, receive)
+                return (lambda: deaf(until)) if topic in ("call.error", "call.aborted") else end
+
+        bus = Deaf()
+        side = Side(bus)
+        await side.handler.start()
+        waiting = asyncio.create_task(code_of(side.calls.call("ns.wait")))
+        await side.started.wait()
+        for close in (side.handler.close(within=0), side.calls.close()):
+            with pytest.raises(TimeoutError, match="given up"):
+                await close
+        assert await waiting == "ABORTED"
+        assert {*bus.subscriptions} == {"call.error", "call.aborted"}
+        until.set()
+
+    bounded(scenario())
+
+
+def test_waiting_in_a_scope_that_was_cancelled_costs_nothing() -> None:
+    async def scenario() -> None:
+        loop, scheduled = cast("Any", asyncio.get_running_loop()), list[Any]()
+        call_soon = loop.call_soon
+
+        def counted(callback: Any, *more: Any, **options: Any) -> Any:
+            scheduled.append(callback)
+            return call_soon(callback, *more, **options)
+
+        loop.call_soon = counted
+        await in_a_scope(lambda: to_the_end(asyncio.sleep(0.2)), turns)
+        assert len(scheduled) < 100
 
     bounded(scenario())
 

@@ -396,3 +396,31 @@ def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) 
         assert (await registry.execute("up.told", {})).meta.source == "mcp"
 
     with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+
+
+def test_whoever_overhears_can_leave_in_any_order() -> None:
+    async def check() -> None:
+        heard: list[str] = []
+
+        def hearing(name: str) -> Any:
+            async def hear(_: Any) -> None:
+                heard.append(name)
+
+            return hear
+
+        async with Client(make_server(), message_handler=hearing("own")) as client:
+            session = client.session
+            own = session._message_handler
+            stops = [changes.overhear(session, hearing(name)) for name in ("first", "middle", "last")]
+            await session._message_handler(RuntimeError("told"))
+            assert heard == ["last", "middle", "first", "own"]
+            stops[1]()
+            stops[1]()
+            heard.clear()
+            await session._message_handler(RuntimeError("told"))
+            assert heard == ["last", "first", "own"]
+            stops[0]()
+            stops[2]()
+            assert session._message_handler is own
+
+    asyncio.run(asyncio.wait_for(check(), 60))

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from calls import Record, bounded, code_of, requested
@@ -242,6 +242,35 @@ def test_whoever_is_late_cleans_up_undisturbed_when_its_caller_gives_up_for_that
             assert await code_of(side.calls.call("ns.op", timeout=0.2)) == "TIMEOUT"
         assert seen == ["tidied"]
         assert side.bus.of("call.error") == []
+
+    bounded(scenario())
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_whoever_is_cancelled_cleans_up_undisturbed_by_its_deadline(is_closed: bool) -> None:
+    async def scenario() -> None:
+        side, seen = Side(), list[str]()
+
+        async def tidy(_: Any, context: CallContext) -> None:
+            seen.append("started")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                seen.append("cancelled")
+                await asyncio.sleep(cast("float", context.deadline) - time.monotonic() + 0.05)
+                seen.append("tidied")
+
+        side.add("op", tidy)
+        await side.handler.start()
+        task = asyncio.create_task(code_of(side.calls.call("ns.op", timeout=0.5)))
+        request_id = await requested(side.bus)
+        while not seen:
+            await asyncio.sleep(0)
+        if not is_closed:
+            await side.calls.abort(request_id)
+        await side.handler.close(within=0 if is_closed else None)
+        assert seen == ["started", "cancelled", "tidied"]
+        assert await task == ("TIMEOUT" if is_closed else "ABORTED")
 
     bounded(scenario())
 

@@ -222,6 +222,8 @@ def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> 
     assert looked <= 3 * len(many)
 
 
+DEEP = json.loads("[" * 300 + "]" * 300)
+
 NOTHING_FITS: dict[str, tuple[Any, Any]] = {
     "null": ({"anyOf": [NUMBER, {"type": "null"}]}, None),
     "no_null": (NUMBER, None),
@@ -236,6 +238,8 @@ NOTHING_FITS: dict[str, tuple[Any, Any]] = {
     "nonsense": ({"type": "strnig"}, "t"),
     "elsewhere": ({"$ref": "https://example.com/schema"}, "t"),
     "nullable": ({"type": "string", "nullable": True}, None),
+    "deep": ({"type": "array"}, Body(b"[" * 300 + b"]" * 300, "application/json")),
+    "deep_without_a_schema": (None, mcp_envelope(None, content=[TEXT], structured_content={"a": DEEP})),
     "itself": ({"type": "object", "properties": {"next": {"$ref": "#"}}}, {"next": {"next": 7}}),
 }
 

@@ -1,6 +1,8 @@
 """Parameters of every style, as they arrive at a server."""
 
 import asyncio
+import dataclasses
+import math
 from collections.abc import Awaitable, Iterator
 from typing import Any, cast
 
@@ -208,6 +210,34 @@ def test_values_that_cannot_be_sent_are_the_fault_of_the_input(api: API, value: 
         call(api, one("/x/{color}" if where == "path" else "/x", "post", **said), given)
     assert caught.value.code == "VALIDATION_ERROR"
     assert len(api.arrived) == before
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("value", [{"a": [NAN]}, {"a": {"b": -math.inf}}, {"a": Point(NAN)}, {"a": [None, {"b": NAN}]}])
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_what_is_no_number_is_not_sent_as_null(api: API, value: Any, kind: str) -> None:
+    before = len(api.arrived)
+    in_body: Any = {"requestBody": {"content": {kind: {}}}}, {"body": {"color": value}}
+    in_content: Any = {"parameters": [{"name": "color", "in": "query", "content": {kind: {}}}]}, {"color": value}
+    in_style: Any = {"parameters": [{"name": "color", "in": "query"}]}, {"color": value}
+    for said, given in (in_body, in_content, in_style):
+        with pytest.raises(CallError) as caught:
+            call(api, one("/x", "post", **said), given)
+        assert caught.value.code == "VALIDATION_ERROR"
+    assert len(api.arrived) == before
+
+
+def test_null_is_sent_as_null(api: API) -> None:
+    body = {"a": None, "b": Point(1.5), "c": {7}}
+    call(api, one("/x", "post", requestBody={"content": {"application/json": {}}}), {"body": body})
+    assert api.last.body == b'{"a":null,"b":{"x":1.5},"c":[7]}'
 
 
 def test_more_than_a_url_can_hold_is_not_sent(api: API) -> None:

@@ -16,6 +16,7 @@ import orjson
 import pytest
 from headgate.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from headgate.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
+from headgate.operations.serving import to_http_response
 from http_api import API, Answer, document, http_api, one
 
 
@@ -222,6 +223,41 @@ def test_an_answer_that_a_hook_of_the_client_has_read(api: API) -> None:
 def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
     api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
     assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))
+
+
+def without_bytes(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"0\r\n\r\n")
+
+
+NULLABLE: dict[str, Any] = {"responses": {"200": {"content": {"application/json": {"schema": {"type": "null"}}}}}}
+
+
+@pytest.mark.parametrize("operation", [{}, NULLABLE])
+@pytest.mark.parametrize(
+    ("answer", "served"),
+    [
+        (without_bytes, b""),
+        (Answer(b""), b""),
+        (Answer(gzip.compress(b""), headers=[("Content-Encoding", "gzip")]), b""),
+        (Answer(b"null"), b"null"),
+    ],
+)
+def test_no_body_is_not_null(api: API, operation: dict[str, Any], answer: Any, served: bytes) -> None:
+    api.answers["/x"] = answer
+    envelope = call(api, operation)
+    assert to_http_response(envelope).body == served
+    assert to_http_response(ResponseEnvelope.from_json(envelope.to_json())).body == served
+
+
+def test_what_a_head_says_of_the_length_is_kept(api: API) -> None:
+    api.usual = Answer(b"[1, 2]")
+    meta = call(api, method="head").meta
+    assert isinstance(meta, HTTPResponseMeta)
+    assert meta.headers["content-length"] == "6"
 
 
 def chunked(handler: BaseHTTPRequestHandler) -> None:

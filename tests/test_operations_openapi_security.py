@@ -218,19 +218,23 @@ def test_redirects_take_no_secrets_to_another_host(api: API, other_host: API, st
 
 def test_redirects_take_no_secrets_of_a_client_to_another_host(api: API, other_host: API) -> None:
     api.answers["/x"] = Answer(status=307, headers=[("Location", f"{other_host.url}/y")])
+    other_host.answers["/y"] = Answer(status=302, headers=[("Location", "/z")])
+    other_host.answers["/z"] = Answer(status=302, headers=[("Location", f"{api.url}/back")])
 
     async def run() -> None:
-        client = httpx2.AsyncClient(headers={"X-Client": PLAIN}, auth=("ann", PLAIN))
+        client = httpx2.AsyncClient(headers={"X-Client": PLAIN}, auth=("ann", PLAIN), cookies={"session": PLAIN})
         async with client:
             operations = await from_openapi(described(api, []), client)
             await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     asyncio.run(run())
-    assert api.last.header("x-client") == PLAIN
-    assert (api.last.header("authorization") or "").startswith("Basic")
-    [arrived] = other_host.arrived
-    assert arrived.header("x-client") is None
-    assert arrived.header("authorization") is None
+    first, back = api.arrived
+    assert first.header("x-client") == PLAIN
+    assert first.header("cookie") == f"session={PLAIN}"
+    assert (first.header("authorization") or "").startswith("Basic")
+    assert [each.target for each in other_host.arrived] == ["/y", "/z"]
+    for arrived in (*other_host.arrived, back):
+        assert [arrived.header(name) for name in ("x-client", "cookie", "authorization")] == [None] * 3
 
 
 def test_redirects_on_the_same_host_keep_them(api: API) -> None:

@@ -124,6 +124,30 @@ def test_lists_and_objects_in_one(location: Any, style: str, delimiter: str, val
     assert [unquote(part) for part in together.split(delimiter)] == texts(value)
 
 
+@pytest.mark.parametrize(
+    ("said", "delimiter"),
+    [
+        ({"location": "query", "style": "form", "explode": False, "allow_reserved": True}, ","),
+        ({"location": "query", "style": "deepObject", "explode": False, "allow_reserved": True}, ","),
+        ({"location": "path", "style": "label", "explode": True}, "."),
+        ({"location": "header", "style": "simple", "explode": False}, ","),
+        ({"location": "header", "style": "simple", "explode": True}, ","),
+    ],
+)
+def test_what_would_be_taken_apart_is_refused(said: Any, delimiter: str) -> None:
+    def write(value: Any) -> str:
+        if said["location"] == "header":
+            return parameters.headers([Parameter("X", "X", schema={}, **said)], {"X": value})["X"]
+        return sent(value, **said)
+
+    inside = f"a{delimiter}b"
+    for value in ([inside], ["c", inside]) if said["style"] == "deepObject" else ([inside], {"c": inside}, {inside: 1}):
+        with pytest.raises(ValueError, match="between values"):
+            write(value)
+    assert inside in write(inside)
+    assert delimiter.join("ab") in write(["a", "b"])
+
+
 @given(OBJECT)
 def test_deep_objects(value: dict[str, str]) -> None:
     arrived = sent(value, location="query", style="deepObject", explode=True)

@@ -123,6 +123,14 @@ def test_a_body_is_parsed_where_a_schema_asks_for_it() -> None:
     assert unwrap(execute(lambda *_: body, output_schema=NUMBER)) == {"n": 1}
 
 
+@pytest.mark.parametrize("body", [Body(b'{"n": 1e999}', "application/json"), Body(b"\x89PNG", "image/png")])
+def test_a_body_that_cannot_be_read_comes_back_as_it_came(body: Body, caplog: pytest.LogCaptureFixture) -> None:
+    for result in (body, mcp_envelope(body)):
+        caplog.clear()
+        assert unwrap(execute(lambda *_, given=result: given, output_schema=NUMBER)) is body
+        assert "cannot be read as JSON" in caplog.text
+
+
 @dataclasses.dataclass
 class Row:
     n: int

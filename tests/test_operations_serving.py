@@ -300,3 +300,32 @@ def test_what_is_no_encoding_of_text_is_bytes(charset: str) -> None:
 def test_half_a_character_is_bytes() -> None:
     (block,) = to_call_tool_result(http(Body(b"+2AA-", "text/plain; charset=utf-7")))["content"]
     assert block["type"] == "resource"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"$base64": "aGk=", "mime": "x"}, '{"$base64":"aGk=","mime":"x"}'),
+        ({"inner": Body(b'{"$base64": 1e999}', "application/json")}, '{"inner":{"$base64": 1e999}}'),
+        ([{"$base64": "aGk="}, b"hi"], '[{"$base64":"aGk="},{"$base64":"aGk="}]'),
+    ],
+)
+def test_what_is_served_is_the_data_whatever_its_keys_are(data: Any, text: str) -> None:
+    for envelope in (local_envelope(data, "a.b"), http(data), mcp_envelope(data)):
+        assert to_http_response(envelope).body.decode() == text
+    assert to_call_tool_result(local_envelope(data, "a.b"))["content"] == [{"type": "text", "text": text}]
+
+
+def test_what_is_structured_keeps_its_keys() -> None:
+    data = {"when": {1}, "$base64": "aGk="}
+    result = to_call_tool_result(local_envelope(data, "a.b"), spec=spec(output_schema={"type": "object"}))
+    assert result["structuredContent"] == {"when": [1], "$base64": "aGk="}
+
+
+def test_a_block_and_the_details_of_an_error_keep_their_keys() -> None:
+    details = {"$base64": "aGk="}
+    told = json.loads(error_to_http_response(CallError("EXECUTION_ERROR", "no", details)).body)
+    assert told["error"]["details"] == details
+    block: Any
+    (block,) = mcp_envelope(None, content=[{"type": "new", "$base64": 1}]).meta.content  # type: ignore[union-attr]
+    assert json.loads(block["text"]) == {"type": "new", "$base64": 1}

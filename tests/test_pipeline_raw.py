@@ -98,7 +98,7 @@ def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Pat
     with Spool(spools) as spool:
         spool.write(orjson.dumps(result))
         apart = taken_apart(spool)
-        Path(spool.path).unlink()
+        spool.close()
         answer = Pipeline(store, "output_fetch").stored(apart, Call("tool"))
     assert answer["isError"]
     assert json.loads(answer["content"][0]["text"])["error"]["code"] == "store_unavailable"

@@ -33,7 +33,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("rows", {"count": "no number"}),
 ]
 
-_HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
 _MODERN_META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
@@ -62,12 +62,12 @@ class _Stdio:
         self._process, self._era, self._id, self.hello = process, era, 0, b""
         self.notified: list[bytes] = []
         if era == LEGACY:
-            self.hello = self.ask("initialize", _HELLO)
+            self.hello = self.ask("initialize", HELLO)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
-        self._send(_request(self._id, method, params, self._era))
+        self._send(request(self._id, method, params, self._era))
         assert self._process.stdout
         line = self._process.stdout.readline()
         while b'"method":"notifications/' in line[:256]:
@@ -91,13 +91,13 @@ class _Http:
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
         if era == LEGACY:
-            self.hello = self.ask("initialize", _HELLO)
+            self.hello = self.ask("initialize", HELLO)
             self._headers["mcp-protocol-version"] = "2025-11-25"
             self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
-        return self._post(_request(self._id, method, params, self._era))
+        return self._post(request(self._id, method, params, self._era))
 
     def _post(self, message: dict[str, Any]) -> bytes:
         headers = dict(self._headers)
@@ -116,7 +116,7 @@ class _Http:
         return body
 
 
-def _request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
+def request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
     meta = {"_meta": _MODERN_META} if era == MODERN else {}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**(params or {}), **meta}}
 

@@ -127,8 +127,31 @@ def _joined(value: object, piece: Callable[[object], bytes]) -> bytes:
         pieces.append(piece(inner))
         return f"{mark}{len(pieces) - 1}"
 
-    text = json.dumps(value, default=marked, allow_nan=False, separators=(",", ":")).encode()
+    def dumps(inner: object) -> bytes:
+        return json.dumps(inner, default=marked, allow_nan=False, separators=(",", ":")).encode()
+
+    try:
+        text = dumps(value)
+    except TypeError:
+        text = dumps(_with_usual_keys(value))
     return re.sub(rf'"{mark}(\d+)"'.encode(), lambda found: pieces[int(found[1])], text)
+
+
+def _with_usual_keys(value: object) -> object:
+    """A value without the keys that `orjson` can write and Python's own JSON cannot: UUIDs, dates, members of enums."""
+    match value:
+        case dict():
+            return {_usual_key(key): _with_usual_keys(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_with_usual_keys(inner) for inner in value]
+    return value
+
+
+def _usual_key(key: object) -> object:
+    if key is None or isinstance(key, str | int | float):
+        return key
+    (text,) = orjson.loads(orjson.dumps({key: None}, option=orjson.OPT_NON_STR_KEYS))
+    return text
 
 
 def is_object(payload: Payload) -> bool:

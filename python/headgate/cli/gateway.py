@@ -39,8 +39,10 @@ def wrap(args: Namespace) -> None:
     if args.wrapped:
         _check_executable(args.wrapped[0])
     _log(settings.log_level)
-    from headgate.gateway.wrap import run
+    from headgate.gateway.wrap import run, run_url
 
+    if settings.url is not None:
+        sys.exit(run_url(settings, settings.url, [f"{name}: {value}" for name, value in settings.headers.items()]))
     sys.exit(run(settings, args.wrapped))
 
 

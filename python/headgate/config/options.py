@@ -188,14 +188,18 @@ class Settings:
     )
     file_ref_max_bytes: int = _option(64 << 20, SIZE, "how large such a file may be", gate="file_ref_max_bytes")
 
-    stream_above_bytes: int = _option(16 << 20, SIZE, "messages larger than this go through a file, not memory")
+    stream_above_bytes: int = _option(8 << 20, SIZE, "messages larger than this go through a file, not memory")
     call_timeout_seconds: float | None = _option(
         None, or_none(SECONDS), "how long a call may take; none for as long as it likes"
     )
     shutdown_grace_seconds: float = _option(5.0, SECONDS, "how long calls in flight may take to finish at the end")
-    restart_limit: int = _option(5, COUNT, "how often a server that ends is started again within the window; 0 never")
+    restart_limit: int = _option(
+        5, COUNT, "how often at most a server that ends is restarted within the window; 0 never"
+    )
     restart_window_seconds: float = _option(60.0, SECONDS, "the window that restarts are counted in")
-    restart_delay_seconds: float = _option(0.5, SECONDS, "the wait before the first restart; it doubles each time")
+    restart_delay_seconds: float = _option(
+        0.5, SECONDS, "the wait before the second restart of a window; then it doubles"
+    )
     log_level: str = _option(
         "warning", choice("debug", "info", "warning", "error"), "what is written to standard error"
     )

@@ -6,7 +6,7 @@ A block is a plain dict with the keys that it has on the wire, so what is not kn
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
-from headgate.envelope.body import written
+from headgate.envelope.body import served
 
 __all__ = [
     "MCPAnnotations",
@@ -98,7 +98,7 @@ def content_block(block: object) -> MCPContentBlock:
             | {"type": "resource_link", "uri": str(), "name": str()}
         ):
             return cast("MCPContentBlock", plain)
-    return {"type": "text", "text": written(plain).decode()}
+    return {"type": "text", "text": served(plain).decode()}
 
 
 def content_blocks(blocks: Iterable[object] | None) -> list[MCPContentBlock]:

@@ -16,18 +16,24 @@ from headgate import _core
 from headgate.errors import InvalidText
 from headgate.payload import encoded
 
-__all__ = ["Body", "from_plain", "is_only_json", "parsed", "plain", "says_json", "written"]
+__all__ = ["Body", "from_plain", "is_only_json", "parsed", "plain", "says_json", "served", "written"]
 
 _BASE64 = "$base64"
 
 _LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
-_LIKE_OURS = re.compile(rb'"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
-"""Where a key in a JSON text begins that would be taken for ours, whichever of its letters are escapes."""
+_LIKE_OURS = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
+"""Where a key in a JSON text begins that would be taken for ours, whichever of its letters are escapes.
+
+No quote that begins anything stands behind a backslash; one that is a part of a key does.
+"""
 
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 _LONG_NUMBER = r"[0-9]{19}"
 """Beyond 64 bits `orjson` makes a float of an integer."""
+
+_PERHAPS_TOO_MUCH = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
+"""In every number that is more than a float can be, and in every integer that Python refuses to read."""
 
 
 class Body:
@@ -77,6 +83,10 @@ class Body:
         return f"Body({len(self.content)} bytes, {self.content_type!r})"
 
 
+_OURS = (Body, bytes, bytearray, memoryview)
+"""What JSON has nothing of."""
+
+
 def says_json(content_type: str) -> bool:
     """Whether a content type is that of JSON."""
     kind = content_type.partition(";")[0].strip().lower()
@@ -120,12 +130,23 @@ def is_only_json(data: Any) -> bool:
     return True
 
 
+def served(data: Any) -> bytes:
+    """Data as JSON for whoever knows nothing of us: what is JSON is as it is, and bytes are `{"$base64": …}`."""
+
+    def other(value: object) -> object:
+        if isinstance(value, Body) and value.is_json:
+            return orjson.Fragment(value.content)
+        return plain(value) if isinstance(value, _OURS) else value
+
+    return encoded(data, other)
+
+
 def written(data: Any) -> bytes:
-    """Data as JSON: bytes in base64, and a JSON body as it stands, without parsing it."""
+    """Data as JSON that `from_plain` reads: a JSON body is not parsed for it, and keys that look like ours are told."""
     ours: set[int] = set()
 
     def other(value: object) -> object:
-        if not isinstance(value, Body | bytes | bytearray | memoryview):
+        if not isinstance(value, _OURS):
             return value
         found = plain(value)
         if isinstance(found, dict):
@@ -141,7 +162,7 @@ def written(data: Any) -> bytes:
 def plain(data: Any) -> Any:
     """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
     match data:
-        case Body(is_json=True):
+        case Body(is_json=True) if _is_readable(data):
             return orjson.Fragment(_LIKE_OURS.sub(b'"$', data.content))
         case Body():
             return plain(data.content)
@@ -156,6 +177,16 @@ def plain(data: Any) -> Any:
     if hasattr(data, "model_dump") and not isinstance(data, type):
         return plain(data.model_dump())
     return data
+
+
+def _is_readable(body: Body) -> bool:
+    """Whether `parsed` has room for all of its numbers. Few bodies have to be parsed to see it."""
+    if _core.search(body.content, _PERHAPS_TOO_MUCH, regex=True, limit=1, context=0).matches:
+        try:
+            body.json()
+        except ValueError:
+            return False
+    return True
 
 
 def from_plain(data: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Messages as lines of a pipe: small ones as bytes, very large ones in a spool."""
+"""Messages as they come in, piece by piece: small ones as bytes, very large ones in a spool."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ import orjson
 from headgate.errors import HeadgateError
 from headgate.gateway.spool import Spool
 
-__all__ = ["Kept", "Line", "Lines", "Unspooled", "widen"]
+__all__ = ["Begun", "Kept", "Line", "Lines", "Unspooled", "widen"]
 
 _CHUNK = 256 * 1024
 _PIPE = 1024 * 1024
@@ -63,7 +63,7 @@ class Lines:
         # One buffer for all: fresh memory costs more than reading into it.
         buffer = bytearray(_CHUNK)
         view = memoryview(buffer)
-        begun = _Begun(self._most_bytes, self._make_spool)
+        begun = Begun(self._most_bytes, self._make_spool)
         while count := os.readv(self._fd, [buffer]):
             start = 0
             while (end := buffer.find(b"\n", start, count)) >= 0:
@@ -78,8 +78,8 @@ class Lines:
             yield begun.take()
 
 
-class _Begun:
-    """A line of which the end is yet to come."""
+class Begun:
+    """A message of which the end is yet to come."""
 
     def __init__(self, most_bytes: int, make_spool: Callable[[], Spool]) -> None:
         self._most_bytes = most_bytes
@@ -89,7 +89,7 @@ class _Begun:
     def __bool__(self) -> bool:
         return not isinstance(self._line, bytearray) or bool(self._line)
 
-    def add(self, piece: memoryview) -> None:
+    def add(self, piece: bytes | memoryview) -> None:
         if isinstance(self._line, bytearray):
             self._line += piece
             if len(self._line) > self._most_bytes:
@@ -118,13 +118,19 @@ class _Begun:
         return spool
 
     @staticmethod
-    def _lose(lost: Unspooled, piece: memoryview) -> None:
+    def _lose(lost: Unspooled, piece: bytes | memoryview) -> None:
         lost.size += len(piece)
         lost.tail = (lost.tail + bytes(piece))[-_END:]
 
     def take(self) -> Line:
         line, self._line = self._line, bytearray()
         return line
+
+    def drop(self) -> None:
+        """Its end will not come."""
+        line = self.take()
+        if isinstance(line, Spool):
+            line.close()
 
 
 def widen(fd: int) -> None:

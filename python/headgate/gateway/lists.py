@@ -25,7 +25,7 @@ def with_ours(
     result = message["result"]
     if list(theirs) != result[key]:
         return written({**message, "result": {**result, key: [*theirs, *ours]}})
-    end = _core.locate(line, f"/result/{key}")[1] - 1
+    end = _core.locate(memoryview(line).toreadonly(), f"/result/{key}")[1] - 1
     added = b",".join(written(one) for one in ours)
     comma = b"," if theirs and ours else b""
     return b"".join((memoryview(line)[:end], comma, added, memoryview(line)[end:]))

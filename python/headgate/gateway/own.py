@@ -1,9 +1,10 @@
 """Requests of our own to a server, among those of its client."""
 
+import contextlib
 import itertools
 import secrets
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
@@ -37,15 +38,22 @@ class OwnRequests:
         future = self._waiting.get(request_id) if isinstance(request_id, str) else None
         if future is None:
             return isinstance(request_id, str) and request_id.startswith(self._name)
-        if not future.done():
+        # Two threads may bring two answers; the first one counts.
+        with contextlib.suppress(InvalidStateError):
             future.set_result(parsed(line))
         return True
 
-    def failed(self, error: UpstreamFailed) -> None:
-        """Nothing of what was asked will be answered."""
-        for future in list(self._waiting.values()):
-            if not future.done():
-                future.set_exception(error)
+    def is_waiting(self, request_id: object) -> bool:
+        """Whether the answer to one of these is yet to come."""
+        future = self._waiting.get(request_id) if isinstance(request_id, str) else None
+        return future is not None and not future.done()
+
+    def failed(self, error: UpstreamFailed, *request_ids: object) -> None:
+        """Nothing of what was asked will be answered, or not these."""
+        for request_id, future in list(self._waiting.items()):
+            if not request_ids or request_id in request_ids:
+                with contextlib.suppress(InvalidStateError):
+                    future.set_exception(error)
 
     def wait(self, request_id: str) -> dict[str, Any]:
         """The result of a request; an error of the server is one of ours."""

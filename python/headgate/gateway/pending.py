@@ -62,6 +62,12 @@ class PendingRequests:
             self._changed.notify_all()
             return found
 
+    def settle(self, request_id: object) -> None:
+        """Returns when a request waits no more."""
+        key = key_of(request_id)
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._waiting)
+
     def cancel(self, request_id: object) -> None:
         """Nobody waits for its answer any more."""
         key = key_of(request_id)

@@ -12,7 +12,7 @@ from headgate import _core
 from headgate.errors import HeadgateError, UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
 from headgate.gateway.lines import Kept, Line, Unspooled
-from headgate.gateway.messages import meta_of, read
+from headgate.gateway.messages import key_of, meta_of, read
 from headgate.gateway.own import OwnRequests
 from headgate.gateway.pending import Pending, PendingRequests
 from headgate.gateway.raw import written
@@ -45,7 +45,8 @@ class End(Protocol):
 class Relay:
     """Takes what comes from either end, and sends on what the other is to have.
 
-    `from_client` and `from_upstream` are called by one thread each; what takes long is done by others meanwhile.
+    `from_client` is called by one thread, `from_upstream` by as many as a server has streams; what takes long is done
+    by others meanwhile.
     """
 
     def __init__(self, gate: Gate, client: End, upstream: End, *, call_timeout: float | None = None) -> None:
@@ -116,23 +117,28 @@ class Relay:
         with contextlib.suppress(UpstreamFailed):
             self._upstream.send(line)
 
-    def from_upstream(self, line: Line) -> None:
-        """A message of the server."""
+    def from_upstream(self, line: Line, asked: object = None) -> bool:
+        """A message of the server. One that came for a request can be the answer to that alone: was it?"""
         if isinstance(line, Unspooled):
-            self._lost(line)
-            return
+            return self._lost(line, asked)
         message = read(line)
         if isinstance(message, list):
-            for inner in message:
-                self.from_upstream(written(inner))
-        elif not isinstance(message, dict):
+            # All of them, whichever is the answer.
+            return sum(self.from_upstream(written(inner), asked) for inner in message) > 0
+        if not isinstance(message, dict):
             start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
             _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
-        elif "method" in message:
+            return False
+        if "method" in message:
             self._told(message)
             self._client.send(line)
-        elif not self._own.answered(message, line):
+            return False
+        if asked is not None and key_of(message.get("id")) != key_of(asked):
+            _log.warning("headgate: the server answered one request with what is for another; clients are spared it")
+            return False
+        if not self._own.answered(message, line):
             self._answered(message, line)
+        return True
 
     def _told(self, message: _Message) -> None:
         params = message.get("params")
@@ -174,13 +180,16 @@ class Relay:
         mode, _ = self._gate.mode_of("", {})
         return Pending("tools/call", message.get("id"), self._session.version, mode=mode)
 
-    def _lost(self, line: Unspooled) -> None:
+    def _lost(self, line: Unspooled, asked: object) -> bool:
         """Whoever waits for a message that there was no room for is told, and shown its start."""
         _log.error("headgate: a message of %d bytes from the server is lost: %s", line.size, line.error)
-        pending = self.pending.take(line.request_id())
+        request_id = line.request_id() if asked is None else asked
+        self._own.failed(UpstreamFailed(str(line.error)), request_id)
+        pending = self.pending.take(request_id)
         if pending is not None:
             shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.head, _VIEW)}
             self._client.send(self._requests.failed(pending, line.error, size_bytes=line.size, **shown))
+        return True
 
     def _learn(self, meta: Mapping[str, Any]) -> None:
         """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
@@ -210,6 +219,22 @@ class Relay:
             send(line)
             if request_id is not None:
                 self._own.wait(request_id)
+
+    @property
+    def agreed_version(self) -> str | None:
+        """Of the protocol, once there was a handshake."""
+        return self._session.version if self._session.is_agreed else None
+
+    def awaits(self, request_id: object) -> bool:
+        """Whether anyone still waits for the answer to a request."""
+        return self.pending.get(request_id) is not None or self._own.is_waiting(request_id)
+
+    def failed(self, request_id: object, error: UpstreamFailed) -> None:
+        """A request will not be answered: whoever waits for it is told."""
+        self._own.failed(error, request_id)
+        pending = self.pending.take(request_id)
+        if pending is not None:
+            self._client.send(self._requests.failed(pending, error))
 
     def ended(self, error: UpstreamFailed) -> None:
         """The server is gone: whoever waits for it is told."""

@@ -1,5 +1,6 @@
 """A file for a message that is too large for memory."""
 
+import contextlib
 import os
 import tempfile
 import weakref
@@ -23,19 +24,16 @@ class Spool:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = str(folder)
+        """Where it is, and where there is room for another one."""
         with structured:
-            self._file, self.path = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
+            self._file, self.path, name = _opened(self.folder)
         self.size = 0
-        # Messages have no place where they end: one that nobody has any more is deleted.
-        self._gone = weakref.finalize(self, _delete, self._file, self.path)
+        # Messages have no place where they end: one that nobody has any more is closed.
+        self._gone = weakref.finalize(self, _delete, self._file, name)
 
     def __len__(self) -> int:
         return self.size
-
-    @property
-    def folder(self) -> str:
-        """Where it is, and where there is room for another one."""
-        return str(Path(self.path).parent)
 
     def fileno(self) -> int:
         return self._file
@@ -72,6 +70,20 @@ class Spool:
         self.close()
 
 
-def _delete(file: int, path: str) -> None:
+def _opened(folder: str) -> tuple[int, str, str | None]:
+    """A file, what it is opened by again, and its name if it has one.
+
+    Without a name nothing is left of it whatever happens to this process.
+    """
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):
+            file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            return file, f"/proc/self/fd/{file}", None
+    file, name = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
+    return file, name, name
+
+
+def _delete(file: int, name: str | None) -> None:
     os.close(file)
-    Path(path).unlink(missing_ok=True)
+    if name is not None:
+        Path(name).unlink(missing_ok=True)

@@ -2,12 +2,12 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from headgate.errors import UpstreamFailed
 from headgate.gateway.lines import Kept, Line
+from headgate.gateway.pace import Pace
 from headgate.gateway.process import Process
 from headgate.gateway.relay import Relay
 
@@ -15,9 +15,6 @@ __all__ = ["Upstream"]
 
 _log = logging.getLogger("headgate")
 
-_STEADY = 30.0
-"""Seconds after which a server that ends had run well."""
-_LONGEST = 30.0
 _SOON = 1.0
 """A server that is back by then is worth waiting for."""
 _MOST_WAITING = 1000
@@ -34,11 +31,13 @@ class Upstream:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         lines: Callable[[int], Iterable[Line]],
+        pace: Pace | None = None,
         grace: float = 5.0,
     ) -> None:
         self._process = process
         self._start = partial(Process, command, env=env, cwd=cwd)
         self._lines = lines
+        self._pace = pace or Pace()
         self._grace = grace
         self._lock = threading.Lock()
         self._waiting: list[Kept] | None = None
@@ -60,45 +59,39 @@ class Upstream:
 
     def run(self, relay: Relay) -> int:
         """Until it is closed, or the server ends without having said anything. Gives the exit code."""
-        failures = 0
+        has_ever_spoken = False
         while True:
-            started, has_spoken = time.monotonic(), False
             for line in self._lines(self._process.out):
-                has_spoken = True
+                has_ever_spoken = True
                 relay.from_upstream(line)
             code = self._process.end(self._grace)
             with self._lock:
                 self._waiting = []
             relay.ended(_ended(code))
-            if self._closing.is_set():
-                return code
-            if failures == 0 and not has_spoken:
-                self._is_down = True
-                return code
-            failures = 0 if time.monotonic() - started > _STEADY else failures + 1
-            if not self._restarted(relay, failures):
+            if self._closing.is_set() or not has_ever_spoken or not self._restarted(relay):
+                with self._lock:
+                    self._is_down = True
                 return code
 
-    def _restarted(self, relay: Relay, failures: int) -> bool:
-        """Starts the server again, after a while that grows; `False` if it is not needed any more."""
-        while True:
-            delay = 0.0 if failures == 0 else min(_LONGEST, 0.125 * 2**failures)
+    def _restarted(self, relay: Relay) -> bool:
+        """Starts the server again, after a while that grows; `False` if it is not to be."""
+        while (delay := self._pace.next()) is not None:
             with self._lock:
                 self._is_down = delay > _SOON
-            _log.warning("headgate: the server is started again in %g s", delay)
+            _log.warning("headgate: the server has ended and is started again in %g s", delay)
             if self._closing.wait(delay):
                 return False
             try:
                 self._process = self._start()
             except UpstreamFailed as error:
                 _log.warning("headgate: %s", error)
-                failures += 1
                 continue
             with self._lock:
                 self._is_down = False
             # Its answers come in by this very thread.
             threading.Thread(target=self._greet, args=(relay, self._process), daemon=True).start()
             return True
+        return False
 
     def _greet(self, relay: Relay, process: Process) -> None:
         try:

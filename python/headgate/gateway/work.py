@@ -15,9 +15,10 @@ _WORKERS = 4
 class Work:
     """A few threads, which end with the process. Large messages wait in their pipe for one of them, not in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = _WORKERS) -> None:
+        self._workers = workers
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._room = threading.Semaphore(_WORKERS)
+        self._room = threading.Semaphore(workers)
         self._idle = threading.Condition()
         self._busy = 0
         self._threads = 0
@@ -33,7 +34,7 @@ class Work:
             self._room.acquire()
         with self._idle:
             self._busy += 1
-            if self._threads < min(self._busy, _WORKERS):
+            if self._threads < min(self._busy, self._workers):
                 self._threads += 1
                 threading.Thread(target=self._run, name="headgate-work", daemon=True).start()
         self._jobs.put(self._releasing(job) if is_large else job)

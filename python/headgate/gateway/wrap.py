@@ -8,15 +8,18 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.process import Process
 
 if TYPE_CHECKING:
     from headgate.config.options import Settings
+    from headgate.gateway.http_upstream import HttpUpstream
     from headgate.gateway.relay import Relay
+    from headgate.gateway.upstream import Upstream
+    from headgate.servers.gate import Gate
 
-__all__ = ["run"]
+__all__ = ["run", "run_url"]
 
 _log = logging.getLogger("headgate")
 
@@ -27,23 +30,53 @@ _TICK = 0.25
 
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
-    """Until the client is gone, or someone ends it. Gives the exit code."""
+    """A server that is a command, until the client is gone, or someone ends it. Gives the exit code."""
     # First of all, so that it starts while the rest of us is imported.
     process = Process(command)
+    from headgate.gateway.lines import Lines
+    from headgate.gateway.pace import Pace
+    from headgate.gateway.upstream import Upstream
+
+    pace = Pace(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
+    grace = settings.shutdown_grace_seconds
+    return _run(
+        settings,
+        lambda _, limits: Upstream(process, command, lines=partial(Lines, **limits), pace=pace, grace=grace),
+    )
+
+
+def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
+    """A server at a URL, with headers such as `Name: value` that let us in; as `run` does."""
+    from headgate.gateway.http_upstream import HttpUpstream
+
+    # At other levels it logs each URL, and with it what is secret in one.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return _run(
+        settings,
+        lambda gate, limits: HttpUpstream(url, headers=headers, schema_of=gate.input_schema_of, **limits),
+    )
+
+
+def _run(settings: "Settings", make_upstream: "Callable[[Gate, dict[str, Any]], Upstream | HttpUpstream]") -> int:
+    from headgate.errors import HeadgateError
     from headgate.gateway.client import Client, private_stdout
     from headgate.gateway.lines import Lines
     from headgate.gateway.relay import Relay
     from headgate.gateway.spool import Spool
-    from headgate.gateway.upstream import Upstream
     from headgate.servers.gate import Gate
 
     stop = _Stop()
-    # The store has its own folder, but one that cannot be written to is no reason not to start.
-    spools = tempfile.TemporaryDirectory(prefix="headgate-")
-    lines = partial(Lines, most_bytes=settings.stream_above_bytes, make_spool=lambda: Spool(spools.name))
     client = Client(private_stdout(), lambda: stop("the client is gone"))
-    upstream = Upstream(process, command, grace=settings.shutdown_grace_seconds, lines=lines)
-    with contextlib.closing(Gate(**settings.gate_options())) as gate, spools:
+    with contextlib.closing(Gate(**settings.gate_options())) as gate:
+
+        def make_spool() -> Spool:
+            # Where there is room for what is in it; but a store that is gone is no reason to lose what is not stored.
+            with contextlib.suppress(HeadgateError):
+                return Spool(gate.store.folder or tempfile.gettempdir())
+            return Spool(tempfile.gettempdir())
+
+        limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        upstream = make_upstream(gate, limits)
         relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
         codes: list[int] = []
 
@@ -52,7 +85,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
             stop("the server has ended")
 
         def listen() -> None:
-            for line in lines(sys.stdin.fileno()):
+            for line in Lines(sys.stdin.fileno(), **limits):
                 relay.from_client(line)
             stop("the client has nothing more to say")
 

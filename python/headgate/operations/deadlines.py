@@ -58,6 +58,13 @@ class within:  # noqa: N801
         self._limit = asyncio.timeout(left)
         await self._limit.__aenter__()
 
+    def lift(self) -> bool:
+        """Lets what is in it take as long as it needs. `False` if the deadline has passed, and it was cancelled."""
+        if self._limit.expired() or (self._deadline is not None and time.monotonic() >= self._deadline):
+            return False
+        self._limit.reschedule(None)
+        return True
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -9,13 +9,12 @@ import asyncio
 import contextvars
 import dataclasses
 import logging
-import math
-import time
 from collections.abc import Mapping, Set
 from typing import Any, Self, TypeAlias, cast
 
 from headgate.envelope import ResponseEnvelope
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import within
 from headgate.operations.env import build_env
 from headgate.operations.errors import CallError
 from headgate.operations.events import context_of
@@ -53,8 +52,8 @@ class CallHandler:
         """Of those that run, and of those that were aborted and have not ended yet; and what each is a part of."""
         self._closing: set[_Task] = set()
         """Of those that close this from within. Two that do would wait for each other."""
-        self._deadlines: dict[str, float] = {}
-        """Of those whose handlers run, where they have any."""
+        self._limits: dict[_Task, within] = {}
+        """Of those that run and have a deadline."""
         self._answered: dict[str, None] = {}
         """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
         self._starting = asyncio.Lock()
@@ -97,6 +96,7 @@ class CallHandler:
                 # A task that is cancelled before it begins never does, and nobody would be told.
                 await asyncio.sleep(0)
                 for task in others & {*self._running.values()}:
+                    self._lift(task)
                     task.cancel()
                 await asyncio.wait(others)
         finally:
@@ -152,8 +152,12 @@ class CallHandler:
                 self._remember(request_id)
                 task = self._running.pop(request_id, None)
                 # Its deadline ends it by itself, and mostly is why its caller gave up: what cleans up is left to it.
-                if task is not None and time.monotonic() < self._deadlines.get(request_id, math.inf):
+                if task is not None and self._lift(task):
                     task.cancel()
+
+    def _lift(self, task: _Task) -> bool:
+        """Takes the deadline from a call that is about to be cancelled: it would cancel what cleans up then."""
+        return task not in self._limits or self._limits[task].lift()
 
     async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         operation_id, failure = event["operationId"], None
@@ -178,21 +182,25 @@ class CallHandler:
             context = context_of(event)
             if is_closing and context.parent_request_id not in self._running:
                 return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
-            if context.deadline is not None:
-                self._deadlines[event["requestId"]] = context.deadline
             return await self._called(event["operationId"], event.get("input"), context)
         except CallError as error:
             return error
         except InvalidArgument as error:
             return CallError("VALIDATION_ERROR", f"this is no request: {error}")
-        finally:
-            self._deadlines.pop(event["requestId"], None)
 
     async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
         operation = self._registry.find(operation_id)
         _check_access(operation.spec, context.identity)
         env = build_env(self._call_map, context=context)
-        return await answer(operation, given, dataclasses.replace(context, env=env))
+        context = dataclasses.replace(context, env=env)
+        if context.deadline is None:
+            return await answer(operation, given, context)
+        task = cast("_Task", asyncio.current_task())
+        limit = self._limits[task] = within(context.deadline, operation_id)
+        try:
+            return await answer(operation, given, context, limit)
+        finally:
+            del self._limits[task]
 
     async def _publish(self, request_id: str, outcome: ResponseEnvelope[Any] | CallError, operation_id: str) -> None:
         try:

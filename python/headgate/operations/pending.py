@@ -13,7 +13,7 @@ from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import after, earliest, within
 from headgate.operations.errors import CODES, CallCode, CallError
 from headgate.operations.events import CallAbortedEvent, CallErrorEvent, requested_event
-from headgate.operations.farewells import FAREWELL, to_the_end
+from headgate.operations.farewells import FAREWELL, briefly, to_the_end
 from headgate.operations.pubsub import InProcessPubSub, PubSub, Unsubscribe, subscribe_all
 from headgate.operations.spec import CallContext, Identity
 
@@ -110,7 +110,7 @@ class PendingRequestMap:
 
     async def _leave(self, waited_for: list[str]) -> None:
         await asyncio.gather(*(self._withdraw(request_id, "its caller was closed") for request_id in waited_for))
-        async with self._starting:
+        async with asyncio.timeout(FAREWELL), self._starting:
             if self._unsubscribe is not None:
                 await self._unsubscribe()
 
@@ -143,8 +143,7 @@ class PendingRequestMap:
 
     async def _withdraw(self, request_id: str, reason: str) -> None:
         try:
-            async with asyncio.timeout(FAREWELL):
-                await self.abort(request_id, reason)
+            await briefly(self.abort(request_id, reason))
         except Exception:
             _log.warning("headgate: nobody could be told that %s was aborted", request_id, exc_info=True)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from headgate.operations.events import CallEvent, CallEventName
-from headgate.operations.farewells import to_the_end
+from headgate.operations.farewells import briefly, to_the_end
 
 __all__ = ["InProcessPubSub", "PubSub", "Receiver", "Unsubscribe", "listen", "subscribe_all"]
 
@@ -64,14 +64,22 @@ class InProcessPubSub:
 
 async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiver]) -> Unsubscribe:
     """Subscribes to several topics, or to none of them if one cannot be subscribed to."""
-    stack = contextlib.AsyncExitStack()
+    ends: list[Unsubscribe] = []
+
+    async def unsubscribe() -> None:
+        # Side by side, so that one that hangs keeps nobody from the others.
+        leaving = [briefly(ends.pop()()) for _ in range(len(ends))]
+        for outcome in await asyncio.gather(*leaving, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
     try:
         for topic, receive in receivers.items():
-            stack.push_async_callback(await pubsub.subscribe(topic, receive))
+            ends.append(await pubsub.subscribe(topic, receive))
     except BaseException:
-        await to_the_end(stack.aclose())
+        await to_the_end(unsubscribe())
         raise
-    return stack.aclose
+    return unsubscribe
 
 
 @contextlib.asynccontextmanager

@@ -127,7 +127,9 @@ def _check_handler(handler: object) -> None:
         ) from None
 
 
-async def answer(operation: Operation, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+async def answer(
+    operation: Operation, given: Any, context: CallContext, limit: within | None = None
+) -> ResponseEnvelope[Any]:
     """The envelope of a call that may be made. Whatever goes wrong is a `CallError`."""
     spec = operation.spec
     if spec.type == "subscription":
@@ -136,7 +138,7 @@ async def answer(operation: Operation, given: Any, context: CallContext) -> Resp
         if given is None and spec.takes_object:
             given = {}
         check_input(spec, given)
-        result = await run(operation, given, context)
+        result = await run(operation, given, context, limit)
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise CallError("EXECUTION_ERROR", f"{spec.id} yields; register it as a subscription, and use subscribe()")
         return finished(result, spec)
@@ -150,11 +152,11 @@ def check_input(spec: OperationSpec, given: Any) -> None:
         raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {told}", {"problems": found})
 
 
-async def run(operation: Operation, given: Any, context: CallContext) -> Any:
-    """What a handler returns, by the deadline if there is one."""
+async def run(operation: Operation, given: Any, context: CallContext, limit: within | None = None) -> Any:
+    """What a handler returns, by the deadline if there is one. That is in `limit`, if someone may have to lift it."""
     if context.deadline is None:
         return await _run(operation, given, context)
-    async with within(context.deadline, operation.spec.id):
+    async with limit or within(context.deadline, operation.spec.id):
         return await _run(operation, given, context)
 
 

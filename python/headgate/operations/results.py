@@ -59,15 +59,15 @@ def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
 def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
     """Whether the schema speaks of this data.
 
-    It does not speak of errors, of the blocks of a tool that says nothing else, and of HTTP bodies that are not JSON:
-    a page of HTML, or nothing at all, must not become an object of defaults.
+    It does not speak of errors, of the blocks of a tool that says nothing else, and of bodies that are not JSON: a
+    page of HTML, or nothing at all, must not become an object of defaults.
     """
     meta, data = envelope.meta, envelope.data
-    if isinstance(meta, MCPResponseMeta):
-        return not (meta.is_error or is_only_blocks(data, meta))
-    if isinstance(meta, HTTPResponseMeta):
-        return data is not None and says_json(meta.content_type) and (not isinstance(data, Body) or _is_parsed(data))
-    return True
+    if isinstance(meta, MCPResponseMeta) and (meta.is_error or is_only_blocks(data, meta)):
+        return False
+    if isinstance(meta, HTTPResponseMeta) and (data is None or not says_json(meta.content_type)):
+        return False
+    return not isinstance(data, Body) or _is_parsed(data)
 
 
 def is_only_blocks(data: Any, meta: MCPResponseMeta) -> bool:
@@ -81,7 +81,7 @@ def _is_parsed(body: Body) -> bool:
     try:
         body.json()
     except ValueError as error:
-        _log.warning("headgate: a body of %s bytes says that it is JSON and is not: %.200s", len(body), error)
+        _log.warning("headgate: a body of %s bytes cannot be read as JSON: %.200s", len(body), error)
         return False
     return True
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from headgate.envelope.body import is_only_json, written
+from headgate.envelope.body import is_only_json, served
 from headgate.envelope.charsets import decoded_text
 from headgate.operations.errors import CallCode, CallError
 from headgate.operations.results import is_only_blocks
@@ -124,14 +124,14 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
         case HTTPResponseMeta():
             return _of_http(data, meta)
         case MCPResponseMeta():
-            body, kind = _of_blocks(meta) if is_only_blocks(data, meta) else (written(data), _JSON)
+            body, kind = _of_blocks(meta) if is_only_blocks(data, meta) else (served(data), _JSON)
             return _response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
     match data:
         case Body():
             return _response(200, data.content_type, data.content)
         case bytes() | bytearray() | memoryview():
             return _response(200, _OCTETS, bytes(data))
-    return _response(200, _JSON, written(data))
+    return _response(200, _JSON, served(data))
 
 
 def error_to_http_response(error: CallError) -> HTTPResponse:
@@ -142,10 +142,10 @@ def error_to_http_response(error: CallError) -> HTTPResponse:
 
 def _told(error: CallError) -> bytes:
     try:
-        return written(error.to_dict())
+        return served(error.to_dict())
     except (TypeError, ValueError, RecursionError):
         # Anyone may have put anything into the details.
-        return written(CallError(error.code, str(error)).to_dict())
+        return served(CallError(error.code, str(error)).to_dict())
 
 
 def _response(status: int, kind: str, body: bytes) -> HTTPResponse:
@@ -175,7 +175,7 @@ def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
         case str() if not expects_json(kind):
             body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
         case _:
-            body, kind = written(data), kind if expects_json(kind) else _JSON
+            body, kind = served(data), kind if expects_json(kind) else _JSON
     return HTTPResponse(status, {**headers, "content-type": kind}, body)
 
 
@@ -224,7 +224,7 @@ def _structured(data: Any, spec: OperationSpec | None) -> Any:
             return _NOTHING
     if is_only_json(data):
         return data
-    body = data if isinstance(data, Body) else Body(written(data))
+    body = data if isinstance(data, Body) else Body(served(data))
     try:
         return body.json()
     except ValueError:
@@ -242,7 +242,7 @@ def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
             return _block_of_bytes(bytes(data), kind)
         case str() as text if is_text(text):
             return {"type": "text", "text": text}
-    return {"type": "text", "text": written(envelope.data).decode()}
+    return {"type": "text", "text": served(envelope.data).decode()}
 
 
 def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -122,6 +123,7 @@ class Gate:
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
         self._listed: dict[str, Mapping[str, Any]] = {}
+        self._learning = threading.Lock()
         self.has_learnt = False
         """Until then a call cannot be understood: a tool of that name could be the server's own."""
         self._name(prefix)
@@ -153,14 +155,20 @@ class Gate:
         They may be other ones for everyone: whatever was a tool's name once is never one of ours.
         """
         tools = list(tools)
-        self._listed |= {str(tool.get("name")): tool for tool in tools}
-        self.capabilities.learn(tools, is_all=is_all)
-        self.has_learnt = self.has_learnt or is_all
-        prefix = self._prefix
-        while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
-            prefix = _ON_CLASH + prefix
-        if prefix != self.tools.prefix:
-            self._name(prefix)
+        with self._learning:
+            self._listed |= {str(tool.get("name")): tool for tool in tools}
+            self.capabilities.learn(tools, is_all=is_all)
+            self.has_learnt = self.has_learnt or is_all
+            prefix = self._prefix
+            while any(f"{prefix}{name}" in self._listed for name in self.tools.names):
+                prefix = _ON_CLASH + prefix
+            if prefix != self.tools.prefix:
+                self._name(prefix)
+
+    def input_schema_of(self, tool: str) -> Mapping[str, Any] | None:
+        """What the server says a tool takes, once it is known."""
+        schema = self._listed.get(tool, {}).get("inputSchema")
+        return schema if isinstance(schema, Mapping) else None
 
     def must_learn(self, tool: str) -> bool:
         """Whether the server's tools are to be learnt before a call is understood: also one that it has since then."""

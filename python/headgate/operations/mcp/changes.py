@@ -1,12 +1,13 @@
 """How a server says that its tools changed, in every version of the protocol."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
 from mcp import Client
 from mcp.client import ClientSession
-from mcp.client.session import IncomingMessage
+from mcp.client.session import IncomingMessage, MessageHandlerFnT
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import ToolListChangedNotification
@@ -58,20 +59,32 @@ def _overhear_changes(session: ClientSession, changed: asyncio.Event) -> Callabl
 
 def overhear(session: ClientSession, hear: Callable[[IncomingMessage], Awaitable[None]]) -> Callable[[], object]:
     """Has `hear` awaited with every message, before whoever hears them already. Returns what ends this."""
-    # A client that someone else connected has a handler, which stays.
-    before = session._message_handler
-
-    async def handle(message: IncomingMessage) -> None:
-        await hear(message)
-        await before(message)
-
-    session._message_handler = handle
+    handler = session._message_handler
+    if not isinstance(handler, _Overhearing):
+        handler = session._message_handler = _Overhearing(handler)
+    handler.hearing.insert(0, hear)
 
     def stop() -> None:
-        if session._message_handler is handle:
-            session._message_handler = before
+        with contextlib.suppress(ValueError):
+            handler.hearing.remove(hear)
+        if not handler.hearing and session._message_handler is handler:
+            session._message_handler = handler.before
 
     return stop
+
+
+class _Overhearing:
+    """All who overhear a session, so that each can leave whenever it likes."""
+
+    def __init__(self, before: MessageHandlerFnT) -> None:
+        # A client that someone else connected has a handler, which stays.
+        self.before = before
+        self.hearing: list[Callable[[IncomingMessage], Awaitable[None]]] = []
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        for hear in [*self.hearing]:
+            await hear(message)
+        await self.before(message)
 
 
 async def _listen(client: Client, changed: asyncio.Event, is_open: Callable[[], bool]) -> None:

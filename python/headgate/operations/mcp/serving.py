@@ -44,6 +44,8 @@ _Context = ServerRequestContext[Any, Any]
 
 _LONGEST_NAME = 128
 
+_DEEPEST = 180
+"""Levels of what is structured. The SDK writes 254 of a message, and reads 200 of it."""
 
 _UNSTRUCTURED_SCHEMA = {
     "type": "object",
@@ -176,6 +178,8 @@ class OperationTools:
 
 def _kept(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
     """A result that is what was listed; where it is not, that it is not structured."""
+    if _is_deep(result.get("structuredContent")):
+        result = {key: value for key, value in result.items() if key != "structuredContent"}
     if result["isError"] or not _is_listed(spec):
         return result
     # On the wire, null is the same as nothing.
@@ -184,6 +188,17 @@ def _kept(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[
         structured = structured["result"]
     is_fit = told is not None and not spec.output.problems(structured)
     return result if is_fit else {**result, "structuredContent": UNSTRUCTURED}
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether it is nested so deeply that it cannot be sent, or not be read where it arrives."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        holding = [each for each in level if isinstance(each, Mapping | list | tuple)]
+        if not holding:
+            return False
+        level = [inner for each in holding for inner in (each.values() if isinstance(each, Mapping) else each)]
+    return True
 
 
 def _is_listed(spec: OperationSpec) -> bool:

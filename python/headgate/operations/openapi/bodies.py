@@ -15,7 +15,6 @@ from headgate.operations.openapi import styles
 from headgate.operations.openapi.document import Document
 from headgate.operations.openapi.schemas import BASE64, Bundle, is_binary
 from headgate.operations.validation import Schema
-from headgate.payload import encoded
 
 __all__ = ["RequestBody", "read_body"]
 
@@ -71,7 +70,7 @@ class RequestBody:
                 isinstance(value, list | tuple) and says_json(str(how.get("contentType")))
             )
             if is_json and not {"style", "explode"} & how.keys():
-                value = encoded(value).decode()
+                value = styles.as_json(value).decode()
             style = how.get("style", "form")
             explode = how.get("explode", style in ("form", "deepObject"))
             pairs += styles.pairs(name, value, style, explode, allow_reserved=how.get("allowReserved") is True)
@@ -167,7 +166,7 @@ def _fields(given: Any) -> list[tuple[str, Any]]:
 
 def _json(given: Any) -> bytes:
     try:
-        return encoded(given)
+        return styles.as_json(given)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written as JSON: {error!s:.200}") from None
 

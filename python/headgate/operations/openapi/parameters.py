@@ -13,7 +13,6 @@ from headgate.operations.errors import CallError
 from headgate.operations.openapi import styles
 from headgate.operations.openapi.document import Document
 from headgate.operations.openapi.headers import header_value
-from headgate.payload import encoded
 
 __all__ = ["BODY", "Location", "Parameter", "cookies", "filled_path", "headers", "query", "read_parameters"]
 
@@ -67,7 +66,7 @@ class Parameter:
         """The value that the style is applied to."""
         if self.content_type is None or (isinstance(given, str) and not _is_json(self.content_type)):
             return given
-        return encoded(given).decode()
+        return styles.as_json(given).decode()
 
 
 def read_parameters(document: Document, path: str, shared: Any, own: Any, *, has_body: bool) -> list[Parameter]:
@@ -113,7 +112,7 @@ def cookies(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[s
 def headers(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, str]:
     """The headers."""
     return {
-        each.name: header_value(each.name, styles.in_header(each.written(given[each.key]), each.explode))
+        each.name: header_value(each.name, styles.in_header(each.name, each.written(given[each.key]), each.explode))
         for each in parameters
         if each.location == "header" and given.get(each.key) is not None
     }

@@ -59,9 +59,11 @@ async def envelope_of(
         raise CallError(
             "EXECUTION_ERROR", f"{tool} answered more than {most} bytes; ask for less, or raise max_body_bytes"
         )
-    return http_envelope(
-        data, status_code=response.status_code, headers=_joined(response.headers), content_type=content_type
-    )
+    headers = _joined(response.headers)
+    if data is None and response.request.method != "HEAD":
+        # Not every server says that there is no body, and `None` may be the null of one that was parsed.
+        headers["content-length"] = "0"
+    return http_envelope(data, status_code=response.status_code, headers=headers, content_type=content_type)
 
 
 async def refused(

@@ -91,7 +91,7 @@ async def _followed(
     client: httpx2.AsyncClient, request: httpx2.Request, applied: Applied, what: str
 ) -> httpx2.Response:
     # The client's own way with redirects takes every header but Authorization to any host.
-    is_ours = True
+    is_ours, has_body = True, bool(request.content)
     for _ in range(_MOST_REDIRECTS + 1):
         if applied.query or any(secret in str(request.url) for secret in applied.secrets):
             request.url = _Masked(request.url)
@@ -106,19 +106,22 @@ async def _followed(
                 raise CallError("EXECUTION_ERROR", told, {"status": response.status_code})
             return response
         await response.aclose()
+        # Not by the status: of a PUT, a 301 keeps the body, too.
+        has_body = has_body and following.method == request.method
         if following.url.origin != request.url.origin:
-            # Not by the status: of a PUT, a 301 keeps the body, too.
-            if request.content and following.method == request.method:
+            if has_body:
                 raise CallError(
                     "EXECUTION_ERROR",
                     f"{what} was sent on to {following.url.host}, which is not told what was in the body; "
                     "if that is where the API is, give it as base_url",
                     {"status": response.status_code},
                 )
-            _make_fit_for_strangers(following, applied)
             is_ours = False
-        elif is_ours:
+        if is_ours:
             _add_own_cookies(following, following)
+        else:
+            # At every hop, also on their own host: the client adds its cookies to each.
+            _make_fit_for_strangers(following, applied)
         request = following
     raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
 

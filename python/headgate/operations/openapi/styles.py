@@ -1,13 +1,14 @@
 """How a parameter is written: the styles of OpenAPI, for one value, a list and an object each."""
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from headgate.payload import encoded
 
-__all__ = ["Pairs", "as_text", "in_header", "in_path", "pairs", "percent_encoded"]
+__all__ = ["Pairs", "as_json", "as_text", "in_header", "in_path", "pairs", "percent_encoded"]
 
 Pairs = list[tuple[str, str]]
 
@@ -36,7 +37,23 @@ def as_text(value: Any) -> str:
             return value.decode()
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is no number that can be sent")
-    return encoded(value).decode()
+    return as_json(value).decode()
+
+
+def as_json(value: Any) -> bytes:
+    """A value as JSON. Raises `ValueError` for NaN and infinities, of which `encoded` would make null."""
+    text = encoded(value)
+    if b"null" in text:
+        json.dumps(value, allow_nan=False, skipkeys=True, default=_of_plain_types)
+    return text
+
+
+def _of_plain_types(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value)
 
 
 def in_path(name: str, value: Any, style: str, explode: bool) -> str:
@@ -44,12 +61,12 @@ def in_path(name: str, value: Any, style: str, explode: bool) -> str:
     if style == "matrix":
         return "".join(f";{key}={text}" if text else f";{key}" for key, text in _named(name, value, explode))
     lead, delimiter = (".", "." if explode else ",") if style == "label" else ("", ",")
-    return lead + delimiter.join(_listed(value, explode, percent_encoded))
+    return lead + _joined(name, value, delimiter, explode, percent_encoded)
 
 
-def in_header(value: Any, explode: bool) -> str:
+def in_header(name: str, value: Any, explode: bool) -> str:
     """The value of a header."""
-    return ",".join(_listed(value, explode, lambda text: text))
+    return _joined(name, value, ",", explode, lambda text: text)
 
 
 def pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: bool = False) -> Pairs:
@@ -61,11 +78,16 @@ def pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: b
     if style == "deepObject" and isinstance(value, Mapping):
         return [(percent_encoded(key), write(text)) for key, text in _deep(name, value)]
     if isinstance(value, list | tuple | Mapping) and not explode and style in _DELIMITERS:
-        delimiter, parts = _DELIMITERS[style], list(_listed(value, False, write))
-        if any(delimiter in part for part in parts) and style != "form":
-            raise ValueError(f"a value of {name!r:.64} has in it what stands between values in the style {style}")
-        return [(percent_encoded(name), delimiter.join(parts))] if value else []
+        return [(percent_encoded(name), _joined(name, value, _DELIMITERS[style], False, write))] if value else []
     return list(_named(name, value, explode, write))
+
+
+def _joined(name: str, value: Any, delimiter: str, explode: bool, write: Callable[[str], str]) -> str:
+    """The parts of a value in one. Raises `ValueError` where whoever takes it apart would find others."""
+    parts = list(_listed(value, explode, write))
+    if isinstance(value, list | tuple | Mapping) and any(delimiter in part for part in parts):
+        raise ValueError(f"a value of {name!r:.64} has {unquote(delimiter)!r} in it, which stands between values there")
+    return delimiter.join(parts)
 
 
 def _listed(value: Any, explode: bool, write: Callable[[str], str]) -> Iterator[str]:
@@ -94,7 +116,7 @@ def _named(
         case list() | tuple() if explode:
             yield from ((percent_encoded(name), write(as_text(each))) for each in value)
         case _:
-            yield percent_encoded(name), ",".join(_listed(value, False, write))
+            yield percent_encoded(name), _joined(name, value, ",", False, write)
 
 
 def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:

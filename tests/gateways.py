@@ -1,0 +1,99 @@
+"""The gateway as a process, and a client at its standard input and output."""
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from wires import HELLO, LEGACY, request
+
+_PATIENCE = 60.0
+
+
+class Gateway:
+    """Messages go in as they are, and come out as they are."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
+        self.process, self._era, self._id, self.hello = process, era, 0, b""
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def greet(self) -> None:
+        if self._era == LEGACY:
+            self.hello = self.ask("initialize", HELLO)
+            self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
+        """The id of a request that is sent, and not waited for."""
+        self._id += 1
+        self.send(request(self._id, method, params, self._era))
+        return self._id
+
+    def line(self) -> bytes:
+        """The next line that comes."""
+        line = self._lines.get(timeout=_PATIENCE)
+        assert line, "the gateway has ended"
+        return line
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
+        """What a request is answered with; whatever comes before is not expected."""
+        number = self.begin(method, params)
+        line = self.line()
+        assert json.loads(line).get("id") == number, line[:500]
+        return line
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool."""
+        found: dict[str, Any] = json.loads(self.ask("tools/call", {"name": tool, "arguments": arguments}))
+        return dict(found.get("result") or found)
+
+    def rest(self) -> bytes:
+        """All that comes until the gateway ends, after the client is done."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        lines = []
+        while line := self._lines.get(timeout=_PATIENCE):
+            lines.append(line)
+        self.process.wait(_PATIENCE)
+        return b"".join(lines)
+
+
+@contextmanager
+def gateway_to(
+    url: str, folder: Path, era: str = LEGACY, *, options: dict[str, Any] | None = None, **told: Any
+) -> Iterator[Gateway]:
+    """The gateway before a server at a URL, greeted. What it logs is in `log.txt`."""
+    script = str(Path(__file__).with_name("wrap_script.py"))
+    gate = {"store": (folder / "store").as_uri(), "sweep_interval": 0, **(options or {})}
+    command = [sys.executable, script, json.dumps({"url": url, **told}), json.dumps(gate)]
+    with (folder / "log.txt").open("ab") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+    try:
+        gateway = Gateway(process, era)
+        gateway.greet()
+        yield gateway
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(_PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe
+            pipe.close()

@@ -1,0 +1,34 @@
+"""What the guide of the gateway names, there is."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command import run
+from headgate.config.options import OPTIONS
+from headgate.refs.reference import reference_in
+
+DOCS = Path(__file__).resolve().parents[1]
+GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
+COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve")
+
+
+def test_every_flag_is_one() -> None:
+    known = set(re.findall(r"--[a-z][a-z-]+", " ".join(run(command, "--help").out.decode() for command in COMMANDS)))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE))
+    assert {"--file-refs", "--tools-only"} <= named
+    assert named - known == set()
+
+
+def test_every_variable_is_one() -> None:
+    named = set(re.findall(r"HEADGATE_[A-Z_]+", GUIDE))
+    assert named
+    assert named - {option.variable for option in OPTIONS.values()} == set()
+
+
+@pytest.mark.parametrize("line", re.findall(r'^\{"name".*$', GUIDE, re.MULTILINE))
+def test_every_reference_is_one(line: str) -> None:
+    arguments = json.loads(line)["arguments"]
+    referring = [name for name, value in arguments.items() if isinstance(value, dict) and reference_in(value)]
+    assert referring in (["content"], ["body"])

@@ -1,0 +1,375 @@
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import EVENTS, JSON, Server, faulty_server
+from gateways import Gateway, gateway_to
+from wires import CALLS, LEGACY, MODERN, Servers, message_of, wired_to
+
+SCRIPT = "mcp_server.py"
+
+NAMED = {"name": "plain", "arguments": {}}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with faulty_server() as server:
+        yield server
+
+
+@pytest.fixture
+def gateway(server: Server, tmp_path: Path) -> Iterator[Gateway]:
+    with gateway_to(server.url, tmp_path) as gateway:
+        yield gateway
+
+
+def text_of(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+def error_of(result: dict[str, Any]) -> dict[str, Any]:
+    assert result["isError"], result
+    return dict(json.loads(text_of(result))["error"])
+
+
+def works(gateway: Gateway) -> bool:
+    return text_of(gateway.call("plain")) == "plain"
+
+
+@pytest.mark.parametrize("kind", [(), ("events",), ("stateless",), ("stateless", "events")], ids=" ".join)
+def test_a_client_gets_the_bytes_that_the_server_sends(
+    servers: Servers, tmp_path: Path, era: str, kind: tuple[str, ...]
+) -> None:
+    port = servers.port(None, *kind)
+    direct = wired_to(port, era)
+    with gateway_to(f"http://127.0.0.1:{port}/mcp", tmp_path, era) as gateway:
+        if era == LEGACY:
+            assert gateway.hello.strip() == message_of(direct.hello)
+        for name, arguments in CALLS:
+            params = {"name": name, "arguments": arguments}
+            assert gateway.ask("tools/call", params).strip() == message_of(direct.ask("tools/call", params))
+        for method in ("prompts/list", "resources/list", "ping", "no/such"):
+            assert gateway.ask(method).strip() == message_of(direct.ask(method))
+
+
+def test_a_server_of_the_oldest_transport_is_served_too(servers: Servers, tmp_path: Path) -> None:
+    direct = wired_to(servers.port(None), LEGACY)
+    with gateway_to(f"http://127.0.0.1:{servers.port(None, 'old')}/sse", tmp_path) as gateway:
+        assert gateway.hello.strip() == message_of(direct.hello)
+        for name, arguments in CALLS:
+            params = {"name": name, "arguments": arguments}
+            assert gateway.ask("tools/call", params).strip() == message_of(direct.ask("tools/call", params))
+
+
+def test_the_oldest_transport_begins_again_when_its_stream_ends(server: Server, tmp_path: Path) -> None:
+    server.is_old = True
+    with gateway_to(server.url, tmp_path) as gateway:
+        assert works(gateway)
+        assert error_of(gateway.call("ends_stream"))["code"] == "upstream_failed"
+        assert works(gateway)
+        assert works(gateway)
+    assert server.called == ["plain", "ends_stream", "plain", "plain"]
+    assert [verb for verb, _, _ in server.asked].count("GET") == 2
+
+
+@pytest.mark.parametrize("kind", [(), ("events",)], ids=" ".join)
+def test_what_is_large_becomes_a_handle_that_can_be_read(
+    servers: Servers, tmp_path: Path, era: str, kind: tuple[str, ...]
+) -> None:
+    url = f"http://127.0.0.1:{servers.port(None, *kind)}/mcp"
+    with gateway_to(url, tmp_path, era, options={"output_mode": "auto"}) as gateway:
+        listed = {tool["name"] for tool in json.loads(gateway.ask("tools/list"))["result"]["tools"]}
+        assert {"text", "output_fetch"} <= listed
+        described = json.loads(text_of(gateway.call("text", size=200_000)))
+        page = gateway.call("output_fetch", output_handle=described["output_handle"], limit=10)
+        assert "xxxxxxxxxx" in text_of(page)
+
+
+@pytest.mark.parametrize("kind", [JSON, EVENTS])
+@pytest.mark.parametrize("size", [5_000_000, 40_000_000])
+def test_an_answer_may_be_of_any_size(server: Server, tmp_path: Path, kind: str, size: int) -> None:
+    options = {"output_mode": "auto"}
+    with gateway_to(server.url, tmp_path, options=options, stream_above_bytes=8_000_000) as gateway:
+        result = gateway.call("sized", size=size, **{"as": kind})
+        assert json.loads(text_of(result))["size_bytes"] == size
+
+
+def test_a_large_answer_that_stays_inline_comes_whole(gateway: Gateway) -> None:
+    for kind in (JSON, EVENTS):
+        assert text_of(gateway.call("sized", size=3_000_000, **{"as": kind})) == "y" * 3_000_000
+
+
+def test_a_message_is_one_line_however_it_was_written(gateway: Gateway) -> None:
+    assert text_of(gateway.call("indented")) == "in\ndented"
+
+
+def test_a_batch_is_its_messages(gateway: Gateway) -> None:
+    gateway.begin("tools/call", {"name": "batch"})
+    assert json.loads(gateway.line())["method"] == "notifications/message"
+    assert text_of(json.loads(gateway.line())["result"]) == "batch"
+
+
+def test_a_stream_may_come_byte_by_byte(gateway: Gateway) -> None:
+    gateway.begin("tools/call", {"name": "drips"})
+    assert json.loads(gateway.line())["method"] == "notifications/progress"
+    assert text_of(json.loads(gateway.line())["result"]) == "dripped"
+    assert works(gateway)
+
+
+def test_a_compressed_answer_is_what_it_was_before(gateway: Gateway) -> None:
+    assert text_of(gateway.call("compressed")) == "z" * 1000
+
+
+def test_a_server_asks_its_client_while_it_is_asked(gateway: Gateway) -> None:
+    gateway.begin("tools/call", {"name": "elicits"})
+    asked = json.loads(gateway.line())
+    assert asked["method"] == "elicitation/create"
+    gateway.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
+    assert json.loads(text_of(json.loads(gateway.line())["result"])) == {"action": "accept"}
+
+
+def test_requests_do_not_wait_for_each_other(gateway: Gateway, server: Server) -> None:
+    waiting = gateway.begin("tools/call", {"name": "waits"})
+    assert works(gateway)
+    gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}})
+    assert server.gone.wait(30)
+
+
+def test_the_session_is_named_from_the_handshake_to_the_end(server: Server, tmp_path: Path) -> None:
+    with gateway_to(server.url, tmp_path) as gateway:
+        assert works(gateway)
+        (hello,) = server.headers_of("initialize")
+        assert "mcp-session-id" not in hello
+        assert "mcp-protocol-version" not in hello
+        for method in ("notifications/initialized", "tools/call"):
+            (headers,) = server.headers_of(method)
+            assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == ("s1", "2025-06-18")
+    verb, _, headers = server.asked[-1]
+    assert (verb, headers["mcp-session-id"]) == ("DELETE", "s1")
+
+
+def test_nothing_is_sent_before_the_handshake_is_over(server: Server, tmp_path: Path) -> None:
+    server.is_slow = True
+    with gateway_to(server.url, tmp_path, MODERN) as gateway:
+        gateway._era = LEGACY
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        gateway.begin("initialize", hello)
+        gateway.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        gateway.begin("tools/call", NAMED)
+        gateway.line(), gateway.line()
+        posted = [method for verb, method, _ in server.asked if verb == "POST"]
+        assert posted == ["initialize", "notifications/initialized", "tools/call"]
+
+
+def test_what_the_server_says_on_its_own_comes_and_its_stream_is_taken_up_again(server: Server, tmp_path: Path) -> None:
+    server.has_stream = True
+    with gateway_to(server.url, tmp_path) as gateway:
+        assert json.loads(gateway.line())["method"] == "notifications/tools/list_changed"
+        while len(gets := [headers for verb, _, headers in server.asked if verb == "GET"]) < 2:
+            assert works(gateway)
+    assert "last-event-id" not in gets[0]
+    assert gets[1]["last-event-id"] == "said"
+
+
+def test_a_stream_that_breaks_off_is_resumed_and_the_call_is_made_once(gateway: Gateway, server: Server) -> None:
+    assert text_of(gateway.call("resumes")) == "resumed"
+    assert server.called == ["resumes"]
+
+
+def test_a_forgotten_session_is_begun_again_and_only_then_is_a_request_sent_twice(
+    gateway: Gateway, server: Server
+) -> None:
+    assert text_of(gateway.call("forgets")) == "plain"
+    assert works(gateway)
+    assert works(gateway)
+    assert server.called == ["forgets", "plain", "plain"]
+    sessions = [headers.get("mcp-session-id") for headers in server.headers_of("tools/call")]
+    assert sessions == ["s1", "s1", "s3", "s3"]
+    assert len(server.headers_of("notifications/initialized")) == 2
+
+
+FAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("breaks_off", {"as": EVENTS}, "before its answer"),
+    ("breaks_off", {"as": JSON}, "ended the connection"),
+    ("breaks_off", {"as": None}, "ended the connection"),
+    ("compressed", {"end": -20}, "ends too early"),
+    ("moved", {"status": 302, "to": "/there"}, "not followed"),
+    ("moved", {"status": 307, "to": "http://127.0.0.2:1/there"}, "not followed"),
+    ("moved", {"status": 307, "to": "/mcp"}, "not followed"),
+    ("refuses", {"status": 401}, "--header"),
+    ("refuses", {"status": 403, "body": "x"}, "--header"),
+    ("refuses", {"status": 500, "body": "SECRET is wrong " + "x" * 100_000}, "HTTP 500: *** is wrong xx"),
+    ("refuses", {"status": 404, "body": '{"error": "x"}'}, "forgets its sessions"),
+    ("refuses", {"status": 200, "as": "text/html", "body": "<html>"}, "text/html"),
+    ("refuses", {"status": 202}, "no answer"),
+    ("refuses", {"status": 204}, "no answer"),
+    ("refuses", {"status": 200, "body": "{not json"}, "no answer"),
+    ("refuses", {"status": 200, "body": ""}, "no answer"),
+    ("refuses", {"status": 200, "body": '{"jsonrpc": "2.0", "id": 77, "result": {}}'}, "no answer"),
+    (
+        "refuses",
+        {"status": 200, "as": EVENTS, "body": 'data: {"jsonrpc": "2.0", "id": 77, "result": {}}\n\n'},
+        "stream",
+    ),
+    ("refuses", {"status": 200, "as": EVENTS, "body": "data: {not json\n\n"}, "stream"),
+    ("refuses", {"status": 200, "as": EVENTS, "body": ""}, "stream"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "words"), FAULTS)
+def test_whatever_goes_wrong_is_the_error_of_the_request_and_the_next_one_works(
+    server: Server, tmp_path: Path, tool: str, arguments: dict[str, Any], words: str
+) -> None:
+    url = f"{server.url}?key=s3cr3t"
+    with gateway_to(url, tmp_path, headers=["Authorization: Bearer s3cr3t-token"]) as gateway:
+        error = error_of(gateway.call(tool, **arguments))
+        assert error["code"] == "upstream_failed"
+        assert words in error["message"]
+        assert len(error["message"]) < 600
+        assert works(gateway)
+    assert server.headers_of("tools/call")[0]["authorization"] == "Bearer s3cr3t-token"
+    assert "s3cr3t" not in json.dumps(error) + (tmp_path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("request_id", ["ID", "null"])
+def test_an_error_of_the_protocol_is_the_answer_whatever_its_status(gateway: Gateway, request_id: str) -> None:
+    body = f'{{"jsonrpc": "2.0",\n "id": {request_id}, "error": {{"code": -32602, "message": "no"}}}}'
+    assert gateway.call("refuses", status=400, body=body)["error"] == {"code": -32602, "message": "no"}
+
+
+def test_a_redirect_within_the_server_is_followed(gateway: Gateway) -> None:
+    assert text_of(gateway.call("moved", status=307, to="/there")) == "moved"
+    assert text_of(gateway.call("moved", status=308, to="there")) == "moved"
+
+
+def test_a_server_that_is_not_there_is_an_error_until_it_is(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}/mcp?key=qu3ry"
+        with gateway_to(url, tmp_path, MODERN) as gateway:
+            for _ in range(2):
+                error = error_of(gateway.call("plain"))
+                assert error["code"] == "upstream_failed"
+                assert "cannot be reached" in error["message"]
+                assert not re.search("hunter2|qu3ry", error["message"])
+    assert not re.search("hunter2|qu3ry", (tmp_path / "log.txt").read_text())
+
+
+@pytest.mark.parametrize("kind", [JSON, EVENTS])
+def test_a_server_that_takes_too_long_is_answered_for_and_told(
+    server: Server, tmp_path: Path, era: str, kind: str
+) -> None:
+    with gateway_to(server.url, tmp_path, era, call_timeout=0.5) as gateway:
+        result = gateway.call("waits", **{"as": kind})
+        assert error_of(result)["code"] == "upstream_timeout"
+        assert server.gone.wait(30)
+        assert works(gateway)
+    assert len(server.headers_of("notifications/cancelled")) == (era == LEGACY)
+
+
+def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Server, tmp_path: Path) -> None:
+    server.is_mute = True
+    with gateway_to(server.url, tmp_path, call_timeout=0.5) as gateway:
+        assert json.loads(gateway.hello)["error"]["data"]["code"] == "upstream_timeout"
+        assert server.gone.wait(30)
+        server.is_mute = False
+        gateway.greet()
+        assert "result" in json.loads(gateway.hello)
+        assert works(gateway)
+
+
+@pytest.mark.parametrize("kind", [JSON, EVENTS])
+def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
+    server: Server, tmp_path: Path, kind: str
+) -> None:
+    with gateway_to(server.url, tmp_path, MODERN) as gateway:
+        number = gateway.begin("tools/call", {"name": "waits", "arguments": {"as": kind}})
+        assert works(gateway)
+        # One that is cancelled before it was sent is not sent at all.
+        while "waits" not in server.called:
+            time.sleep(0.01)
+        gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        assert server.gone.wait(30)
+        gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "another"}})
+        assert works(gateway)
+    assert [method for verb, method, _ in server.asked if method != "tools/call"] == []
+
+
+def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp_path: Path) -> None:
+    with gateway_to(server.url, tmp_path, MODERN) as gateway:
+        listed = [tool["name"] for tool in json.loads(gateway.ask("tools/list"))["result"]["tools"]]
+        assert (listed[0], "output_fetch" in listed) == ("plain", True)
+        gateway.call("plain", region="näh")
+    (headers,) = server.headers_of("tools/call")
+    assert (headers["mcp-protocol-version"], headers["mcp-method"], headers["mcp-name"]) == (
+        MODERN,
+        "tools/call",
+        "plain",
+    )
+    assert headers["mcp-param-region"] == "=?base64?bsOkaA==?="
+    assert "mcp-session-id" not in headers
+
+
+def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
+    code = "import sys, headgate.gateway.http_upstream; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
+
+
+def test_the_command_takes_a_url_and_headers(server: Server, tmp_path: Path) -> None:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": NAMED}
+    options = ["--store", (tmp_path / "store").as_uri(), "--url", server.url, "--header", "X-Key: ${A_KEY}"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "headgate", "wrap", *options],
+        input=json.dumps(asked).encode() + b"\n",
+        capture_output=True,
+        env={**os.environ, "A_KEY": "k3y"},
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert text_of(json.loads(ran.stdout)["result"]) == "plain"
+    assert server.headers_of("tools/call")[0]["x-key"] == "k3y"
+    assert b"k3y" not in ran.stderr
+
+
+def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> None:
+    numbers = [gateway.begin("tools/call", {"name": "plain", "arguments": {"text": str(at)}}) for at in range(300)]
+    answers = [json.loads(gateway.line()) for _ in numbers]
+    assert {answer["id"]: int(text_of(answer["result"])) for answer in answers} == dict(
+        zip(numbers, range(300), strict=True)
+    )
+
+
+def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Path) -> None:
+    with gateway_to(server.url, tmp_path, grace=0.2) as gateway:
+        gateway.begin("tools/call", {"name": "waits"})
+        assert works(gateway)
+        assert b"upstream_failed" in gateway.rest()
+    assert server.gone.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"url": "ftp://example.com"}, "http://"),
+        ({"url": "http://"}, "http://"),
+        ({"url": "http://h/", "headers": ["no colon hunter2"]}, "Name: value"),
+        ({"url": "http://h/", "headers": ["A b: hunter2"]}, "Name: value"),
+        ({"url": "http://h/", "headers": ["A: hunter2\r\nB: x"]}, "characters"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once_and_without_secrets(told: dict[str, Any], words: str) -> None:
+    from headgate.errors import InvalidArgument
+    from headgate.gateway.http_upstream import HttpUpstream
+
+    with pytest.raises(InvalidArgument, match=words) as raised:
+        HttpUpstream(**told, most_bytes=1, make_spool=lambda: None)  # type: ignore[arg-type, return-value]
+    assert "hunter2" not in str(raised.value)

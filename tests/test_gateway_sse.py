@@ -1,0 +1,129 @@
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from headgate.gateway.lines import Begun, Unspooled
+from headgate.gateway.spool import Spool
+from headgate.gateway.sse import Event, Events
+from hypothesis import given
+from hypothesis import strategies as st
+
+Seen = tuple[list[tuple[str, bytes]], str, float | None]
+
+PIECES = [
+    b"data:", b"data", b"dat", b": ", b":", b" ", b"id:", b"id: 7", b"event:", b"event: other", b"retry:", b"retry: 25",
+    b"\r", b"\n", b"\r\n", b"\n\n", b"\r\r", b"x", b'{"a": 1}', b"\xef\xbb\xbf", b"\xef", b"\xbb", b"\0", b"message",
+    b"5", b"\xff",
+]  # fmt: skip
+
+TYPICAL = (
+    b'\xef\xbb\xbf: a comment\r\nid: 1\r\nretry: 1500\r\ndata:\r\n\r\nevent: message\ndata: {"a":\ndata:  1}\nid: 2\n\n'
+    b"event: other\rdata: x\r\rdata\n\ndata: whole\nid: 3\r\n\r\nid\ndatab: no\n\nid: 9\ndata: never ends\n"
+)
+
+
+def naive(stream: bytes) -> Seen:
+    """By the specification, over all of a stream at once."""
+    *lines, _ = re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf"))
+    events: list[tuple[str, bytes]] = []
+    data: list[bytes] = []
+    name, next_id, last_id, retry = b"", b"", b"", None
+    for line in lines:
+        field, _, value = line.partition(b":")
+        value = value[1:] if value[:1] == b" " else value
+        if not line:
+            last_id = next_id
+            if data:
+                events.append((name.decode(errors="replace") or "message", b" ".join(data)))
+            data, name = [], b""
+        elif field == b"data":
+            data.append(value)
+        elif field == b"event":
+            name = value
+        elif field == b"id" and b"\0" not in value:
+            next_id = value
+        elif field == b"retry" and re.fullmatch(rb"[0-9]+", value):
+            retry = int(value) / 1000
+    return events, last_id.decode(errors="replace"), retry
+
+
+def seen(chunks: Iterable[bytes]) -> Seen:
+    events = Events(Begun(1 << 20, no_spool))
+    found = [(event.name, content(event)) for chunk in chunks for event in events.feed(chunk)]
+    return found, events.last_id, events.retry
+
+
+def no_spool() -> Spool:
+    raise AssertionError("nothing here is large")
+
+
+def content(event: Event) -> bytes:
+    assert not isinstance(event.data, Unspooled)
+    return b"".join(event.data.pieces()) if isinstance(event.data, Spool) else bytes(event.data)
+
+
+def test_a_typical_stream() -> None:
+    events, last_id, retry = seen([TYPICAL])
+    assert events == [
+        ("message", b""),
+        ("message", b'{"a":  1}'),
+        ("other", b"x"),
+        ("message", b""),
+        ("message", b"whole"),
+    ]
+    assert (last_id, retry) == ("", 1.5)
+    assert naive(TYPICAL) == (events, last_id, retry)
+
+
+def test_a_stream_is_the_same_wherever_it_is_cut() -> None:
+    whole = naive(TYPICAL)
+    for first in range(len(TYPICAL) + 1):
+        assert seen([TYPICAL[:first], TYPICAL[first:]]) == whole
+        for second in range(first, min(first + 8, len(TYPICAL))):
+            assert seen([TYPICAL[:first], TYPICAL[first:second], b"", TYPICAL[second:]]) == whole
+    assert seen(TYPICAL[at : at + 1] for at in range(len(TYPICAL))) == whole
+
+
+def test_a_stream_that_ends_anywhere_gives_what_came_whole() -> None:
+    for end in range(len(TYPICAL) + 1):
+        assert seen([TYPICAL[:end]]) == naive(TYPICAL[:end])
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), max_size=8))
+def test_any_stream_is_read_as_the_specification_has_it(chunks: list[bytes]) -> None:
+    assert seen(chunks) == naive(b"".join(chunks))
+
+
+def test_what_has_not_ended_is_forgotten_with_its_stream() -> None:
+    events = Events(Begun(1 << 20, no_spool))
+    assert list(events.feed(b"id: 1\n\nid: 2\nevent: e\ndata: half")) == []
+    events.drop()
+    assert events.last_id == "1"
+    assert [(event.name, content(event)) for event in events.feed(b"data: whole\n\n")] == [("message", b"whole")]
+    assert events.last_id == "1"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_data_of_any_size_is_an_event_and_what_is_large_is_in_a_spool(tmp_path: Path, end: bytes) -> None:
+    events = Events(Begun(1000, lambda: Spool(str(tmp_path))))
+    text = b"x" * 300_000
+    stream = b"data:" + text + end + b"data: " + text + end + end + b"data: small" + end + end
+
+    def chunks() -> Iterator[bytes]:
+        yield from (stream[start : start + 999] for start in range(0, len(stream), 999))
+
+    large, small = [event for chunk in chunks() for event in events.feed(chunk)]
+    assert isinstance(large.data, Spool)
+    assert content(large) == text + b" " + text
+    assert isinstance(small.data, bytearray)
+    assert content(small) == b"small"
+    large.data.close()
+
+
+def test_a_line_that_is_no_data_takes_no_room() -> None:
+    events = Events(Begun(1000, no_spool))
+    for _ in range(100):
+        assert list(events.feed(b":" + b"c" * 10_000)) == []
+    assert len(events._line) <= 64 * 1024
+    assert [content(event) for event in events.feed(b"\ndata: x\n\n")] == [b"x"]

@@ -1,0 +1,29 @@
+"""The gateway before a server, for tests: `python wrap_script.py '{"url": …, "headers": […]}' '{"output_mode": …}'`.
+
+The first are what `wrap` is told, the second the options of the gate.
+"""
+
+import json
+import logging
+import sys
+import types
+from typing import Any
+
+from headgate.gateway.wrap import run_url
+
+
+def main() -> None:
+    told: dict[str, Any] = json.loads(sys.argv[1])
+    options: dict[str, Any] = json.loads(sys.argv[2])
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    settings: Any = types.SimpleNamespace(
+        stream_above_bytes=told.get("stream_above_bytes", 64 * 1024 * 1024),
+        shutdown_grace_seconds=told.get("grace", 5.0),
+        call_timeout_seconds=told.get("call_timeout"),
+        gate_options=lambda: options,
+    )
+    sys.exit(run_url(settings, told["url"], told.get("headers", [])))
+
+
+if __name__ == "__main__":
+    main()
