@@ -24,6 +24,7 @@ from mcp_types import (
     EmptyResult,
     GetPromptRequestParams,
     GetPromptResult,
+    InputRequests,
     InputRequiredResult,
     ListPromptsResult,
     ListResourcesResult,
@@ -51,7 +52,7 @@ TOOLS = ["level", "log", "progress", "ask", "meta", "subscribed", "capable"]
 def make_server(name: str) -> Server[Any]:
     state: dict[str, Any] = {"level": None, "subscribed": []}
 
-    async def list_tools(ctx: Context, params: PaginatedRequestParams) -> ListToolsResult:
+    async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name=tool, input_schema={"type": "object"}) for tool in TOOLS])
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
@@ -64,7 +65,7 @@ def make_server(name: str) -> Server[Any]:
             case "ask":
                 form = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})
                 if params.input_responses is None:
-                    asked = {"who": ElicitRequest(params=form)}
+                    asked: InputRequests = {"who": ElicitRequest(params=form)}
                     return InputRequiredResult(input_requests=asked, request_state="asked")
                 answer = params.input_responses["who"]
                 return said(f"{params.request_state} {answer.model_dump(mode='json').get('content')}")
@@ -82,13 +83,13 @@ def make_server(name: str) -> Server[Any]:
     def said(value: Any) -> CallToolResult:
         return CallToolResult(content=[TextContent(type="text", text=str(value))])
 
-    async def list_resources(ctx: Context, params: PaginatedRequestParams) -> ListResourcesResult:
+    async def list_resources(ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         # In pages of one.
-        at = int(params.cursor or 0)
+        at = int((params and params.cursor) or 0)
         resource = Resource(uri=f"{name}://{at}", name=f"{name} {at}")
         return ListResourcesResult(resources=[resource], next_cursor=str(at + 1) if at < 2 else None)
 
-    async def list_templates(ctx: Context, params: PaginatedRequestParams) -> ListResourceTemplatesResult:
+    async def list_templates(ctx: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
         return ListResourceTemplatesResult(
             resource_templates=[ResourceTemplate(uri_template=f"{name}://of/{{id}}", name=name)]
         )
@@ -96,7 +97,7 @@ def make_server(name: str) -> Server[Any]:
     async def read(ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=f"{name} has it")])
 
-    async def list_prompts(ctx: Context, params: PaginatedRequestParams) -> ListPromptsResult:
+    async def list_prompts(ctx: Context, params: PaginatedRequestParams | None) -> ListPromptsResult:
         return ListPromptsResult(prompts=[Prompt(name="greet"), Prompt(name=f"only_{name}")])
 
     async def get_prompt(ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:

@@ -237,9 +237,12 @@ def test_a_call_that_takes_too_long_does_not_keep_it(tmp_path: Path) -> None:
         assert not _is_alive(pid)
 
 
-def test_it_ends_with_its_client(tmp_path: Path) -> None:
+def test_it_ends_with_its_client_whose_last_requests_are_answered(tmp_path: Path) -> None:
     with serving(config(tmp_path, {"adverse": command_of("adverse_server.py")})) as talk:
+        numbers = [talk.request("tools/call", {"name": "text", "arguments": {"size": 50_000}}) for _ in range(5)]
         assert talk.close() == 0
+        answered = [json.loads(talk.line())["id"] for _ in numbers]
+        assert sorted(answered) == numbers
 
 
 def _is_alive(pid: int) -> bool:

@@ -13,7 +13,7 @@ from wires import ERAS, MODERN
 
 ONE = {"one": command_of("speaking_server.py", "stdio", "one")}
 TWO = {**ONE, "two": command_of("speaking_server.py", "stdio", "two")}
-CAPABILITIES = {"elicitation": {}}
+CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 STAMP = "io.modelcontextprotocol/serverInfo"
 
 

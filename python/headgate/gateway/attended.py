@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -45,7 +45,8 @@ class Attended:
             case JSONRPCRequest(method="initialize", params=dict() as params):
                 params["capabilities"] = self._front.capabilities
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
-                params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities_of_request() or {}
+                meta = cast("dict[str, Any]", params)["_meta"]
+                meta["io.modelcontextprotocol/clientCapabilities"] = capabilities_of_request() or {}
         await self._writing.send(item)
 
     async def receive(self) -> SessionMessage | Exception:

@@ -23,9 +23,7 @@ PATIENCE = 10.0
 class Scope:
     """All operations, and connections of its own to servers that may have something to say to this very client."""
 
-    def __init__(
-        self, sources: Sources, front: Front, gate: Gate, settings: "Settings", spools: str, names: dict[str, str]
-    ) -> None:
+    def __init__(self, sources: Sources, front: Front, gate: Gate, settings: "Settings", names: dict[str, str]) -> None:
         self.front = front
         self.registry = OperationRegistry()
         prefixes = {target.name: target.prefix for target in sources.targets.values() if target.prefix}
@@ -35,7 +33,7 @@ class Scope:
         self._connecting: list[asyncio.Task[None]] = []
         self._detach = sources.attach(self.registry, self._changed)
         self.upstreams = {
-            target.name: MCPUpstream(target, front, gate, settings, spools, self._changed)
+            target.name: MCPUpstream(target, front, gate, settings, self._changed)
             for target in sources.targets.values()
             if target.kind in ("command", "url")
         }

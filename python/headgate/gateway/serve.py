@@ -5,14 +5,23 @@ import contextlib
 import logging
 import signal
 import sys
-import tempfile
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.server import Server
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp_types import CallToolRequestParams, PaginatedRequestParams
+from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolRequestParams,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    PaginatedRequestParams,
+    RequestId,
+)
 
 import headgate
 from headgate.capabilities import CORE
@@ -22,7 +31,7 @@ from headgate.gateway.lines import Lines, Unspooled
 from headgate.gateway.passing import Passing
 from headgate.gateway.scope import PATIENCE, Scope
 from headgate.gateway.sources import Sources
-from headgate.gateway.spool import Spool
+from headgate.gateway.spool import spool_beside
 from headgate.gateway.streams import Incoming, Outgoing
 from headgate.servers.mcp import Headgate
 
@@ -43,19 +52,17 @@ _LAST_WORDS = 2.0
 def run(settings: "Settings") -> int:
     """Until the client is gone, or someone ends it. Gives the exit code."""
     if settings.http is not None:
-        from headgate.gateway.http_app import run_http  # type: ignore[import-not-found]
+        from headgate.gateway.http_run import run_http  # type: ignore[import-not-found]
 
-        with tempfile.TemporaryDirectory(prefix="headgate-") as spools:
-            return int(run_http(Serving(settings, spools).server, settings))
+        return int(run_http(Serving(settings).server, settings))
     return asyncio.run(_on_stdio(settings))
 
 
 class Serving:
     """The server in front, and what is behind it while its lifespan lasts."""
 
-    def __init__(self, settings: "Settings", spools: str) -> None:
+    def __init__(self, settings: "Settings") -> None:
         self._settings = settings
-        self._spools = spools
         # What is wrong with a module shows before anyone is served.
         self._sources = Sources(settings.upstreams)
         self.gate = Headgate(
@@ -63,12 +70,10 @@ class Serving:
             default_capability=self._capability,
             known_capabilities=settings.upstreams,
         )
-        self.busy = Busy()
         self.server: Server[Any] = Server("headgate", version=headgate.__version__, lifespan=self._lifespan)
         self._passing = Passing(self._scope, self.server.server_info_stamp)
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
-        self.server.middleware.insert(0, self.busy)
         self.gate.install(self.server)
         self.server.middleware.append(self._passing)
         self._scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
@@ -90,7 +95,7 @@ class Serving:
         await asyncio.gather(*(scope.close() for scope in [*self._scopes]))
 
     def _scope(self, front: Front) -> Scope:
-        scope = Scope(self._sources, front, self.gate, self._settings, self._spools, self._names)
+        scope = Scope(self._sources, front, self.gate, self._settings, self._names)
         self._scopes.add(scope)
         return scope
 
@@ -107,31 +112,40 @@ class Serving:
         return next((spec.namespace for spec in specs if spec is not None), CORE)
 
 
-class Busy:
-    """Middleware that knows whether anything is under way."""
+class Unanswered:
+    """The requests of a client that wait for their answers, also those that nobody has looked at yet."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._ids: set[RequestId] = set()
+        self._none = asyncio.Event()
+        self._none.set()
 
-    async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
-        if ctx.request_id is None:
-            return await call_next(ctx)
-        self._count += 1
-        self._idle.clear()
-        try:
-            return await call_next(ctx)
-        finally:
-            self._count -= 1
-            if not self._count:
-                self._idle.set()
+    def asked(self, item: SessionMessage) -> None:
+        """A message of the client."""
+        match item.message:
+            case JSONRPCRequest(id=request_id):
+                self._ids.add(request_id)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
+                self._ids.discard(request_id)
+        self._settle()
 
-    async def finish(self, seconds: float) -> None:
-        """Waits for what is under way, unless that takes longer."""
+    def answered(self, item: SessionMessage) -> None:
+        """A message to the client."""
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
+            self._ids.discard(item.message.id)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._ids:
+            self._none.clear()
+        else:
+            self._none.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Until there are none, or that takes too long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._idle.wait()
+                await self._none.wait()
 
 
 async def _on_stdio(settings: "Settings") -> int:
@@ -148,27 +162,30 @@ async def _on_stdio(settings: "Settings") -> int:
     def gone() -> None:
         loop.call_soon_threadsafe(told_to_end, "the client is gone")
 
-    with tempfile.TemporaryDirectory(prefix="headgate-") as spools:
-        serving = Serving(settings, spools)
-        incoming, outgoing = Incoming(), Outgoing(Client(private_stdout(), gone).send)
-        lines = Lines(sys.stdin.fileno(), most_bytes=settings.stream_above_bytes, make_spool=lambda: Spool(spools))
+    serving = Serving(settings)
+    unanswered = Unanswered()
+    incoming = Incoming(unanswered.asked)
+    outgoing = Outgoing(Client(private_stdout(), gone).send, unanswered.answered)
+    lines = Lines(
+        sys.stdin.fileno(), most_bytes=settings.stream_above_bytes, make_spool=partial(spool_beside, serving.gate.store)
+    )
 
-        def listen() -> None:
-            for line in lines:
-                if isinstance(line, Unspooled):
-                    _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
-                else:
-                    incoming.send(line)
-            gone()
+    def listen() -> None:
+        for line in lines:
+            if isinstance(line, Unspooled):
+                _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
+            else:
+                incoming.send(line)
+        gone()
 
-        server = serving.server
-        serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
-        threading.Thread(target=listen, name="headgate-read", daemon=True).start()
-        await stop.wait()
-        await serving.busy.finish(settings.shutdown_grace_seconds)
-        # Before the SDK does, which allows it five seconds.
-        await serving.leave()
-        incoming.end()
-        await serve
-        outgoing.finish(_LAST_WORDS)
+    server = serving.server
+    serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
+    threading.Thread(target=listen, name="headgate-read", daemon=True).start()
+    await stop.wait()
+    await unanswered.wait(settings.shutdown_grace_seconds)
+    # Before the SDK does, which allows it five seconds.
+    await serving.leave()
+    incoming.end()
+    await serve
+    outgoing.finish(_LAST_WORDS)
     return 0

@@ -4,21 +4,33 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp_types import Implementation
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Implementation,
+)
 
 import headgate
 from headgate.config.targets import Target
 from headgate.gateway.attended import Attended, AttendedWriting
 from headgate.gateway.front import Front
 from headgate.gateway.functions import from_module
+from headgate.gateway.http_upstream import HttpUpstream
+from headgate.gateway.lines import Lines
 from headgate.gateway.messages import is_modern
-from headgate.gateway.transport import process_transport
+from headgate.gateway.pace import Pace
+from headgate.gateway.process import Process
+from headgate.gateway.spool import spool_beside
+from headgate.gateway.transport import relayed
+from headgate.gateway.upstream import Upstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.connection import Connection
 from headgate.operations.mcp.tools import MCPOperations
@@ -38,6 +50,9 @@ _log = logging.getLogger("headgate")
 
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
 """Seconds between two attempts to reach an upstream."""
+
+
+_REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION)
 
 
 async def retried(name: str, attempt: Callable[[], Coroutine[Any, Any, None]], tried: asyncio.Event) -> None:
@@ -127,7 +142,6 @@ class MCPUpstream:
         front: Front,
         gate: Gate,
         settings: "Settings",
-        spools: str,
         changed: Callable[[], None],
     ) -> None:
         self.name = target.name
@@ -136,7 +150,6 @@ class MCPUpstream:
         self._front = front
         self._gate = gate
         self._settings = settings
-        self._spools = spools
         self._changed = changed
         self._attended: Attended | None = None
         self._operations: MCPOperations | None = None
@@ -147,7 +160,9 @@ class MCPUpstream:
             # As its client does, so that all that either of them knows is known to the other.
             try:
                 operations = await self._connected("legacy")
-            except CallError:
+            except CallError as error:
+                if not _is_refused(error):
+                    raise
                 operations = await self._connected("auto")
         else:
             operations = await self._connected("auto")
@@ -163,17 +178,36 @@ class MCPUpstream:
 
     @contextlib.asynccontextmanager
     async def _transport(self) -> "AsyncIterator[TransportStreams]":
-        async with self._reached() as (reading, writing):
+        async with relayed(self._upstream, self._gate) as (reading, writing):
             self._attended = attended = Attended(reading, writing, self._front)
             try:
                 yield attended, AttendedWriting(attended, writing)
             finally:
                 await attended.aclose()
 
-    def _reached(self) -> "contextlib.AbstractAsyncContextManager[TransportStreams]":
-        if self._target.command is not None:
-            return process_transport(self._target, self._gate, self._settings, self._spools)
-        return _http_transport(self._target)
+    def _upstream(self) -> Upstream | HttpUpstream:
+        target, settings = self._target, self._settings
+        make_spool = partial(spool_beside, self._gate.store)
+        limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        if target.url is not None:
+            headers = [f"{name}: {value}" for name, value in target.headers.items()]
+            return HttpUpstream(target.url, headers=headers, schema_of=self._input_schema, **limits)
+        command = [str(target.command), *target.args]
+        return Upstream(
+            Process(command, env=target.env, cwd=target.cwd),
+            command,
+            env=target.env,
+            cwd=target.cwd,
+            lines=partial(Lines, **limits),
+            pace=Pace(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds),
+            grace=settings.shutdown_grace_seconds,
+        )
+
+    def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
+        """What a server over HTTP wants to see in headers is said by the schema."""
+        found = None if self._operations is None else self._operations.find(tool)
+        schema = None if found is None else found.spec.input_schema
+        return schema if isinstance(schema, Mapping) else None
 
     async def connection(self) -> Connection:
         """The connection, made again if it was lost. Raises `CallError`."""
@@ -200,11 +234,7 @@ class MCPUpstream:
             await self._operations.close()
 
 
-@contextlib.asynccontextmanager
-async def _http_transport(target: Target) -> "AsyncIterator[TransportStreams]":
-    # The SDK gives up on events of more than 1 MiB, and a result is one event.
-    async with (
-        create_mcp_http_client(headers=dict(target.headers)) as http,
-        streamable_http_client(str(target.url), http_client=http, max_sse_event_size=None) as streams,
-    ):
-        yield streams
+def _is_refused(error: CallError) -> bool:
+    """Whether a server has answered that it knows no handshake."""
+    cause = error.__cause__
+    return isinstance(cause, MCPError) and cause.error.code in _REFUSALS

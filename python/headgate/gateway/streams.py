@@ -25,7 +25,8 @@ Received = SessionMessage | Exception
 class Incoming:
     """Messages that threads have read, for whoever reads `stream` in the event loop that made this."""
 
-    def __init__(self) -> None:
+    def __init__(self, noted: Callable[[SessionMessage], None] | None = None) -> None:
+        self._noted = noted
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
@@ -38,7 +39,12 @@ class Incoming:
             )
         except ValueError as error:
             item = error
-        self._soon(lambda: self._send.send_nowait(item))
+        self._soon(lambda: self._put(item))
+
+    def _put(self, item: Received) -> None:
+        if self._noted is not None and isinstance(item, SessionMessage):
+            self._noted(item)
+        self._send.send_nowait(item)
 
     def end(self) -> None:
         """There are no more."""

@@ -1,9 +1,8 @@
-"""An MCP server that is a process, for a client of the `mcp` SDK, to which no large result ever comes."""
+"""Servers of MCP for a client of the `mcp` SDK, to which no large result ever comes."""
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -11,18 +10,14 @@ import anyio.to_thread
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
-from headgate.config.targets import Target
-from headgate.gateway.lines import Kept, Lines
+from headgate.gateway.lines import Kept
 from headgate.gateway.messages import key_of, version_of
 from headgate.gateway.pending import Pending
-from headgate.gateway.process import Process
 from headgate.gateway.raw import written
 from headgate.gateway.relay import Relay
 from headgate.gateway.requests import Forwarded, Requests
 from headgate.gateway.session import Session
-from headgate.gateway.spool import Spool
 from headgate.gateway.streams import Incoming, Outgoing
-from headgate.gateway.upstream import Upstream
 from headgate.servers.delivery import PLACEHOLDER, Delivery, current_delivery
 from headgate.servers.gate import Gate
 from headgate.servers.modes import Mode
@@ -30,25 +25,18 @@ from headgate.servers.modes import Mode
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from headgate.config.options import Settings
+    from headgate.gateway.http_upstream import HttpUpstream
+    from headgate.gateway.upstream import Upstream
 
-__all__ = ["process_transport"]
+__all__ = ["relayed"]
 
 _INLINE = Mode()
 
 
 @contextlib.asynccontextmanager
-async def process_transport(
-    target: Target, gate: Gate, settings: "Settings", spools: str
-) -> "AsyncIterator[TransportStreams]":
-    """The streams to a process that is started now, and again whenever it ends, until this is left."""
-    command = [str(target.command), *target.args]
-    start = partial(Process, command, env=target.env, cwd=target.cwd)
-    process = await anyio.to_thread.run_sync(start)
-    lines = partial(Lines, most_bytes=settings.stream_above_bytes, make_spool=lambda: Spool(spools))
-    upstream = Upstream(
-        process, command, env=target.env, cwd=target.cwd, lines=lines, grace=settings.shutdown_grace_seconds
-    )
+async def relayed(make: "Callable[[], Upstream | HttpUpstream]", gate: Gate) -> "AsyncIterator[TransportStreams]":
+    """The streams to a server, until this is left. What is to be waited for is done by threads."""
+    upstream = await anyio.to_thread.run_sync(make)
     incoming = Incoming()
     relay = DeliveringRelay(gate, incoming, upstream)
 
@@ -71,7 +59,7 @@ async def process_transport(
 class DeliveringRelay(Relay):
     """Every message goes through as it came, but for large results: they are delivered to whoever asked for them."""
 
-    def __init__(self, gate: Gate, client: Incoming, upstream: Upstream) -> None:
+    def __init__(self, gate: Gate, client: Incoming, upstream: "Upstream | HttpUpstream") -> None:
         super().__init__(gate, client, upstream)
         # Those that nobody waits for any more are nobody's.
         self._deliveries: WeakValueDictionary[bytes, Delivery] = WeakValueDictionary()

@@ -81,6 +81,10 @@ class MCPOperations:
         """What the server lists, as operations."""
         return [*self._operations.values()]
 
+    def find(self, tool: str) -> Operation | None:
+        """The operation that a tool is."""
+        return self._operations.get(tool)
+
     async def connect(self) -> Self:
         """Connects and asks for the tools, unless it is connected. Raises `CallError` if that cannot be done."""
         try:
