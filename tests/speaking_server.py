@@ -12,7 +12,9 @@ from typing import Any
 from listening import serve_http
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -46,11 +48,12 @@ from mcp_types import (
 
 Context = ServerRequestContext[Any, Any]
 
-TOOLS = ["level", "log", "progress", "ask", "meta", "subscribed", "capable"]
+TOOLS = ["level", "log", "progress", "ask", "meta", "subscribed", "capable", "update"]
 
 
 def make_server(name: str) -> Server[Any]:
     state: dict[str, Any] = {"level": None, "subscribed": []}
+    bus = InMemorySubscriptionBus()
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name=tool, input_schema={"type": "object"}) for tool in TOOLS])
@@ -74,6 +77,9 @@ def make_server(name: str) -> Server[Any]:
             case "capable":
                 capabilities = ctx.session.client_capabilities
                 return said(sorted(capabilities.model_dump(exclude_none=True)) if capabilities else None)
+            case "update":
+                await bus.publish(ResourceUpdated(f"{name}://1"))
+                await bus.publish(PromptsListChanged())
             case "level" | "subscribed":
                 return said(state[params.name])
             case _:
@@ -129,6 +135,7 @@ def make_server(name: str) -> Server[Any]:
         on_completion=complete,
         on_set_logging_level=set_level,
         on_subscribe_resource=subscribe,
+        on_subscriptions_listen=ListenHandler(bus),
     )
 
 

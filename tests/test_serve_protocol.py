@@ -107,6 +107,24 @@ def test_levels_and_subscriptions_are_the_servers(talk: EraTalk) -> None:
         assert _text(talk.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
 
 
+def test_who_listens_is_told(tmp_path: Path) -> None:
+    wanted = {"resourceSubscriptions": ["one://1"], "promptsListChanged": True}
+    with serving(config(tmp_path, TWO), MODERN) as talk:
+        number = talk.request("subscriptions/listen", {"notifications": wanted})
+        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
+        told: list[dict[str, Any]] = []
+        deadline = time.monotonic() + PATIENCE
+        # The servers are listened to a moment later.
+        while len(told) < 2 and time.monotonic() < deadline:
+            asked = talk.request("tools/call", {"name": "one_update", "arguments": {}})
+            while (message := json.loads(talk.line())).get("id") != asked:
+                told.append(message)
+        updated, changed = told[:2]
+        assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
+        assert changed["method"] == "notifications/prompts/list_changed"
+        assert {one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for one in told} == {number}
+
+
 def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
     tool = _named(talk, "progress")
     number = talk.request("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}})
@@ -226,3 +244,14 @@ def test_tools_that_come_are_listed(era: str, tmp_path: Path) -> None:
         while "new" not in (names := tool_names(talk)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert "new" in names
+
+
+def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    path = config(tmp_path, {"changing": command_of("changing_server.py", "stdio")}, shutdown_grace_seconds=60)
+    with serving(path, MODERN) as talk:
+        talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
+        talk.request("tools/call", {"name": "add", "arguments": {"name": "new"}})
+        while json.loads(talk.line()).get("method") != "notifications/tools/list_changed":
+            pass
+        assert talk.close() == 0

@@ -9,7 +9,9 @@ from typing import Any
 
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
+from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import event_from_wire
 from mcp_types import METHOD_NOT_FOUND
 
 __all__ = ["Front", "capabilities_of_request"]
@@ -36,8 +38,14 @@ class _Asking:
 class Front:
     """One client whose connection lasts or, without a connection, all those whose requests stand alone."""
 
-    def __init__(self, connection: Connection | None = None, capabilities: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        bus: SubscriptionBus | None = None,
+    ) -> None:
         self._connection = connection
+        self._bus = bus
         self.capabilities = dict(capabilities or {}) if connection is not None else {}
         """What may be asked of it."""
         self._asking: list[_Asking] = []
@@ -98,6 +106,9 @@ class Front:
         await self._notify(_CHANGED, None)
 
     async def _notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        if self._bus is not None and (event := event_from_wire(method, params)) is not None:
+            # Those who listen are told.
+            await self._bus.publish(event)
         if self._connection is not None and self._connection.initialized.is_set():
             # Over HTTP, what is said on account of a request goes with its answer.
             is_of_request = method == "notifications/message" and self._asking

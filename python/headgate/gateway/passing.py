@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from mcp.server.connection import Connection as ClientConnection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -18,6 +19,7 @@ from mcp_types import (
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.front import Front
+from headgate.gateway.listening import listening_behind
 from headgate.gateway.messages import enveloped, is_modern
 from headgate.gateway.routes import Routes
 from headgate.gateway.scope import Scope
@@ -38,9 +40,6 @@ _Context = ServerRequestContext[Any, Any]
 
 _SCOPE = "headgate"
 
-_OWN = ("ping", "subscriptions/listen")
-"""What is between us and the client, whatever is behind us."""
-
 _OF_THE_CONNECTION = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 """What a request says of the connection that it came by."""
 
@@ -53,8 +52,9 @@ _MOST_ROUNDS = 32
 class Passing:
     """Middleware of the server in front."""
 
-    def __init__(self, make_scope: Callable[[Front], Scope], stamp: dict[str, Any]) -> None:
+    def __init__(self, make_scope: Callable[[Front], Scope], stamp: dict[str, Any], bus: SubscriptionBus) -> None:
         self._make_scope = make_scope
+        self._bus = bus
         self._stamp = stamp
         self._common: Scope | None = None
 
@@ -72,7 +72,12 @@ class Passing:
                 return await self._list_tools(ctx, call_next, scope)
             case "tools/call":
                 return await self._call_tool(ctx, call_next, scope)
-            case method if method in _OWN or not scope.upstreams:
+            case "subscriptions/listen":
+                async with listening_behind(scope, ctx.params or {}):
+                    return await call_next(ctx)
+            case "ping":
+                return await call_next(ctx)
+            case _ if not scope.upstreams:
                 return await call_next(ctx)
         return await self._passed(ctx, scope)
 
@@ -83,7 +88,7 @@ class Passing:
             scope = connection.state.get(_SCOPE) or self._new_scope(connection, {})
         else:
             # Their requests stand alone, so that nothing is ever asked of them.
-            scope = self._common = self._common or self._make_scope(Front())
+            scope = self._common = self._common or self._make_scope(Front(bus=self._bus))
         await scope.start()
         return cast("Scope", scope)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server import Server
 from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CallToolRequestParams,
@@ -70,8 +71,15 @@ class Serving:
             default_capability=self._capability,
             known_capabilities=settings.upstreams,
         )
-        self.server: Server[Any] = Server("headgate", version=headgate.__version__, lifespan=self._lifespan)
-        self._passing = Passing(self._scope, self.server.server_info_stamp)
+        bus = InMemorySubscriptionBus()
+        self.listeners = ListenHandler(bus)
+        self.server: Server[Any] = Server(
+            "headgate",
+            version=headgate.__version__,
+            lifespan=self._lifespan,
+            on_subscriptions_listen=self.listeners,
+        )
+        self._passing = Passing(self._scope, self.server.server_info_stamp, bus)
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
         self.gate.install(self.server)
@@ -86,6 +94,7 @@ class Serving:
             await self._sources.start(PATIENCE)
             yield {}
         finally:
+            self.listeners.close()
             await self.leave()
             await self._sources.close()
             self.gate.close()
@@ -182,6 +191,8 @@ async def _on_stdio(settings: "Settings") -> int:
     serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
     threading.Thread(target=listen, name="headgate-read", daemon=True).start()
     await stop.wait()
+    # Whoever listens would do so for ever.
+    serving.listeners.close()
     await unanswered.wait(settings.shutdown_grace_seconds)
     # Before the SDK does, which allows it five seconds.
     await serving.leave()
