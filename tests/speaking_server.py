@@ -9,6 +9,7 @@ One that is `modern` knows no handshake.
 import sys
 from typing import Any
 
+import anyio
 from listening import serve_http
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -63,7 +64,9 @@ def make_server(name: str) -> Server[Any]:
             case "log":
                 await ctx.session.send_log_message("warning", {"of": name}, related_request_id=ctx.request_id)
             case "progress":
-                for step in range(3):
+                told = params.arguments or {}
+                for step in range(told.get("steps", 3)):
+                    await anyio.sleep(told.get("every", 0))
                     await ctx.session.report_progress(step, 3)
             case "ask":
                 form = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})
@@ -153,7 +156,6 @@ def main() -> None:
     if transport == "http":
         serve_http(server.streamable_http_app())
         return
-    import anyio
     from mcp.server.stdio import stdio_server
 
     async def run() -> None:

@@ -138,6 +138,18 @@ def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
     talk.answer(number)
 
 
+def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
+    """Nobody keeps clients from giving two calls the same token, and several may share a server."""
+    for steps in (1, 5):
+        arguments = {"steps": steps, "every": 0.1}
+        params = {"name": _named(talk, "progress"), "arguments": arguments, "_meta": {"progressToken": "same"}}
+        last = talk.request("tools/call", params)
+    reported = []
+    while (message := json.loads(talk.line())).get("id") != last:
+        reported += [message["params"]["progressToken"]] if "params" in message else []
+    assert reported == ["same"] * 6
+
+
 def test_input_that_is_required_is_asked_for_in_the_client_s_way(talk: EraTalk) -> None:
     if talk.era == MODERN:
         params: dict[str, Any] = {"name": _named(talk, "ask"), "arguments": {}}
