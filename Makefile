@@ -16,7 +16,8 @@ CORPUS := target/corpus
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 NODE := target/node
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
-	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
+	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
+	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
@@ -28,7 +29,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench conformance wheel fuzz clean
+.PHONY: help demo test lint bench conformance peers wheel fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ bench: $(BUILT) $(VENV)/.group-bench ## Time headgate beside its peers: one tabl
 
 conformance: $(BUILT) $(NODE)/.made ## Hold servers with headgate against the protocol's own suite and Inspector
 	$(BIN)/python examples/conformance.py $(NODE)
+
+peers: $(BUILT) $(NODE)/.made ## Talk to real servers directly and through the gateway, and compare every byte
+	$(BIN)/python examples/peers.py $(NODE)
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl

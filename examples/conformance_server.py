@@ -1,6 +1,6 @@
 """A server with what the protocol's conformance suite asks for, with headgate or without.
 
-python examples/conformance_server.py --http PORT [--headgate --store file:///path]
+python examples/conformance_server.py [--http PORT] [--headgate --store file:///path]      over stdio without a port
 """
 
 import argparse
@@ -319,7 +319,7 @@ def make_server() -> MCPServer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the conformance suite asks for.")
-    parser.add_argument("--http", type=int, metavar="PORT", required=True)
+    parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP, in place of stdio")
     parser.add_argument("--headgate", action="store_true", help="with everything of headgate switched on")
     parser.add_argument("--store", help="where outputs are kept, as file:///path")
     asked = parser.parse_args()
@@ -329,6 +329,9 @@ def main() -> None:
             gate = Headgate(asked.store, output_mode="auto", per_call=True, journal=True)
             stack.callback(gate.close)
             gate.install(server)
+        if asked.http is None:
+            server.run()
+            return
         server.run("streamable-http", port=asked.http, event_store=Events(), retry_interval=100)
 
 

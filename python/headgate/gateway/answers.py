@@ -16,6 +16,7 @@ from headgate.gateway.spool import Spool
 from headgate.servers import resources
 from headgate.servers.gate import Gate
 from headgate.servers.result import SERVER_INFO
+from headgate.servers.wrapped import without_wrap
 
 __all__ = ["Answers"]
 
@@ -58,6 +59,7 @@ class Answers:
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
+        result = without_wrap(result)
         answer = gate.pipeline.stored(result, call_of(pending, gate))
         if answer is result:
             return None

@@ -12,6 +12,8 @@ __all__ = ["Pending", "PendingRequests"]
 
 _MOST_CANCELLED = 1024
 
+_LISTEN = "subscriptions/listen"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pending:
@@ -26,6 +28,11 @@ class Pending:
     mode: Mode = dataclasses.field(default_factory=Mode)
     token: object = None
     """By which progress of it is reported."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is answered only when the client wants no more of it: nobody waits for that."""
+        return self.method == _LISTEN
 
 
 class PendingRequests:
@@ -43,7 +50,7 @@ class PendingRequests:
         with self._changed:
             self._waiting[key] = pending
             self._cancelled.pop(key, None)
-            if self._timeout:
+            if self._timeout and not pending.is_lasting:
                 self._deadlines[key] = time.monotonic() + self._timeout
 
     def get(self, request_id: object) -> Pending | None:
@@ -113,6 +120,9 @@ class PendingRequests:
         return found
 
     def wait(self, seconds: float) -> bool:
-        """Until nothing waits any more; `False` if that takes longer."""
+        """Until nothing waits any more that will be answered; `False` if that takes longer."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting, seconds)
+            return self._changed.wait_for(self._is_done, seconds)
+
+    def _is_done(self) -> bool:
+        return all(pending.is_lasting for pending in self._waiting.values())

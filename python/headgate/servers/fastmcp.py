@@ -35,20 +35,13 @@ from headgate.servers.mcp import lasting, principal_of
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.result import Result
-from headgate.servers.schemas import HANDLE_SCHEMA, or_handle
+from headgate.servers.schemas import or_handle
 from headgate.servers.tools import Caller, error_result, text_result
+from headgate.servers.wrapped import or_handle_typed, without_wrap
 
 __all__ = ["HeadgateMiddleware"]
 
 _log = logging.getLogger("headgate")
-
-_WRAPS = "x-fastmcp-wrap-result"
-"""What fastmcp says in an output schema of a tool whose answer it puts under `result`."""
-
-_PLAIN = {"type", "properties", "required", "additionalProperties", "title", "description", "$defs", _WRAPS}
-
-_HANDLE_PROPERTIES: dict[str, Any] = {"output_handle": {"type": "string"}, "fetch_with": {"type": "string"}}
-
 
 _lists_all: ContextVar[bool] = ContextVar("headgate_lists_all", default=False)
 """Whether it is `expand_tools` that lists: it has to see what is hidden."""
@@ -231,7 +224,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             stamp = {wire.SERVER_INFO_META_KEY: fastmcp.fastmcp._mcp_server.server_info_stamp}
             result = {**result, "resultType": "complete", "_meta": {**(result.get("_meta") or {}), **stamp}}
         is_inline = self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
-        answer = result if is_inline else await run_sync(self.pipeline.stored, _without_wrap(result), call)
+        answer = result if is_inline else await run_sync(self.pipeline.stored, without_wrap(result), call)
         self.watch(call.tool, answer, mode, is_inline=is_inline, **_about_call(context, call))
         return None if is_inline else _tool_result(answer, result)
 
@@ -355,25 +348,9 @@ def _relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -
     if after == before:
         return tool
     schema = after["outputSchema"]
-    if tool.output_schema and schema == or_handle(tool.output_schema) and _is_plain(tool.output_schema):
-        schema = _or_handle_typed(tool.output_schema)
+    if tool.output_schema and schema == or_handle(tool.output_schema):
+        schema = or_handle_typed(tool.output_schema)
     return tool.model_copy(update={"parameters": after["inputSchema"], "output_schema": schema})
-
-
-def _is_plain(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema says of an object only what its properties are."""
-    properties = schema.get("properties") or {}
-    return schema.keys() <= _PLAIN and bool(properties) and not properties.keys() & _HANDLE_PROPERTIES.keys()
-
-
-def _or_handle_typed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What `or_handle` means, said in a way that fastmcp's client makes `data` of: it looks for properties at the top.
-
-    That an answer is under `result` each answer says itself, and a handle does not.
-    """
-    rest = {key: value for key, value in schema.items() if key not in ("required", _WRAPS)}
-    rest["properties"] = {**schema["properties"], **_HANDLE_PROPERTIES}
-    return {**rest, "type": "object", "anyOf": [{"required": schema.get("required", [])}, HANDLE_SCHEMA]}
 
 
 def _on_wire(result: ToolResult) -> Result:
@@ -384,16 +361,6 @@ def _on_wire(result: ToolResult) -> Result:
     elif isinstance(sent, list):
         sent = wire.CallToolResult(content=sent)
     return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
-
-
-def _without_wrap(result: Result) -> Result:
-    """Without fastmcp's word that what is structured is under `result`: of a handle that is not so."""
-    meta = dict(result.get("_meta") or {})
-    said = meta.pop("fastmcp", None)
-    if not isinstance(said, dict) or "wrap_result" not in said:
-        return result
-    rest = {key: value for key, value in said.items() if key != "wrap_result"}
-    return {**result, "_meta": {**meta, **({"fastmcp": rest} if rest else {})}}
 
 
 def _tool_result(answer: Result, result: Result | None = None) -> ToolResult:

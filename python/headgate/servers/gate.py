@@ -30,6 +30,7 @@ from headgate.servers.pipeline import MESSAGE, Call, Pipeline
 from headgate.servers.result import Result
 from headgate.servers.schemas import or_else, or_handle
 from headgate.servers.tools import Caller, Tools, error_result
+from headgate.servers.wrapped import is_of_fastmcp, or_handle_typed
 from headgate.store import Options, Store, open_store
 from headgate.store.options import check_handle_length
 
@@ -194,7 +195,7 @@ class Gate:
         if isinstance(schema, dict) and mode.contract is not None:
             tool["outputSchema"] = or_else(schema, CONTRACT_SCHEMA)
         elif isinstance(schema, dict) and (may_ask or mode.output_mode != "inline"):
-            tool["outputSchema"] = or_handle(schema)
+            tool["outputSchema"] = or_handle_typed(schema) if is_of_fastmcp(tool) else or_handle(schema)
         return tool
 
     def _looked_up(self, tool: str) -> Mode:
