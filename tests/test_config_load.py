@@ -269,6 +269,13 @@ def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
     assert wrapping({"file_roots": ["a"]}).file_roots == ("a",)
 
 
+OAUTH = {
+    "oauth_issuer": "https://issuer.example",
+    "oauth_audience": "https://mcp.example.com/mcp",
+    "oauth_jwks_url": "https://issuer.example/keys",
+}
+
+
 @pytest.mark.parametrize(
     ("flags", "is_right"),
     [
@@ -278,8 +285,10 @@ def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
         ({"http": "0.0.0.0:80"}, False),
         ({"http": "example.com:80"}, False),
         ({"http": "[::]:80"}, False),
-        ({"http": "0.0.0.0:80", "insecure": True}, True),
-        ({"http": "0.0.0.0:80", "token_file": "x"}, True),
+        ({"http": "0.0.0.0:80", "allowed_hosts": ["a.example"]}, False),
+        ({"http": "10.0.0.1:80", "insecure": True}, True),
+        ({"http": "10.0.0.1:80", "token_file": "x"}, True),
+        ({"http": "10.0.0.1:80", **OAUTH}, True),
     ],
 )
 def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_right: bool, tmp_path: Path) -> None:
@@ -288,6 +297,50 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
         assert load("serve", flags, {}).http is not None
     else:
         assert "--token-file" in refused("serve", flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"http": "0.0.0.0:80", "token_file": "x"}, "--allowed-hosts"),
+        ({"http": "[::]:80", "insecure": True}, "--allowed-hosts"),
+        ({"allowed_hosts": ["https://a.example"]}, "allowed_hosts are names"),
+        ({"allowed_hosts": ["a.example/mcp"]}, "allowed_hosts are names"),
+        ({"allowed_origins": ["a.example"]}, "allowed_origins are such as https://"),
+        ({"allowed_origins": ["https://a.example/"]}, "allowed_origins are such as https://"),
+        ({"oauth_issuer": "https://a.example"}, "give oauth_audience and oauth_jwks_url too"),
+        ({"oauth_scopes": ["mcp:use"]}, "oauth_issuer"),
+        ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "oauth_jwks_url begins with https://"),
+        ({"http": "10.0.0.1:80", "insecure": True, "file_roots": ["/srv"]}, "--file-refs-beyond-loopback"),
+        ({"http": "127.0.0.1:80", "allowed_hosts": ["a.example"], "file_roots": ["/srv"]}, "--file-refs-beyond"),
+        ({"rate_limit_per_minute": "0"}, "more than 0, or none"),
+        ({"body_limit_bytes": "0"}, "more than 0"),
+        ({"max_sessions": "0"}, "more than 0"),
+    ],
+    ids=str,
+)
+def test_what_would_let_in_the_wrong_ones_is_refused(flags: dict[str, Any], why: str, tmp_path: Path) -> None:
+    flags["config"] = toml(tmp_path, '[upstreams.a]\npython = "m"\n')
+    assert why in refused("serve", flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_kept"),
+    [
+        ({}, False),
+        ({"http": "127.0.0.1:80"}, False),
+        ({"http": "[::1]:80", "allowed_hosts": ["localhost:80", "[::1]"]}, False),
+        ({"http": "10.0.0.1:80", "insecure": True}, True),
+        ({"http": "127.0.0.1:80", "allowed_hosts": ["a.example"]}, True),
+        ({"http": "10.0.0.1:80", "insecure": True, "file_refs_beyond_loopback": True}, False),
+    ],
+    ids=str,
+)
+def test_files_are_kept_from_callers_from_elsewhere(flags: dict[str, Any], is_kept: bool, tmp_path: Path) -> None:
+    flags |= {"config": toml(tmp_path, '[upstreams.a]\npython = "m"\n'), "file_refs": True}
+    options = load("serve", flags, {}).gate_options()
+    assert options["file_refs"] is True
+    assert (options.get("file_roots") == ()) is is_kept
 
 
 def test_nothing_to_serve() -> None:

@@ -10,7 +10,20 @@ from typing import Any, get_args
 import pytest
 from headgate import InvalidPattern
 from headgate.config import kinds
-from headgate.config.kinds import ADDRESS, COUNT, FLAG, HOURS, PREFIX, SECONDS, SIZE, URL, choice, length, or_none
+from headgate.config.kinds import (
+    ADDRESS,
+    COUNT,
+    FLAG,
+    HOURS,
+    PREFIX,
+    SECONDS,
+    SIZE,
+    URL,
+    choice,
+    length,
+    or_none,
+    positive,
+)
 from headgate.config.options import OPTIONS, Settings
 from headgate.config.redact import redaction
 from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
@@ -115,6 +128,8 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (FLAG, "Yes", True),
         (FLAG, "0", False),
         (or_none(SIZE), "none", None),
+        (or_none(positive(COUNT)), "1", 1),
+        (positive(SECONDS), "1ms", 0.001),
         (length(12, 26), "26", 26),
         (choice("a", "b"), "b", "b"),
         (URL, "https://[::1]:80/mcp?x=1", "https://[::1]:80/mcp?x=1"),
@@ -145,6 +160,7 @@ def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
         ),
         *((SECONDS, wrong) for wrong in ("1y", "nan", "inf", float("inf"), float("nan"), True, "1000000w")),
         *((COUNT, wrong) for wrong in ("1.5", "5k", -3)),
+        *((positive(COUNT), wrong) for wrong in ("0", 0, -1, "x")),
         *((FLAG, wrong) for wrong in ("maybe", "", 1, None)),
         *((length(12, 26), wrong) for wrong in ("13", "", True, None)),
         *((URL, wrong) for wrong in ("example.com", "ftp://x", "http://", "http://[x", "http://x:y", 3)),

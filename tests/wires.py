@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
-_MODERN_META = {
+MODERN_META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -107,17 +107,16 @@ class _Http:
             if name := message["params"].get("name") or message["params"].get("uri"):
                 headers["mcp-name"] = name
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        connection.request("POST", "/mcp", json.dumps(message), headers)
-        response = connection.getresponse()
-        if session := response.getheader("mcp-session-id"):
-            self._headers["mcp-session-id"] = session
-        body = response.read()
-        connection.close()
-        return body
+        with closing(connection):
+            connection.request("POST", "/mcp", json.dumps(message), headers)
+            response = connection.getresponse()
+            if session := response.getheader("mcp-session-id"):
+                self._headers["mcp-session-id"] = session
+            return response.read()
 
 
 def request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
-    meta = {"_meta": _MODERN_META} if era == MODERN else {}
+    meta = {"_meta": MODERN_META} if era == MODERN else {}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**(params or {}), **meta}}
 
 

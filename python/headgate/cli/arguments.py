@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import headgate
-from headgate.cli import commands, gateway, lint
+from headgate.cli import commands, gateway, lint, token
 from headgate.errors import InvalidArgument
 
 __all__ = ["parse"]
@@ -137,6 +137,10 @@ def _commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             fill=gateway.fill,
         ).set_defaults(run=run)
+
+    new_token = add(token.token, has_store=False)
+    new_token.add_argument("name", metavar="NAME", help="the principal")
+    new_token.add_argument("--hashed", action="store_true", help="print a line that does not have the token itself")
 
     lint_tools = add(lint.lint_tools, has_store=False)
     lint_tools.add_argument("command", metavar="COMMAND", nargs="*", help="behind --: what starts the server")

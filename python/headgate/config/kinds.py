@@ -22,6 +22,7 @@ __all__ = [
     "choice",
     "length",
     "or_none",
+    "positive",
 ]
 
 
@@ -151,6 +152,18 @@ def or_none(kind: Kind) -> Kind:
             return kind.read(value)
         except ValueError as error:
             raise ValueError(f"{error}, or none") from None
+
+    return dataclasses.replace(kind, read=read)
+
+
+def positive(kind: Kind) -> Kind:
+    """More than nothing."""
+
+    def read(value: Any) -> Any:
+        amount = kind.read(value)
+        if not amount > 0:
+            raise ValueError("more than 0")
+        return amount
 
     return dataclasses.replace(kind, read=read)
 

@@ -161,17 +161,6 @@ def _check_serving(settings: Settings) -> None:
         raise InvalidArgument(
             "there is nothing to serve; name a --config with [upstreams.NAME], or a client's file with --mcp-servers"
         )
-    if settings.http is None or settings.insecure or settings.token_file is not None:
-        return
-    host, _ = settings.http
-    if not _is_loopback(host):
-        raise InvalidArgument(f"{host} can be reached by others; give --token-file, or --insecure if anyone may call")
+    from headgate.config.listening import check_listening
 
-
-def _is_loopback(host: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    check_listening(settings)

@@ -20,6 +20,7 @@ from headgate.config.kinds import (
     choice,
     length,
     or_none,
+    positive,
 )
 from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
 
@@ -219,7 +220,9 @@ class Settings:
     token_file: str | None = _option(
         None, PATH, "bearer tokens, each with its principal, one a line", commands=("serve",)
     )
-    insecure: bool = _option(False, FLAG, "listen beyond loopback without tokens", commands=("serve",))
+    insecure: bool = _option(
+        False, FLAG, "listen beyond loopback for anyone, and take tokens that others can read", commands=("serve",)
+    )
     allowed_hosts: tuple[str, ...] = _option(
         (),
         names("HOSTS", "mcp.example.com"),
@@ -232,9 +235,40 @@ class Settings:
         "what requests may have in Origin",
         commands=("serve",),
     )
-    body_limit_bytes: int = _option(4 << 20, SIZE, "how large the body of a request may be", commands=("serve",))
+    oauth_issuer: str | None = _option(
+        None, URL, "who gives out the JWTs that callers show; issuer and subject are the principal", commands=("serve",)
+    )
+    oauth_audience: str | None = _option(
+        None, URL, "what they must be given out for: the URL that clients call", commands=("serve",)
+    )
+    oauth_jwks_url: str | None = _option(None, URL, "where the keys are that they are signed with", commands=("serve",))
+    oauth_scopes: tuple[str, ...] = _option(
+        (), names("SCOPES", "mcp:use"), "scopes that they must have", commands=("serve",)
+    )
+    body_limit_bytes: int = _option(
+        4 << 20, positive(SIZE), "how large the body of a request may be", commands=("serve",)
+    )
+    read_timeout_seconds: float = _option(
+        30.0,
+        positive(SECONDS),
+        "how long a request may take to arrive, and a connection may be idle",
+        commands=("serve",),
+    )
     rate_limit_per_minute: int | None = _option(
-        None, or_none(COUNT), "how many requests a principal may make", commands=("serve",)
+        None,
+        or_none(positive(COUNT)),
+        "how many requests a principal may make, or an address without one",
+        commands=("serve",),
+    )
+    max_connections: int = _option(
+        512, positive(COUNT), "how many connections may be open at once", commands=("serve",)
+    )
+    max_sessions: int = _option(1000, positive(COUNT), "how many sessions may be open at once", commands=("serve",))
+    session_idle_seconds: float = _option(
+        1800.0, positive(SECONDS), "how long a session lasts that nobody uses", commands=("serve",)
+    )
+    file_refs_beyond_loopback: bool = _option(
+        False, FLAG, "let $file read files for callers from elsewhere, too", commands=("serve",)
     )
     mcp_servers: str | None = _option(
         None, PATH, "a client's file with mcpServers, which are served too", commands=("serve",)
@@ -250,7 +284,15 @@ class Settings:
         given = {
             option.gate: self._for_gate(option) for option in OPTIONS.values() if option.gate and self._says(option)
         }
+        if self.file_refs and self._keeps_files():
+            given["file_roots"] = ()
         return {str(name): value for name, value in given.items()}
+
+    def _keeps_files(self) -> bool:
+        """Whether `$file` leads nowhere, since whoever calls may be anywhere; `$handle` does no harm."""
+        from headgate.config.listening import is_beyond_loopback
+
+        return is_beyond_loopback(self) and not self.file_refs_beyond_loopback
 
     def _says(self, option: Option) -> bool:
         return option.name in self.sources or option.name == "output_mode"

@@ -1,0 +1,54 @@
+"""A server as `headgate serve` runs it over HTTP, for tests: `python listening_server.py SETTINGS`, as JSON.
+
+It logs to standard error where it listens, and says there when it was ended in good order.
+"""
+
+import contextlib
+import json
+import logging
+import sys
+
+import anyio
+from headgate.config.options import Settings
+from headgate.gateway.http_run import run_http
+from headgate.servers.mcp import Headgate
+from mcp.server import MCPServer
+
+
+def make_server() -> MCPServer:
+    server = MCPServer("tests")
+
+    @server.tool(structured_output=False)
+    def text(size: int = 3) -> str:
+        return "x" * size
+
+    @server.tool(structured_output=False)
+    def echo(text: str) -> str:
+        return text
+
+    @server.tool(structured_output=False)
+    def breaking() -> str:
+        raise LookupError("broken")
+
+    @server.tool(structured_output=False)
+    async def slow(seconds: float) -> str:
+        logging.getLogger("headgate").info("slow has begun")
+        await anyio.sleep(seconds)
+        return "at last"
+
+    return server
+
+
+def main() -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    told = json.loads(sys.argv[1])
+    told["http"] = tuple(told.get("http", ("127.0.0.1", 0)))
+    settings = Settings(**told, sources=dict.fromkeys(told, "test"))
+    with contextlib.closing(Headgate(**settings.gate_options())) as gate:
+        code = run_http(gate.install(make_server())._lowlevel_server, settings)
+    sys.stderr.write(f"ended with {code}\n")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

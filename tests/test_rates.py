@@ -1,0 +1,119 @@
+"""How many requests each caller may make."""
+
+from collections import defaultdict
+from fractions import Fraction
+
+import anyio
+import pytest
+from headgate.gateway.rates import RateLimit, Rates, _network
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECOND = 10**9
+
+
+class Naive:
+    """A bucket of whole and broken requests, filled by the clock."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._full = Fraction(per_minute)
+        self._rate = Fraction(per_minute, 60 * SECOND)
+        self._left: dict[str, Fraction] = defaultdict(lambda: self._full)
+        self._now = 0
+
+    def take(self, caller: str, now: int) -> Fraction:
+        for name in list(self._left):
+            self._left[name] = min(self._full, self._left[name] + self._rate * (now - self._now))
+        self._now = now
+        if self._left[caller] >= 1:
+            self._left[caller] -= 1
+            return Fraction(0)
+        return (1 - self._left[caller]) / self._rate
+
+
+@given(
+    st.integers(1, 1000),
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"), st.sampled_from([0, 1, SECOND // 7, SECOND, 60 * SECOND]) | st.integers(0, 10**11)
+        ),
+        max_size=200,
+    ),
+)
+def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, asked: list[tuple[str, int]]) -> None:
+    now = 0
+    rates, naive = Rates(per_minute, clock=lambda: now), Naive(per_minute)
+    for caller, later in asked:
+        now += later
+        wait, exact = rates.take(caller), naive.take(caller, now)
+        assert wait - 1 < exact <= wait
+
+
+@given(st.integers(1, 50))
+def test_who_waits_as_told_is_served(per_minute: int) -> None:
+    now = 0
+    rates = Rates(per_minute, clock=lambda: now)
+    for _ in range(per_minute):
+        assert rates.take("a") == 0
+    for _ in range(5):
+        wait = rates.take("a")
+        assert wait > 0
+        now += wait - 1
+        assert rates.take("a") == 1
+        now += 1
+        assert rates.take("a") == 0
+
+
+def test_nobody_takes_from_another() -> None:
+    rates = Rates(2, clock=lambda: 0)
+    assert [bool(rates.take("a")) for _ in range(5)] == [False, False, True, True, True]
+    assert [bool(rates.take("b")) for _ in range(3)] == [False, False, True]
+
+
+def test_callers_are_forgotten_before_memory_is() -> None:
+    rates = Rates(1, most_callers=3, clock=lambda: 0)
+    for caller in "abc":
+        assert rates.take(caller) == 0
+    assert rates.take("a") > 0
+    # b was quiet for longest.
+    assert rates.take("d") == 0
+    assert rates.take("a") > 0
+    assert len(rates._buckets) == 3
+    assert rates.take("b") == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("10.0.0.1", "10.0.0.2", False),
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("", "x", False),
+    ],
+)
+def test_who_has_many_addresses_is_one(one: str, other: str, is_same: bool) -> None:
+    assert (_network(one) == _network(other)) is is_same
+
+
+def test_too_many_are_told_when_to_come_back() -> None:
+    async def app(_scope: object, _receive: object, send: object) -> None:
+        served.append(send)
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    served: list[object] = []
+    sent: list[object] = []
+    limit = RateLimit(app, Rates(7, clock=lambda: 0))
+
+    async def ask() -> None:
+        for _ in range(8):
+            await limit({"type": "http", "client": ("10.0.0.1", 1)}, None, send)  # type: ignore[arg-type]
+
+    anyio.run(ask)
+    assert len(served) == 7
+    start = sent[0]
+    assert isinstance(start, dict)
+    assert (start["status"], dict(start["headers"])[b"retry-after"]) == (429, b"9")

@@ -1,0 +1,166 @@
+"""Bearer tokens in a file: who has which, who may read it, and that nothing shows one."""
+
+import contextlib
+import hashlib
+import logging
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+from command import run
+from headgate.errors import InvalidArgument
+from headgate.gateway.token_lines import digest_of, made, parsed
+from headgate.gateway.tokens import TokenFile
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRET = "s3cr3t-" + "k" * 32
+OTHER = "0123456789abcdef" * 2
+
+
+def written(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "tokens"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def who(tokens: TokenFile, token: str) -> str | None:
+    found = anyio.run(tokens.verify_token, token)
+    assert found is None or token not in repr(found)
+    return None if found is None else found.client_id
+
+
+def test_whose_a_token_is(tmp_path: Path) -> None:
+    hashed = hashlib.sha256(b"hashed-" * 5).hexdigest()
+    text = f"# ours\n\nalice: {SECRET}\n  team of bob :{OTHER}  \r\ncarol: sha256:{hashed.upper()}\nalice: {'n' * 22}\n"
+    tokens = TokenFile(str(written(tmp_path, text)))
+    assert who(tokens, SECRET) == "alice"
+    # Two for one, so that one can be taken away when all have the other.
+    assert who(tokens, "n" * 22) == "alice"
+    assert who(tokens, OTHER) == "team of bob"
+    assert who(tokens, "hashed-" * 5) == "carol"
+    for wrong in (
+        "",
+        SECRET[:-1],
+        SECRET + "k",
+        SECRET.upper(),
+        f"sha256:{hashed}",
+        hashed,
+        "alice",
+        "# ours",
+        "é\x00",
+    ):
+        assert who(tokens, wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has no tokens"),
+        ("# alice: x\n", "has no tokens"),
+        (SECRET, ":1: this is no `name: token`"),
+        (f"\nalice {SECRET}", ":2: this is no"),
+        (f"alice: {SECRET} bob", "this is no"),
+        (f": {SECRET}", "this is no"),
+        (f"a\x07b: {SECRET}", "this is no"),
+        (f"{'a' * 201}: {SECRET}", "this is no"),
+        (f"alice: sha256:{SECRET}", "this is no"),
+        ("alice: k3y" + "k" * 18, "can be guessed"),
+        ("alice: " + "ab" * 15, "can be guessed"),
+        (f"alice: {SECRET}\nbob: {SECRET}", ":2: this token is another principal's"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_not_shown(text: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        TokenFile(str(written(tmp_path, text)))
+    assert why in str(refused.value)
+    assert not any(word in str(refused.value) for word in (SECRET, "k" * 8, "ab" * 4))
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644])
+def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
+    path = written(tmp_path, f"alice: {SECRET}", mode)
+    with pytest.raises(InvalidArgument, match=r"chmod 600 .*tokens$"):
+        TokenFile(str(path))
+    assert who(TokenFile(str(path), may_be_open=True), SECRET) == "alice"
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="No such file"):
+        TokenFile(str(tmp_path / "none"))
+    with pytest.raises(InvalidArgument, match="Is a directory"):
+        TokenFile(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(InvalidArgument, match="no file of tokens"):
+        TokenFile(str(tmp_path / "pipe"))
+    path = written(tmp_path, "")
+    path.write_bytes(b"alice: \xff" + SECRET.encode())
+    with pytest.raises(InvalidArgument, match="not UTF-8"):
+        TokenFile(str(path))
+    path.write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(InvalidArgument, match="no file of tokens"):
+        TokenFile(str(path))
+
+
+def test_it_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written(tmp_path, f"alice: {SECRET}")
+    tokens = TokenFile(str(path))
+    assert (who(tokens, SECRET), who(tokens, OTHER)) == ("alice", None)
+    path.write_text(f"bob: {OTHER}")
+    assert (who(tokens, SECRET), who(tokens, OTHER)) == (None, "bob")
+    # As editors do it.
+    written(tmp_path, f"carol: {SECRET}").rename(tmp_path / "new")
+    (tmp_path / "new").rename(path)
+    assert (who(tokens, SECRET), who(tokens, OTHER)) == ("carol", None)
+    caplog.clear()
+    for spoil in (lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"), lambda: path.chmod(0o644), path.unlink):
+        spoil()
+        # Said once for each change, not with each request.
+        assert [who(tokens, SECRET) for _ in range(3)] == ["carol"] * 3
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
+    assert SECRET not in caplog.text
+    assert OTHER not in caplog.text
+    written(tmp_path, f"dave: {OTHER}")
+    assert (who(tokens, SECRET), who(tokens, OTHER)) == (None, "dave")
+
+
+def test_the_command_makes_lines_that_are_taken(tmp_path: Path) -> None:
+    plain, hashed = run("token", "alice"), run("token", "team of bob", "--hashed")
+    assert (plain.code, plain.err, hashed.code) == (0, b"", 0)
+    tokens = TokenFile(str(written(tmp_path, (plain.out + hashed.out).decode())))
+    shown = plain.out.decode().removeprefix("alice: ").strip()
+    secret = hashed.err.decode().strip()
+    assert (who(tokens, shown), who(tokens, secret)) == ("alice", "team of bob")
+    assert secret not in hashed.out.decode()
+    assert len({shown, secret, run("token", "alice").out.decode().split()[1]}) == 3
+    assert "without colons" in run("token", "a:b").error["message"]
+
+
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters=":#"), min_size=1, max_size=20)
+KEPT = st.from_regex(r"[A-Za-z0-9._~+/-]{32,60}=?", fullmatch=True)
+
+
+@given(st.dictionaries(KEPT, NAMES, min_size=1, max_size=5), st.booleans())
+def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) -> None:
+    shape = {token: f"sha256:{digest_of(token).hex()}" if is_hashed else token for token in entries}
+    text = "\n".join(f"{name}: {shape[token]}" for token, name in entries.items())
+    assert dict(parsed(text, "x")) == {hashlib.sha256(token.encode()).digest(): name for token, name in entries.items()}
+
+
+@given(st.text())
+def test_no_text_fails_otherwise(text: str) -> None:
+    for line in (text, f"alice: {text}"):
+        with contextlib.suppress(InvalidArgument):
+            assert parsed(line, "x")
+
+
+@given(st.text(max_size=300))
+def test_every_name_is_refused_or_can_be_read_back(name: str) -> None:
+    try:
+        token, line = made(name)
+    except InvalidArgument:
+        return
+    assert parsed(line, "x") == [(digest_of(token), name)]
