@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway_harness import HELLO, Talk
-from wires import _MODERN_META, LEGACY
+from wires import LEGACY, MODERN_META
 
 __all__ = ["LEGACY", "EraTalk", "command_of", "config", "serving", "tool_names"]
 
@@ -54,7 +54,7 @@ class EraTalk(Talk):
     def request(self, method: str, params: dict[str, Any] | None = None) -> int:
         params = params or {}
         if self.era != LEGACY:
-            meta = {**_MODERN_META, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
+            meta = {**MODERN_META, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
             params = {**params, "_meta": {**meta, **params.get("_meta", {})}}
         return super().request(method, params)
 

@@ -53,9 +53,9 @@ _LAST_WORDS = 2.0
 def run(settings: "Settings") -> int:
     """Until the client is gone, or someone ends it. Gives the exit code."""
     if settings.http is not None:
-        from headgate.gateway.http_run import run_http  # type: ignore[import-not-found]
+        from headgate.gateway.http_run import run_http
 
-        return int(run_http(Serving(settings).server, settings))
+        return run_http(Serving(settings).server, settings)
     return asyncio.run(_on_stdio(settings))
 
 
