@@ -1,6 +1,7 @@
 """Which of several servers a request is for."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,8 +11,12 @@ from mcp_types import METHOD_NOT_FOUND
 
 from headgate.gateway.scope import Scope
 from headgate.gateway.sources import MCPUpstream
+from headgate.operations.errors import CallError
+from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 
 __all__ = ["Routes"]
+
+_log = logging.getLogger("headgate")
 
 _MOST_PAGES = 100
 
@@ -74,15 +79,16 @@ class Routes:
         key, _ = _LISTS[method]
         listed: list[dict[str, Any]] = []
         cursors: list[Any] = [None]
-        connection = await upstream.connection()
         # Some servers give the same page for every cursor.
         while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
             cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
             try:
+                connection = await upstream.connection()
                 page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
-            except MCPError as error:
-                if error.error.code != METHOD_NOT_FOUND:
-                    raise
+            except (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten) as error:
+                # What one of them cannot say just now does not keep the others from being heard.
+                if not isinstance(error, MCPError) or error.error.code != METHOD_NOT_FOUND:
+                    _log.warning("headgate: %s does not answer %s: %s", upstream.name, method, error)
                 break
             listed += [each for each in page.get(key) or () if isinstance(each, dict)]
             cursors.append(page.get("nextCursor"))
