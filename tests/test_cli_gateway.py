@@ -63,7 +63,8 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
     path = tmp_path / "headgate.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
     args = parsed("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
-    args.run(args)
+    with pytest.raises(SystemExit):
+        args.run(args)
     ((settings,),) = ran
     assert (settings.http, list(settings.upstreams)) == (("127.0.0.1", 0), ["a"])
     path.write_text('[upstreams.a]\ncommand = "no-such-command"\n')

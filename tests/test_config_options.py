@@ -57,7 +57,10 @@ def test_every_option_of_the_library_can_be_set() -> None:
     reached = {option.gate for option in OPTIONS.values()}
     # A clock is a function, a monitor follows from the journal and the contract, and of several servers each is a
     # capability.
-    assert api_defaults().keys() - reached - {"clock", "monitor", "options", "default_capability"} == set()
+    assert (
+        api_defaults().keys() - reached - {"clock", "monitor", "options", "default_capability", "known_capabilities"}
+        == set()
+    )
     assert reached - api_defaults().keys() == {None}
 
 

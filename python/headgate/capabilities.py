@@ -8,7 +8,7 @@ newest version of the protocol has no state that could remember what was shown.
 
 import fnmatch
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headgate.arguments import shown
@@ -53,7 +53,8 @@ class Capabilities:
         disable_tools: Iterable[str] = (),
         capabilities: Mapping[str, str] | None = None,
         hidden_tools: Iterable[str] = (),
-        default: str = CORE,
+        default: str | Callable[[str], str] = CORE,
+        known: Iterable[str] = (),
     ) -> None:
         self._only = None if tools_only is None else _names("tools_only", tools_only)
         self._disabled = _names("disable_tools", disable_tools)
@@ -61,7 +62,7 @@ class Capabilities:
         self._hidden = _names("hidden_tools", hidden_tools)
         self._default = default
         self._own: dict[str, str | None] = {}
-        self._known = {CORE, default, *self._patterns.values()}
+        self._known = {CORE, *known, *self._patterns.values()} | ({default} if isinstance(default, str) else set())
         self._is_complete = False
         if "*" in self._patterns and (mistake := self._mistake()):
             # Every tool has one of these, so that there is nothing to wait for.
@@ -93,7 +94,7 @@ class Capabilities:
 
     def of(self, tool: str) -> str:
         """What a tool is for."""
-        return self.said(tool) or self._default
+        return self.said(tool) or (self._default if isinstance(self._default, str) else self._default(tool))
 
     def said(self, tool: str) -> str | None:
         """What a tool is for, as far as it is configured or the tool says so itself."""

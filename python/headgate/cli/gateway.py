@@ -61,7 +61,9 @@ def serve(args: Namespace) -> None:
         if target.command is not None:
             _check_executable(target.command, f"the upstream {target.name} needs")
     _log(settings.log_level)
-    _module("serve").run(settings)
+    from headgate.gateway.serve import run
+
+    sys.exit(run(settings))
 
 
 def config(args: Namespace) -> None:
@@ -229,9 +231,3 @@ def _log(level: str) -> None:
 
     logging.basicConfig(stream=sys.stderr, format="headgate: %(levelname)s: %(message)s")
     logging.getLogger("headgate").setLevel(level.upper())
-
-
-def _module(name: str) -> Any:
-    import importlib
-
-    return importlib.import_module(f"headgate.gateway.{name}")

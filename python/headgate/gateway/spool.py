@@ -7,14 +7,18 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from typing_extensions import Buffer
 
+from headgate.errors import HeadgateError
 from headgate.payload import PIECE
 from headgate.store.structured import structured
 
-__all__ = ["Spool"]
+if TYPE_CHECKING:
+    from headgate.store import Store
+
+__all__ = ["Spool", "spool_beside"]
 
 
 class Spool:
@@ -81,6 +85,13 @@ def _opened(folder: str) -> tuple[int, str, str | None]:
             return file, f"/proc/self/fd/{file}", None
     file, name = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
     return file, name, name
+
+
+def spool_beside(store: "Store") -> Spool:
+    """Where there is room for what is in it; but a store that is gone is no reason to lose what is not stored."""
+    with contextlib.suppress(HeadgateError):
+        return Spool(store.folder or tempfile.gettempdir())
+    return Spool(tempfile.gettempdir())
 
 
 def _delete(file: int, name: str | None) -> None:

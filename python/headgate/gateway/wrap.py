@@ -4,7 +4,6 @@ import contextlib
 import logging
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -66,22 +65,15 @@ def _run(
     stop: "_Stop",
     make_upstream: "Callable[[Gate, dict[str, Any]], Upstream | HttpUpstream]",
 ) -> int:
-    from headgate.errors import HeadgateError
     from headgate.gateway.client import Client, private_stdout
     from headgate.gateway.lines import Lines
     from headgate.gateway.relay import Relay
-    from headgate.gateway.spool import Spool
+    from headgate.gateway.spool import spool_beside
     from headgate.servers.gate import Gate
 
     client = Client(private_stdout(), lambda: stop("the client is gone"))
     with contextlib.closing(Gate(**settings.gate_options())) as gate:
-
-        def make_spool() -> Spool:
-            # Where there is room for what is in it; but a store that is gone is no reason to lose what is not stored.
-            with contextlib.suppress(HeadgateError):
-                return Spool(gate.store.folder or tempfile.gettempdir())
-            return Spool(tempfile.gettempdir())
-
+        make_spool = partial(spool_beside, gate.store)
         limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": make_spool}
         upstream = make_upstream(gate, limits)
         relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)

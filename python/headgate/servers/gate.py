@@ -75,7 +75,8 @@ class Gate:
         disable_tools: Iterable[str] = (),
         capabilities: Mapping[str, str] | None = None,
         hidden_tools: Iterable[str] = (),
-        default_capability: str = CORE,
+        default_capability: str | Callable[[str], str] = CORE,
+        known_capabilities: Iterable[str] = (),
         file_refs: bool = False,
         file_roots: Iterable[str | os.PathLike[str]] | None = None,
         file_ref_max_bytes: int = MOST_BYTES,
@@ -105,6 +106,7 @@ class Gate:
             capabilities=capabilities,
             hidden_tools=hidden_tools,
             default=default_capability,
+            known=known_capabilities,
         )
         self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
         self._mode_of = functools.lru_cache(_MOST_MODES)(self._looked_up)

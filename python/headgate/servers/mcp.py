@@ -25,9 +25,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.servers import resources
+from headgate.servers.delivery import Delivery
 from headgate.servers.gate import Gate
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
+from headgate.servers.result import without_stamp
 from headgate.servers.tools import Caller, error_result, text_result
 from headgate.store.catalog import LONGEST_NAME
 
@@ -125,8 +127,13 @@ class Headgate(Gate):
             return self._enveloped(ctx, error_result(error))
         if rest is not given:
             ctx = replace(ctx, params={**params, "arguments": rest})
-        with self.place(principal, handle_length, is_ascii=is_ascii, limits=mode.contract) as place:
+        delivery = Delivery(self.pipeline, replace(call, contract=mode.contract), mode)
+        with self.place(principal, handle_length, is_ascii=is_ascii, limits=mode.contract) as place, delivery:
             result = await call_next(ctx)
+        if delivery.answer is not None:
+            answer = self._enveloped(ctx, without_stamp(delivery.answer))
+            self._watch(ctx, name, answer, mode, is_inline=False)
+            return answer
         if place.failure is not None and _is_hidden(result, name):
             result = {**cast("dict[str, Any]", result), **text_result(str(place.failure), is_error=True)}
         if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):

@@ -10,7 +10,18 @@ from headgate.gateway.raw import Pieces, Raw, spliced
 from headgate.payload import encoded
 from headgate.servers.repeats import Text, is_repeated, is_text, sole_text, texts_of
 
-__all__ = ["RESOURCE", "SERVER_INFO", "UNSTRUCTURED", "Found", "Result", "beside", "exceeds", "own_meta", "payload_of"]
+__all__ = [
+    "RESOURCE",
+    "SERVER_INFO",
+    "UNSTRUCTURED",
+    "Found",
+    "Result",
+    "beside",
+    "exceeds",
+    "own_meta",
+    "payload_of",
+    "without_stamp",
+]
 
 _MANY = 1000
 
@@ -85,6 +96,13 @@ def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
     """What the tool itself says of its result, beside it."""
     meta = result.get("_meta")
     return {key: value for key, value in meta.items() if key != SERVER_INFO} if isinstance(meta, dict) else {}
+
+
+def without_stamp(result: Mapping[str, Any]) -> Result:
+    """A result without what its own server and version of the protocol put around it: another one passes it on."""
+    bare = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    meta = own_meta(result)
+    return {**bare, "_meta": meta} if meta else bare
 
 
 def beside(result: Mapping[str, Any]) -> dict[str, Any]:

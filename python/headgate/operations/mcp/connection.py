@@ -50,6 +50,8 @@ class Connection:
     def __init__(self, client: Client, answers: Answers | None = None, *, is_foreign: bool = False) -> None:
         self.client = client
         self.is_lost = False
+        self.listed: list[dict[str, Any]] = []
+        """The tools as they are on the wire, when they were last asked for."""
         self._answers: Answers = {} if answers is None else answers
         self._is_foreign = is_foreign
         self._numbers = itertools.count(FIRST_ID)
@@ -117,6 +119,7 @@ class Connection:
     async def tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
         """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
         tools: list[Tool] = []
+        listed: list[dict[str, Any]] = []
         info = self.client.server_info
         name = info.name if info is not None else None
         cursor: object = None
@@ -124,17 +127,19 @@ class Connection:
         while cursor not in seen and len(seen) < _MOST_PAGES:
             seen.add(cursor)
             try:
-                page = await self._sent("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
+                page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     break
                 raise
             # It is what makes the SDK send arguments as headers.
             tools += self.client.session._absorb_tool_listing(_readable(page), complete=False).tools
+            listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
             name = name or _name_in(page.get("_meta"))
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str):
                 break
+        self.listed = listed
         return tools, name
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
@@ -149,7 +154,7 @@ class Connection:
                 }
             if state is not None:
                 params["requestState"] = state
-            result = await self._sent("tools/call", params, timeout)
+            result = await self.request("tools/call", params, timeout)
             if result.get("resultType") == "input_required":
                 return InputRequiredResult.model_validate(result, by_name=False)
             return result
@@ -164,7 +169,8 @@ class Connection:
             first = await send(None, None)
         return await self.client._drive_input_required(first, send)
 
-    async def _sent(self, method: str, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+    async def request(self, method: str, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+        """The result of any request as it is on the wire. Cancelling this cancels it at the server."""
         # The SDK's own functions raise for blocks of types that it does not know, for content that does not fit the
         # output schema, and for all tools because of one, and drop fields of later versions: all of these are results,
         # and what they are worth is said later.

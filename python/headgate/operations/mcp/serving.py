@@ -36,7 +36,7 @@ from headgate.servers.mcp import Headgate, principal_of
 from headgate.servers.result import UNSTRUCTURED
 from headgate.servers.schemas import or_else
 
-__all__ = ["serve_operations", "tool_names"]
+__all__ = ["OperationTools", "serve_operations", "tool_names"]
 
 _log = logging.getLogger("headgate")
 
@@ -77,7 +77,7 @@ def serve_operations(
     server = Server("operations") if server is None else server
     if not isinstance(server, Server) or server.get_request_handler("tools/call") is not None:
         raise InvalidArgument("serve_operations() takes a low-level mcp.server.Server that has no tools of its own")
-    tools = _Tools(registry, identity or _by_token)
+    tools = OperationTools(registry, identity)
     server.add_request_handler("tools/list", PaginatedRequestParams, tools.list)
     server.add_request_handler("tools/call", CallToolRequestParams, tools.call)
     if headgate is not None:
@@ -85,15 +85,24 @@ def serve_operations(
     return server
 
 
-def tool_names(specs: Iterable[OperationSpec], given: dict[str, str] | None = None) -> dict[str, OperationSpec]:
-    """Operations by the names of their tools. `given` is the ids by the names they ever had; it is kept up."""
-    given = {} if given is None else given
+def tool_names(
+    specs: Iterable[OperationSpec], given: dict[str, str] | None = None, prefixes: Mapping[str, str] | None = None
+) -> dict[str, OperationSpec]:
+    """Operations by the names of their tools. `given` is the ids by the names they ever had; it is kept up.
+
+    `prefixes` are what namespaces have before all of their names.
+    """
+    given, prefixes = {} if given is None else given, prefixes or {}
+
+    def plainly(spec: OperationSpec) -> str:
+        return _fit(prefixes.get(spec.namespace, "") + spec.name)
+
     specs = [spec for spec in specs if spec.type != "subscription"]
-    plain = collections.Counter(_fit(spec.name) for spec in specs)
+    plain = collections.Counter(map(plainly, specs))
     numbers: collections.Counter[str] = collections.Counter()
     named: dict[str, OperationSpec] = {}
     for spec in specs:
-        name = _fit(spec.name)
+        name = plainly(spec)
         if plain[name] > 1 or given.get(name, spec.id) != spec.id:
             base = name = _fit(f"{spec.namespace}_{spec.name}")
             # Counting goes on where it stopped, so that a thousand of a name are not tried a thousand times each.
@@ -105,14 +114,23 @@ def tool_names(specs: Iterable[OperationSpec], given: dict[str, str] | None = No
     return named
 
 
-class _Tools:
-    def __init__(self, registry: OperationRegistry, identity: Callable[[_Context], Identity | None]) -> None:
+class OperationTools:
+    """What a registry holds as tools: the handlers of `tools/list` and `tools/call`."""
+
+    def __init__(
+        self,
+        registry: OperationRegistry,
+        identity: Callable[[_Context], Identity | None] | None = None,
+        prefixes: Mapping[str, str] | None = None,
+        given: dict[str, str] | None = None,
+    ) -> None:
         self._registry = registry
-        self._identity = identity
-        self._given: dict[str, str] = {}
+        self._prefixes = prefixes
+        self._identity = identity or _by_token
+        self._given: dict[str, str] = {} if given is None else given
 
     def _shown_to(self, identity: Identity | None) -> dict[str, OperationSpec]:
-        named = tool_names(self._registry, self._given)
+        named = tool_names(self._registry, self._given, self._prefixes)
         return {name: spec for name, spec in named.items() if spec.access_control.allows(identity)}
 
     async def list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
@@ -123,7 +141,7 @@ class _Tools:
     async def call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
         identity = self._identity(ctx)
         shown = self._shown_to(identity)
-        spec = shown.get(params.name) or self._known_as(params.name, shown)
+        spec = self._named(params.name, shown)
         if spec is None:
             # Whoever may not call it does not learn that it is there.
             near = difflib.get_close_matches(params.name[:_LONGEST_NAME], shown, 3, 0.4)
@@ -135,8 +153,14 @@ class _Tools:
             result = error_to_call_tool_result(error)
         return {"resultType": "complete", **result}
 
-    def _known_as(self, name: str, shown: Mapping[str, OperationSpec]) -> OperationSpec | None:
-        """By what it was called when it was listed, before another of the same name came. An id is no name."""
+    def find(self, ctx: _Context, name: str) -> OperationSpec | None:
+        """The operation that a tool is, if whoever asks may call it."""
+        return self._named(name, self._shown_to(self._identity(ctx)))
+
+    def _named(self, name: str, shown: Mapping[str, OperationSpec]) -> OperationSpec | None:
+        """By its name, else by what it was called when it was listed, before another came. An id is no name."""
+        if name in shown:
+            return shown[name]
         operation_id = self._given.get(name)
         return next((spec for spec in shown.values() if spec.id == operation_id), None)
 

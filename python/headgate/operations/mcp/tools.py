@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -47,6 +47,7 @@ class MCPOperations:
     that lists an output schema and answers with one text that is JSON, and nothing structured, has answered that JSON.
     A connection that is lost is made again by the next call, in up to `connect_attempts` of `connect_timeout` seconds.
     A call that has no deadline of its own has `call_timeout` seconds; with `None`, it waits for as long as it takes.
+    `changed` is called whenever other tools are listed than before.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class MCPOperations:
         connect_timeout: float = 30.0,
         connect_attempts: int = 5,
         call_timeout: float | None = 300.0,
+        changed: Callable[[], object] = lambda: None,
     ) -> None:
         if call_timeout is not None and call_timeout <= 0:
             raise InvalidArgument("call_timeout must be more than 0")
@@ -71,12 +73,17 @@ class MCPOperations:
         """What the operations are under. Until a server is connected it is `None`, unless it was given."""
         self._operations: dict[str, Operation] = {}
         self._registered: list[tuple[OperationRegistry, dict[str, Operation]]] = []
+        self._changed = changed
         self._refreshing = asyncio.Lock()
 
     @property
     def operations(self) -> list[Operation]:
         """What the server lists, as operations."""
         return [*self._operations.values()]
+
+    def find(self, tool: str) -> Operation | None:
+        """The operation that a tool is."""
+        return self._operations.get(tool)
 
     async def connect(self) -> Self:
         """Connects and asks for the tools, unless it is connected. Raises `CallError` if that cannot be done."""
@@ -116,6 +123,10 @@ class MCPOperations:
         self._registered.append((registry, {}))
         self._sync()
 
+    async def connection(self) -> Connection:
+        """The connection to the server, made again if it was lost. Raises `CallError` if that cannot be done."""
+        return await self._link.connection()
+
     async def refresh(self) -> None:
         """Asks the server for its tools now. It happens by itself when the server says that they changed."""
         try:
@@ -142,8 +153,11 @@ class MCPOperations:
                     listed[tool.name] = self._operation(self.namespace, tool)
                 except InvalidArgument as error:
                     _log.warning("headgate: the tool %.64r of %s is left out: %s", tool.name, self.namespace, error)
+            is_changed = listed != self._operations
             self._operations = listed
             self._sync()
+            if is_changed:
+                self._changed()
 
     def _operation(self, namespace: str, tool: Tool) -> Operation:
         is_read_only = tool.annotations is not None and tool.annotations.read_only_hint is True

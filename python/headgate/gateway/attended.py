@@ -1,0 +1,134 @@
+"""Streams to a server of MCP on which what is the client's own to hear or to answer is taken off, as it came."""
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from headgate.gateway.front import Front, capabilities_of_request
+
+__all__ = ["Attended"]
+
+
+class Attended:
+    """The reading side of a connection, with what its writing side needs."""
+
+    def __init__(
+        self, reading: ReadStream[SessionMessage | Exception], writing: WriteStream[SessionMessage], front: Front
+    ) -> None:
+        self._reading = reading
+        self._writing = writing
+        self._front = front
+        self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self._telling: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
+        self._teller = asyncio.create_task(self._tell())
+        self.hello: dict[str, Any] = {}
+        """What the server said of itself when it was connected."""
+
+    async def send(self, item: SessionMessage) -> None:
+        """To the server: it is told what the client can do, not what the SDK can."""
+        match item.message:
+            case JSONRPCRequest(method="initialize", params=dict() as params):
+                params["capabilities"] = self._front.capabilities
+            case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
+                meta = cast("dict[str, Any]", params)["_meta"]
+                meta["io.modelcontextprotocol/clientCapabilities"] = capabilities_of_request() or {}
+        await self._writing.send(item)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """What the SDK is to have."""
+        while True:
+            item = await self._reading.receive()
+            if isinstance(item, Exception) or not self._is_taken(item.message):
+                return item
+
+    def _is_taken(self, message: object) -> bool:
+        match message:
+            case JSONRPCRequest(method=method) if method != "ping":
+                task = asyncio.create_task(self._answer(message))
+                self._answering[message.id] = task
+                task.add_done_callback(lambda _: self._answering.pop(message.id, None))
+                return True
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as asked}):
+                if asked in self._answering:
+                    self._answering[asked].cancel()
+                    return True
+            case JSONRPCNotification():
+                self._telling.put_nowait(message)
+            case JSONRPCResponse(result={"capabilities": dict()} as result):
+                self.hello = self.hello or result
+        return False
+
+    async def _answer(self, request: JSONRPCRequest) -> None:
+        answer: JSONRPCResponse | JSONRPCError
+        try:
+            result = await self._front.ask(request.method, request.params)
+            answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
+        except MCPError as error:
+            answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
+        except Exception as error:
+            told = ErrorData(code=INTERNAL_ERROR, message=f"the client cannot be asked: {error!s:.200}")
+            answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=told)
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._writing.send(SessionMessage(answer))
+
+    async def _tell(self) -> None:
+        """One after the other: progress that goes back is none."""
+        while True:
+            message = await self._telling.get()
+            # A client that is gone has nothing to be told.
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
+                await self._front.tell(message.method, message.params)
+
+    async def aclose(self) -> None:
+        self._teller.cancel()
+        for task in [*self._answering.values()]:
+            task.cancel()
+        await self._reading.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class AttendedWriting:
+    """The writing side."""
+
+    def __init__(self, attended: Attended, writing: WriteStream[SessionMessage]) -> None:
+        self.send = attended.send
+        self.aclose = writing.aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

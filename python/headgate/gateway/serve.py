@@ -1,0 +1,202 @@
+"""`headgate serve`: several upstreams of every kind behind one server."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import threading
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcp.server import Server
+from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolRequestParams,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    PaginatedRequestParams,
+    RequestId,
+)
+
+import headgate
+from headgate.capabilities import CORE
+from headgate.gateway.client import Client, private_stdout
+from headgate.gateway.front import Front
+from headgate.gateway.lines import Lines, Unspooled
+from headgate.gateway.passing import Passing
+from headgate.gateway.scope import PATIENCE, Scope
+from headgate.gateway.sources import Sources
+from headgate.gateway.spool import spool_beside
+from headgate.gateway.streams import Incoming, Outgoing
+from headgate.servers.mcp import Headgate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from headgate.config.options import Settings
+
+__all__ = ["Serving", "run"]
+
+_log = logging.getLogger("headgate")
+
+_Context = ServerRequestContext[Any, Any]
+
+_LAST_WORDS = 2.0
+
+
+def run(settings: "Settings") -> int:
+    """Until the client is gone, or someone ends it. Gives the exit code."""
+    if settings.http is not None:
+        from headgate.gateway.http_run import run_http
+
+        return run_http(Serving(settings).server, settings)
+    return asyncio.run(_on_stdio(settings))
+
+
+class Serving:
+    """The server in front, and what is behind it while its lifespan lasts."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+        # What is wrong with a module shows before anyone is served.
+        self._sources = Sources(settings.upstreams)
+        self.gate = Headgate(
+            **settings.gate_options(),
+            default_capability=self._capability,
+            known_capabilities=settings.upstreams,
+        )
+        bus = InMemorySubscriptionBus()
+        self.listeners = ListenHandler(bus)
+        self.server: Server[Any] = Server(
+            "headgate",
+            version=headgate.__version__,
+            lifespan=self._lifespan,
+            on_subscriptions_listen=self.listeners,
+        )
+        self._passing = Passing(self._scope, self.server.server_info_stamp, bus)
+        self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
+        self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
+        self.gate.install(self.server)
+        self.server.middleware.append(self._passing)
+        self._scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
+        self._names: dict[str, str] = {}
+        """The ids of operations by the names that they ever had as tools: for all clients the same."""
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
+        try:
+            await self._sources.start(PATIENCE)
+            yield {}
+        finally:
+            self.listeners.close()
+            await self.leave()
+            await self._sources.close()
+            self.gate.close()
+
+    async def leave(self) -> None:
+        """Ends all connections to upstreams; each takes the time that it takes, since processes must not be left."""
+        await asyncio.gather(*(scope.close() for scope in [*self._scopes]))
+
+    def _scope(self, front: Front) -> Scope:
+        scope = Scope(self._sources, front, self.gate, self._settings, self._names)
+        self._scopes.add(scope)
+        return scope
+
+    async def _list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
+        return await (await self._passing.scope_of(ctx)).tools.list(ctx, params)
+
+    async def _call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
+        return await (await self._passing.scope_of(ctx)).tools.call(ctx, params)
+
+    def _capability(self, tool: str) -> str:
+        """What a tool is for if nobody says: what its upstream is for."""
+        operation_id = self._names.get(tool, "")
+        specs = (scope.registry.get_spec(operation_id) for scope in self._scopes)
+        return next((spec.namespace for spec in specs if spec is not None), CORE)
+
+
+class Unanswered:
+    """The requests of a client that wait for their answers, also those that nobody has looked at yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[RequestId] = set()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def asked(self, item: SessionMessage) -> None:
+        """A message of the client."""
+        match item.message:
+            case JSONRPCRequest(id=request_id):
+                self._ids.add(request_id)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
+                self._ids.discard(request_id)
+        self._settle()
+
+    def answered(self, item: SessionMessage) -> None:
+        """A message to the client."""
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
+            self._ids.discard(item.message.id)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._ids:
+            self._none.clear()
+        else:
+            self._none.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Until there are none, or that takes too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._none.wait()
+
+
+async def _on_stdio(settings: "Settings") -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def told_to_end(name: str) -> None:
+        _log.info("headgate: %s", name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, told_to_end, f"told to end by {number.name}")
+
+    def gone() -> None:
+        loop.call_soon_threadsafe(told_to_end, "the client is gone")
+
+    serving = Serving(settings)
+    unanswered = Unanswered()
+    incoming = Incoming(unanswered.asked)
+    outgoing = Outgoing(Client(private_stdout(), gone).send, unanswered.answered)
+    lines = Lines(
+        sys.stdin.fileno(), most_bytes=settings.stream_above_bytes, make_spool=partial(spool_beside, serving.gate.store)
+    )
+
+    def listen() -> None:
+        for line in lines:
+            if isinstance(line, Unspooled):
+                _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
+            else:
+                incoming.send(line)
+        gone()
+
+    server = serving.server
+    serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
+    threading.Thread(target=listen, name="headgate-read", daemon=True).start()
+    await stop.wait()
+    # Whoever listens would do so for ever.
+    serving.listeners.close()
+    await unanswered.wait(settings.shutdown_grace_seconds)
+    # Before the SDK does, which allows it five seconds.
+    await serving.leave()
+    incoming.end()
+    await serve
+    outgoing.finish(_LAST_WORDS)
+    return 0

@@ -1,0 +1,105 @@
+"""Between lines of a pipe, which threads read and write, and the streams of the `mcp` SDK."""
+
+import asyncio
+import contextlib
+import math
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from headgate.gateway.lines import Kept
+from headgate.gateway.spool import Spool
+
+__all__ = ["Incoming", "Outgoing"]
+
+Received = SessionMessage | Exception
+
+
+class Incoming:
+    """Messages that threads have read, for whoever reads `stream` in the event loop that made this."""
+
+    def __init__(self, noted: Callable[[SessionMessage], None] | None = None) -> None:
+        self._noted = noted
+        self._loop = asyncio.get_running_loop()
+        self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
+
+    def send(self, line: Kept) -> None:
+        """A message, whole. What is none goes on as what is wrong with it."""
+        data = b"".join(line.pieces()) if isinstance(line, Spool) else bytes(line)
+        try:
+            item: Received = SessionMessage(
+                jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False)
+            )
+        except ValueError as error:
+            item = error
+        self._soon(lambda: self._put(item))
+
+    def _put(self, item: Received) -> None:
+        if self._noted is not None and isinstance(item, SessionMessage):
+            self._noted(item)
+        self._send.send_nowait(item)
+
+    def end(self) -> None:
+        """There are no more."""
+        self._soon(self._send.close)
+
+    def _soon(self, step: Callable[[], None]) -> None:
+        def safely() -> None:
+            # Whoever read may be gone.
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                step()
+
+        # And so may the loop.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(safely)
+
+
+class Outgoing:
+    """Messages that a thread writes, in the order in which they were sent: the event loop never waits for a pipe."""
+
+    def __init__(self, write: Callable[[bytes], None], noted: Callable[[SessionMessage], None] | None = None) -> None:
+        self._write = write
+        self._noted = noted
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="headgate-write", daemon=True)
+        self._thread.start()
+        self._is_closed = False
+
+    async def send(self, item: SessionMessage) -> None:
+        """Soon. `noted` is called at once, in the context of whoever sends."""
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        if self._noted is not None:
+            self._noted(item)
+        self._lines.put(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        self._lines.put(None)
+
+    def finish(self, seconds: float) -> None:
+        """Waits until all is written, or that takes too long."""
+        self._lines.put(None)
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            self._write(line)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+Reading = MemoryObjectReceiveStream[Received]

@@ -1,0 +1,77 @@
+"""`headgate serve` before servers of this folder, with a client that has no SDK, in both eras."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway_harness import HELLO, Talk
+from wires import LEGACY, MODERN_META
+
+__all__ = ["LEGACY", "EraTalk", "command_of", "config", "serving", "tool_names"]
+
+
+def _toml(value: Any) -> str:
+    # What is used here of JSON is TOML, too, but for tables.
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value)
+
+
+def config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Path:
+    """A headgate.toml in a folder, with a store beside it."""
+    options.setdefault("store", (folder / "store").as_uri())
+    lines = [f"{key} = {_toml(value)}" for key, value in options.items()]
+    for name, upstream in upstreams.items():
+        lines += [f"[upstreams.{name}]", *(f"{key} = {_toml(value)}" for key, value in upstream.items())]
+    path = folder / "headgate.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def command_of(script: str, *arguments: str) -> dict[str, Any]:
+    """An upstream that is a server of this folder."""
+    return {"command": sys.executable, "args": [str(Path(__file__).with_name(script)), *arguments]}
+
+
+class EraTalk(Talk):
+    def __init__(self, command: list[str], era: str, capabilities: dict[str, Any]) -> None:
+        self.era = era
+        self.upstreams: list[str] = []
+        self._capabilities = capabilities
+        self.greeting: dict[str, Any] = {}
+        super().__init__(command)
+
+    def hello(self) -> dict[str, Any]:
+        if self.era != LEGACY:
+            return self.ask("server/discover")
+        answer = self.ask("initialize", {**HELLO, "capabilities": self._capabilities})
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer
+
+    def request(self, method: str, params: dict[str, Any] | None = None) -> int:
+        params = params or {}
+        if self.era != LEGACY:
+            meta = {**MODERN_META, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
+            params = {**params, "_meta": {**meta, **params.get("_meta", {})}}
+        return super().request(method, params)
+
+
+@contextmanager
+def serving(
+    path: Path, era: str = LEGACY, *options: str, capabilities: dict[str, Any] | None = None
+) -> Iterator[EraTalk]:
+    """A talk with a server that serves what a headgate.toml says."""
+    command = [sys.executable, "-m", "headgate", "serve", "--config", str(path), *options]
+    talk = EraTalk(command, era, capabilities or {})
+    try:
+        talk.greeting = talk.hello()["result"]
+        yield talk
+    finally:
+        talk.kill()
+
+
+def tool_names(talk: Talk) -> list[str]:
+    return [tool["name"] for tool in talk.ask("tools/list")["result"]["tools"]]

@@ -1,0 +1,108 @@
+"""Many clients of `headgate serve`: what is one's is not another's."""
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from listening_harness import Listening
+from serve_harness import command_of, config
+from wires import ERAS, LEGACY, MODERN, Wire, message_of, started, wired_to
+
+NAMES = ["ann", "bob", "cid", "dan"]
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with started("raw_server.py", "http") as process:
+        assert process.stdout
+        url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+        upstreams = {"adverse": command_of("adverse_server.py"), "raw": {"url": url}}
+        folder = tmp_path_factory.mktemp("serve")
+        tokens = folder / "tokens"
+        tokens.write_text("".join(f"{name}: {_token(name)}\n" for name in NAMES))
+        tokens.chmod(0o600)
+        command = [sys.executable, "-m", "headgate", "serve", "--config", str(config(folder, upstreams))]
+        options = ["--http", "127.0.0.1:0", "--token-file", str(tokens), "--log-level", "info"]
+        with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as gateway:
+            try:
+                listening = Listening(gateway)
+                yield listening.port
+                listening.terminate()
+                assert listening.ended() == 0
+            finally:
+                gateway.kill()
+
+
+def _token(name: str) -> str:
+    return name + "x" * 30
+
+
+def _wire(port: int, era: str, name: str) -> Wire:
+    return wired_to(port, era, _token(name))
+
+
+def _called(wire: Wire, tool: str, **arguments: Any) -> Any:
+    """What a call of a tool that answers with one text says."""
+    answer = json.loads(message_of(wire.ask("tools/call", {"name": tool, "arguments": arguments})))
+    text = answer["result"]["content"][0]["text"]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_one_principal_s_handle_does_not_exist_for_another(era: str, port: int) -> None:
+    ann, bob = (_wire(port, era, name) for name in ("ann", "bob"))
+    handle = _called(ann, "text", size=100_000)["output_handle"]
+    assert len(handle) == len("oh_") + 26
+    assert _called(ann, "output_fetch", output_handle=handle)["total"] == 100_000
+    assert _called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_of_a_server_over_http_too_a_large_result_is_its_caller_s(era: str, port: int) -> None:
+    ann, bob = (_wire(port, era, name) for name in ("ann", "bob"))
+    result = {"content": [{"type": "text", "text": "r" * 2_000_000}]}
+    handle = _called(ann, "says", result=result)["output_handle"]
+    assert _called(ann, "output_fetch", output_handle=handle)["total"] == 2_000_000
+    assert _called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+
+
+def test_clients_with_connections_have_servers_of_their_own_and_others_share_one(port: int) -> None:
+    first, second = _wire(port, LEGACY, "ann"), _wire(port, LEGACY, "ann")
+    assert _called(first, "pid") == _called(first, "pid") != _called(second, "pid")
+    assert _called(_wire(port, MODERN, "ann"), "pid") == _called(_wire(port, MODERN, "bob"), "pid")
+
+
+def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
+    def stored(number: int) -> None:
+        name, era = NAMES[number % 4], ERAS[number % 2]
+        wire = _wire(port, era, name)
+        letter = chr(ord("a") + number)
+        handle = _called(wire, "text", size=60_000 + number, of=letter)["output_handle"]
+        page = _called(wire, "output_fetch", output_handle=handle)
+        assert (page["total"], set(page["content"])) == (60_000 + number, {letter})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(stored, range(16)))
+
+
+def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
+    wire = _wire(port, LEGACY, "ann")
+    pid = _called(wire, "pid")
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("DELETE", "/mcp", headers=wire._headers)  # type: ignore[attr-defined]
+    assert connection.getresponse().status == 200
+    connection.close()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()

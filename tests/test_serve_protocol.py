@@ -1,0 +1,269 @@
+"""The rest of the protocol passes through `headgate serve`: with one server all of it, with several what can be."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_harness import PATIENCE, Talk, said
+from serve_harness import LEGACY, EraTalk, command_of, config, serving, tool_names
+from wires import ERAS, MODERN
+
+ONE = {"one": command_of("speaking_server.py", "stdio", "one")}
+TWO = {**ONE, "two": command_of("speaking_server.py", "stdio", "two")}
+CAPABILITIES: dict[str, Any] = {"elicitation": {}}
+STAMP = "io.modelcontextprotocol/serverInfo"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(era, names) for era in ERAS for names in (ONE, TWO)],
+    ids=lambda case: f"{case[0]}-{len(case[1])}",
+)
+def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraTalk]:
+    """With one server, and with two, in each era."""
+    era, upstreams = request.param
+    with serving(config(tmp_path_factory.mktemp("serve"), upstreams), era, capabilities=CAPABILITIES) as talk:
+        talk.upstreams = [*upstreams]
+        yield talk
+
+
+@pytest.fixture(scope="module")
+def adverse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraTalk]:
+    upstreams = {"adverse": command_of("adverse_server.py")}
+    with serving(config(tmp_path_factory.mktemp("serve"), upstreams, journal=True)) as talk:
+        yield talk
+
+
+def _text(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+def _named(talk: EraTalk, name: str) -> str:
+    """What a tool of the first server is called: others may have one of the same name."""
+    return name if len(talk.upstreams) == 1 else f"one_{name}"
+
+
+def test_resources_prompts_and_completion(talk: EraTalk) -> None:
+    uris: list[str] = []
+    params: dict[str, Any] = {}
+    while True:
+        page = talk.ask("resources/list", params)["result"]
+        uris += [resource["uri"] for resource in page["resources"]]
+        if "nextCursor" not in page:
+            break
+        params = {"cursor": page["nextCursor"]}
+    assert uris == [f"{name}://{at}" for name in talk.upstreams for at in range(3)]
+    templates = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
+    ours = "headgate://output/"
+    assert [one["name"] for one in templates if not one["uriTemplate"].startswith(ours)][: len(talk.upstreams)] == [
+        *talk.upstreams
+    ]
+    for name in talk.upstreams:
+        for uri in (f"{name}://2", f"{name}://of/7"):
+            assert talk.ask("resources/read", {"uri": uri})["result"]["contents"][0]["text"] == f"{name} has it"
+        ref: dict[str, Any] = {"type": "ref/resource", "uri": f"{name}://of/{{id}}"}
+        asked = {"ref": ref, "argument": {"name": "id", "value": "v"}}
+        assert talk.ask("completion/complete", asked)["result"]["completion"]["values"] == [f"v of {name}"]
+    prompts = [prompt["name"] for prompt in talk.ask("prompts/list")["result"]["prompts"]]
+    expected = ["greet", "only_one"] if len(talk.upstreams) == 1 else ["one_greet", "only_one", "two_greet", "only_two"]
+    assert prompts == expected
+    for prompt in prompts:
+        got = talk.ask("prompts/get", {"name": prompt})["result"]["messages"][0]["content"]["text"]
+        owner = "two" if "two" in prompt else "one"
+        assert got == f"{prompt.removeprefix(f'{owner}_')} of {owner}"
+    ref = {"type": "ref/prompt", "name": prompts[0]}
+    asked = {"ref": ref, "argument": {"name": "x", "value": "v"}}
+    assert talk.ask("completion/complete", asked)["result"]["completion"]["values"] == ["v of one"]
+
+
+def test_what_nobody_has_is_an_error(talk: EraTalk) -> None:
+    assert talk.ask("future/method", {})["error"]["code"] == -32601
+    error = talk.ask("tools/call", {"name": "unknown", "arguments": {}})["error"]
+    if len(talk.upstreams) == 1:
+        # What the server says itself.
+        assert error == {"code": -32099, "message": "odd", "data": {"of": "one"}}
+        return
+    assert error["code"] == -32602
+    assert talk.ask("resources/read", {"uri": "three://1"})["error"]["code"] == -32602
+    assert talk.ask("prompts/get", {"name": "greet"})["error"]["code"] == -32602
+
+
+def test_levels_and_subscriptions_are_the_servers(talk: EraTalk) -> None:
+    if talk.era == MODERN:
+        # There are none since then.
+        assert talk.ask("logging/setLevel", {"level": "error"})["error"]["code"] == -32601
+        return
+    assert "result" in talk.ask("logging/setLevel", {"level": "error"})
+    number = talk.request("resources/subscribe", {"uri": "one://1"})
+    updated = json.loads(talk.line())
+    assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
+    assert "result" in talk.answer(number)
+    for name in talk.upstreams:
+        prefix = "" if len(talk.upstreams) == 1 else f"{name}_"
+        assert _text(talk.call(f"{prefix}level")) == "error"
+        assert _text(talk.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
+
+
+def test_who_listens_is_told(tmp_path: Path) -> None:
+    wanted = {"resourceSubscriptions": ["one://1"], "promptsListChanged": True}
+    with serving(config(tmp_path, TWO), MODERN) as talk:
+        number = talk.request("subscriptions/listen", {"notifications": wanted})
+        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
+        told: list[dict[str, Any]] = []
+        deadline = time.monotonic() + PATIENCE
+        # The servers are listened to a moment later.
+        while len(told) < 2 and time.monotonic() < deadline:
+            asked = talk.request("tools/call", {"name": "one_update", "arguments": {}})
+            while (message := json.loads(talk.line())).get("id") != asked:
+                told.append(message)
+        updated, changed = told[:2]
+        assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
+        assert changed["method"] == "notifications/prompts/list_changed"
+        assert {one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for one in told} == {number}
+
+
+def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
+    tool = _named(talk, "progress")
+    number = talk.request("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}})
+    steps = [json.loads(talk.line())["params"] for _ in range(3)]
+    assert [(step["progressToken"], step["progress"]) for step in steps] == [("mine", step) for step in range(3)]
+    assert _text(talk.answer(number)["result"]) == "one"
+    asked = {} if talk.era == LEGACY else {"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
+    number = talk.request("tools/call", {"name": _named(talk, "log"), "arguments": {}, **asked})
+    logged = json.loads(talk.line())
+    assert (logged["method"], logged["params"]["data"]) == ("notifications/message", {"of": "one"})
+    talk.answer(number)
+
+
+def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
+    """Nobody keeps clients from giving two calls the same token, and several may share a server."""
+    for steps in (1, 5):
+        arguments = {"steps": steps, "every": 0.1}
+        params = {"name": _named(talk, "progress"), "arguments": arguments, "_meta": {"progressToken": "same"}}
+        last = talk.request("tools/call", params)
+    reported = []
+    while (message := json.loads(talk.line())).get("id") != last:
+        reported += [message["params"]["progressToken"]] if "params" in message else []
+    assert reported == ["same"] * 6
+
+
+def test_input_that_is_required_is_asked_for_in_the_client_s_way(talk: EraTalk) -> None:
+    if talk.era == MODERN:
+        params: dict[str, Any] = {"name": _named(talk, "ask"), "arguments": {}}
+        first = talk.ask("tools/call", params)["result"]
+        assert first["resultType"] == "input_required"
+        answers = {"who": {"action": "accept", "content": {"a": 1}}}
+        params |= {"inputResponses": answers, "requestState": first["requestState"]}
+        assert _text(talk.ask("tools/call", params)["result"]) == "asked {'a': 1}"
+
+
+def test_a_client_of_the_handshake_before_a_server_that_knows_none(tmp_path: Path) -> None:
+    upstreams = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
+    with serving(config(tmp_path, upstreams), capabilities=CAPABILITIES) as talk:
+        number = talk.request("tools/call", {"name": "ask", "arguments": {}})
+        asked = json.loads(talk.line())
+        assert asked["method"] == "elicitation/create"
+        talk.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"a": 1}}})
+        assert _text(talk.answer(number)["result"]) == "asked {'a': 1}"
+        read = talk.ask("resources/read", {"uri": "one://1"})["result"]
+        assert [*read] == ["contents"]
+
+
+def test_requests_of_a_server_reach_the_client_whose_call_it_is(adverse: EraTalk) -> None:
+    for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
+        number = adverse.request("tools/call", {"name": "asks", "arguments": {"method": method}})
+        asked = json.loads(adverse.line())
+        assert (asked["method"], asked["params"]["x"]) == (method, 1000.0)
+        adverse.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"well": [1.5]}})
+        assert said(adverse.answer(number)["result"]) == {"well": [1.5]}
+    number = adverse.request("tools/call", {"name": "asks", "arguments": {"method": "roots/list"}})
+    error = {"code": -1, "message": "no", "data": [2]}
+    adverse.send({"jsonrpc": "2.0", "id": json.loads(adverse.line())["id"], "error": error})
+    assert said(adverse.answer(number)["result"]) == error
+
+
+def test_a_server_of_the_handshake_before_a_client_that_knows_none(tmp_path: Path) -> None:
+    with serving(config(tmp_path, {"adverse": command_of("adverse_server.py")}), MODERN) as talk:
+        assert said(talk.call("asks", method="sampling/createMessage"))["code"] == -32601
+        answer = talk.ask("future/method", {"a": 1})["result"]
+        assert answer["resultType"] == "complete"
+        assert answer["as_told"] == {"a": 1}
+
+
+def test_a_server_knows_what_its_client_can_do(talk: EraTalk) -> None:
+    assert _text(talk.call(_named(talk, "capable"))) == str(sorted(CAPABILITIES))
+
+
+def test_the_client_s_notifications_reach_the_servers(adverse: EraTalk) -> None:
+    adverse.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+    adverse.send({"jsonrpc": "2.0", "method": "notifications/future", "params": {}})
+    assert _is_told(adverse, "notifications/roots/list_changed")
+    assert _is_told(adverse, "notifications/future")
+
+
+def test_a_call_that_is_cancelled_is_cancelled_at_its_server(adverse: EraTalk) -> None:
+    number = adverse.request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
+    adverse.ask("ping")
+    adverse.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+    assert _is_told(adverse, "notifications/cancelled")
+    assert "output_handle_created" not in _text(adverse.call("journal"))
+
+
+def _is_told(talk: Talk, method: str) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while method not in (told := said(talk.call("told"))) and time.monotonic() < deadline:
+        pass
+    return method in told
+
+
+def test_introductions_are_all_servers_and_who_speaks_is_headgate(talk: EraTalk) -> None:
+    assert {"tools", "resources", "prompts", "completions"} <= set(talk.greeting["capabilities"])
+    assert talk.greeting["instructions"] == "\n\n".join(f"Mind {name}." for name in talk.upstreams)
+    answers = [talk.greeting, talk.ask("resources/read", {"uri": "one://1"})["result"], talk.call(_named(talk, "meta"))]
+    stamps = [answer.get("serverInfo") or (answer.get("_meta") or {}).get(STAMP) for answer in answers]
+    assert {stamp["name"] for stamp in stamps if stamp} == {"headgate"}
+    assert len([stamp for stamp in stamps if stamp]) == (1 if talk.era == LEGACY else 3)
+
+
+def test_what_a_call_says_beside_its_arguments_reaches_the_server(talk: EraTalk) -> None:
+    result = talk.ask("tools/call", {"name": _named(talk, "meta"), "arguments": {}, "_meta": {"own": 1.5}})
+    assert "'own': 1.5" in _text(result["result"])
+
+
+def test_methods_and_fields_of_later_versions_pass(adverse: EraTalk) -> None:
+    odd = {"n": 1.50, "s": "é", "deep": [[[{}]]], "_meta": {"x": 1}}
+    assert adverse.ask("future/method", odd)["result"]["as_told"] == odd
+    assert adverse.ask("no/such/method")["error"] == {"code": -32601, "message": "no no/such/method", "data": [1.0]}
+    assert adverse.ask("tools/list")["result"]["tools"][0]["x-unknown"] == 1.5
+    assert adverse.call("text", more={"later": [1.0]})["later"] == [1.0]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_tools_that_come_are_listed(era: str, tmp_path: Path) -> None:
+    upstreams = {"changing": command_of("changing_server.py", "stdio")}
+    with serving(config(tmp_path, upstreams), era) as talk:
+        assert "new" not in tool_names(talk)
+        number = talk.request("tools/call", {"name": "add", "arguments": {"name": "new"}})
+        if era == LEGACY:
+            methods = [json.loads(talk.line()).get("method") for _ in range(2)]
+            assert "notifications/tools/list_changed" in methods
+        else:
+            talk.answer(number)
+        deadline = time.monotonic() + PATIENCE
+        while "new" not in (names := tool_names(talk)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert "new" in names
+
+
+def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    path = config(tmp_path, {"changing": command_of("changing_server.py", "stdio")}, shutdown_grace_seconds=60)
+    with serving(path, MODERN) as talk:
+        talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
+        talk.request("tools/call", {"name": "add", "arguments": {"name": "new"}})
+        while json.loads(talk.line()).get("method") != "notifications/tools/list_changed":
+            pass
+        assert talk.close() == 0
