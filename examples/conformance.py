@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from running import serving
+from running import gateway, serving
 
 PATIENCE = 600
 
@@ -97,29 +97,34 @@ def judged(before: Outcome, after: Outcome, *, is_scored: bool) -> str:
     return "ok" if after.passed else "nothing is checked"
 
 
-def compared(revision: str, without: str, gated: str) -> list[str]:
+def compared(revision: str, how: str, without: str, gated: str) -> list[str]:
     """Prints a suite's scenarios beside each other; says what is wrong."""
     before, after, not_scored = outcomes(without), outcomes(gated), set(NOT_SCORED.findall(gated))
     wrong = [f"{name} ran only once" for name in before.keys() ^ after.keys()]
-    print(f"\n{revision:48} without  with headgate")
+    print(f"\n{revision:48} without  {how}")
     for name in before.keys() & after.keys() if wrong else before:
         verdict = judged(before[name], after[name], is_scored=name not in not_scored)
         if verdict.isupper():
-            wrong.append(f"{name} of {revision}: {verdict}")
+            wrong.append(f"{name} of {revision}, {how}: {verdict}")
         print(f"  {name:46} {before[name]!s:>7}  {after[name]!s:>7}  {verdict}")
     return wrong
 
 
 def run_suites(node: Node, store: Path) -> list[str]:
-    reports: dict[bool, dict[str, str]] = {}
-    for is_gated in (False, True):
-        flags = ["--headgate", "--store", store.as_uri()] if is_gated else []
-        with serving("conformance_server.py", *flags) as url:
-            reports[is_gated] = {revision: node.suite(revision, url) for revision in SUITES}
+    def run(url: str) -> dict[str, str]:
+        return {revision: node.suite(revision, url) for revision in SUITES}
+
+    with serving("conformance_server.py") as url:
+        without = run(url)
+        with gateway(url, store) as behind:
+            gated = {"behind headgate serve": run(behind)}
+    with serving("conformance_server.py", "--headgate", "--store", store.as_uri()) as url:
+        gated["with headgate in it"] = run(url)
     return [
         problem
+        for how, reports in gated.items()
         for revision in SUITES
-        for problem in compared(revision, reports[False][revision], reports[True][revision])
+        for problem in compared(revision, how, without[revision], reports[revision])
     ]
 
 

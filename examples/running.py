@@ -4,6 +4,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,26 @@ def command(script: str, *arguments: str) -> list[str]:
 def serving(script: str, *arguments: str) -> Iterator[str]:
     """The address of an example that serves HTTP, as long as it is needed."""
     port = free_port()
+    with _started(command(script, "--http", str(port), *arguments), port) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def gateway(upstream: str, store: Path) -> Iterator[str]:
+    """The address of `headgate serve` before a server at another one."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "headgate.toml"
+        config.write_text(f'store = "{store.as_uri()}"\n[upstreams.server]\nurl = "{upstream}"\n', encoding="utf-8")
+        told = ["serve", "--config", str(config), "--http", f"127.0.0.1:{port}"]
+        with _started([sys.executable, "-m", "headgate", *told], port) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def _started(command: list[str], port: int) -> Iterator[str]:
     # What it says is not what whoever started it has to say.
-    process = subprocess.Popen(command(script, "--http", str(port), *arguments), stdout=STDERR)  # noqa: S603
+    process = subprocess.Popen(command, stdout=STDERR)  # noqa: S603
     try:
         _await(process, port)
         yield f"http://127.0.0.1:{port}/mcp"
