@@ -10,7 +10,7 @@ import sys
 
 import anyio
 from headgate.config.options import Settings
-from headgate.gateway.http_run import run_http
+from headgate.gateway.http.run import run_http
 from headgate.servers.mcp import Headgate
 from mcp.server import MCPServer
 

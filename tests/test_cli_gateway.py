@@ -30,7 +30,7 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the gateway was run with: the gateway itself has its own tests."""
     calls: list[Any] = []
-    for name in ("wrap", "serve"):
+    for name in ("wrap", "serving.run"):
         module = types.ModuleType(name)
         module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
         module.run_url = module.run  # type: ignore[attr-defined]

@@ -319,7 +319,7 @@ def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp
 
 
 def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
-    code = "import sys, headgate.gateway.http_upstream; print(*sys.modules)"
+    code = "import sys, headgate.gateway.upstream_http.upstream; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
 
@@ -368,7 +368,7 @@ def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Pa
 )
 def test_what_is_wrong_is_said_at_once_and_without_secrets(told: dict[str, Any], words: str) -> None:
     from headgate.errors import InvalidArgument
-    from headgate.gateway.http_upstream import HttpUpstream
+    from headgate.gateway.upstream_http.upstream import HttpUpstream
 
     with pytest.raises(InvalidArgument, match=words) as raised:
         HttpUpstream(**told, most_bytes=1, make_spool=lambda: None)  # type: ignore[arg-type, return-value]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from headgate.gateway.lines import Begun, Unspooled
 from headgate.gateway.spool import Spool
-from headgate.gateway.sse import Event, Events
+from headgate.gateway.upstream_http.sse import Event, Events
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from headgate.config.options import Settings
 from headgate.errors import InvalidArgument
-from headgate.gateway.http_run import run_http
+from headgate.gateway.http.run import run_http
 from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client

@@ -12,7 +12,7 @@ import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from headgate.gateway.oauth import Issuer
+from headgate.gateway.http.oauth import Issuer
 from headgate.servers.mcp import principal_of
 from hypothesis import given
 from hypothesis import strategies as st

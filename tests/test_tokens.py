@@ -10,8 +10,8 @@ import anyio
 import pytest
 from command import run
 from headgate.errors import InvalidArgument
-from headgate.gateway.token_lines import digest_of, made, parsed
-from headgate.gateway.tokens import TokenFile
+from headgate.gateway.http.token_lines import digest_of, made, parsed
+from headgate.gateway.http.tokens import TokenFile
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -61,7 +61,7 @@ def serve(args: Namespace) -> None:
         if target.command is not None:
             _check_executable(target.command, f"the upstream {target.name} needs")
     _log(settings.log_level)
-    from headgate.gateway.serve import run
+    from headgate.gateway.serving.run import run
 
     sys.exit(run(settings))
 

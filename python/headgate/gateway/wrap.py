@@ -13,9 +13,9 @@ from headgate.gateway.process import Process
 
 if TYPE_CHECKING:
     from headgate.config.options import Settings
-    from headgate.gateway.http_upstream import HttpUpstream
     from headgate.gateway.relay import Relay
     from headgate.gateway.upstream import Upstream
+    from headgate.gateway.upstream_http.upstream import HttpUpstream
     from headgate.servers.gate import Gate
 
 __all__ = ["run", "run_url"]
@@ -49,7 +49,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
 
 def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     """A server at a URL, with headers such as `Name: value` that let us in; as `run` does."""
-    from headgate.gateway.http_upstream import HttpUpstream
+    from headgate.gateway.upstream_http.upstream import HttpUpstream
 
     # At other levels it logs each URL, and with it what is secret in one.
     logging.getLogger("httpx2").setLevel(logging.WARNING)

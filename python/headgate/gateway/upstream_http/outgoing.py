@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.http_connection import Connection
 from headgate.gateway.messages import key_of, version_of
+from headgate.gateway.upstream_http.connection import Connection
 
 if TYPE_CHECKING:
     from headgate.gateway.spool import Spool

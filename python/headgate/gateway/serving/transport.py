@@ -16,8 +16,8 @@ from headgate.gateway.pending import Pending
 from headgate.gateway.raw import written
 from headgate.gateway.relay import Relay
 from headgate.gateway.requests import Forwarded, Requests
+from headgate.gateway.serving.streams import Incoming, Outgoing
 from headgate.gateway.session import Session
-from headgate.gateway.streams import Incoming, Outgoing
 from headgate.servers.delivery import PLACEHOLDER, Delivery, current_delivery
 from headgate.servers.gate import Gate
 from headgate.servers.modes import Mode
@@ -25,8 +25,8 @@ from headgate.servers.modes import Mode
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from headgate.gateway.http_upstream import HttpUpstream
     from headgate.gateway.upstream import Upstream
+    from headgate.gateway.upstream_http.upstream import HttpUpstream
 
 __all__ = ["relayed"]
 

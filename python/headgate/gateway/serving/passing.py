@@ -18,12 +18,12 @@ from mcp_types import (
 )
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
-from headgate.gateway.front import Front
-from headgate.gateway.listening import listening_behind
 from headgate.gateway.messages import enveloped, is_modern
-from headgate.gateway.routes import Routes
-from headgate.gateway.scope import Scope
-from headgate.gateway.sources import MCPUpstream
+from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.listeners import listening_behind
+from headgate.gateway.serving.routes import Routes
+from headgate.gateway.serving.scope import Scope
+from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.results import error_of

@@ -20,17 +20,17 @@ from mcp_types import (
 
 import headgate
 from headgate.config.targets import Target
-from headgate.gateway.attended import Attended, AttendedWriting
-from headgate.gateway.front import Front
-from headgate.gateway.functions import from_module
-from headgate.gateway.http_upstream import HttpUpstream
 from headgate.gateway.lines import Lines
 from headgate.gateway.messages import is_modern
 from headgate.gateway.pace import Pace
 from headgate.gateway.process import Process
+from headgate.gateway.serving.attended import Attended, AttendedWriting
+from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.functions import from_module
+from headgate.gateway.serving.transport import relayed
 from headgate.gateway.spool import spool_beside
-from headgate.gateway.transport import relayed
 from headgate.gateway.upstream import Upstream
+from headgate.gateway.upstream_http.upstream import HttpUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.connection import Connection
 from headgate.operations.mcp.tools import MCPOperations

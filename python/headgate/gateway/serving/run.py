@@ -27,13 +27,13 @@ from mcp_types import (
 import headgate
 from headgate.capabilities import CORE
 from headgate.gateway.client import Client, private_stdout
-from headgate.gateway.front import Front
 from headgate.gateway.lines import Lines, Unspooled
-from headgate.gateway.passing import Passing
-from headgate.gateway.scope import PATIENCE, Scope
-from headgate.gateway.sources import Sources
+from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.passing import Passing
+from headgate.gateway.serving.scope import PATIENCE, Scope
+from headgate.gateway.serving.sources import Sources
+from headgate.gateway.serving.streams import Incoming, Outgoing
 from headgate.gateway.spool import spool_beside
-from headgate.gateway.streams import Incoming, Outgoing
 from headgate.servers.mcp import Headgate
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _LAST_WORDS = 2.0
 def run(settings: "Settings") -> int:
     """Until the client is gone, or someone ends it. Gives the exit code."""
     if settings.http is not None:
-        from headgate.gateway.http_run import run_http
+        from headgate.gateway.http.run import run_http
 
         return run_http(Serving(settings).server, settings)
     return asyncio.run(_on_stdio(settings))

@@ -9,12 +9,12 @@ import httpx2
 import orjson
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.http_connection import Connection, Endpoint, chunks_of
-from headgate.gateway.http_outgoing import Outgoing
 from headgate.gateway.lines import Begun
 from headgate.gateway.raw import written
 from headgate.gateway.relay import Relay
-from headgate.gateway.sse import Events
+from headgate.gateway.upstream_http.connection import Connection, Endpoint, chunks_of
+from headgate.gateway.upstream_http.outgoing import Outgoing
+from headgate.gateway.upstream_http.sse import Events
 
 __all__ = ["EVENTS", "JSON", "Refused", "Streams", "kind_of"]
 

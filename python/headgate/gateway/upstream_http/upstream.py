@@ -10,15 +10,15 @@ from typing import Any
 import httpx2
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
-from headgate.gateway.http_connection import Connection, Endpoint
-from headgate.gateway.http_headers import given_headers, mirrored
-from headgate.gateway.http_old_stream import OldStream
-from headgate.gateway.http_outgoing import Outgoing, OutgoingRequests
-from headgate.gateway.http_streams import JSON, Refused, Streams
 from headgate.gateway.lines import Begun, Kept
 from headgate.gateway.messages import read
 from headgate.gateway.relay import Relay
 from headgate.gateway.spool import Spool
+from headgate.gateway.upstream_http.connection import Connection, Endpoint
+from headgate.gateway.upstream_http.headers import given_headers, mirrored
+from headgate.gateway.upstream_http.old_stream import OldStream
+from headgate.gateway.upstream_http.outgoing import Outgoing, OutgoingRequests
+from headgate.gateway.upstream_http.streams import JSON, Refused, Streams
 from headgate.gateway.work import Work
 
 __all__ = ["HttpUpstream"]

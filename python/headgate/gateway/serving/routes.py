@@ -9,8 +9,8 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from headgate.gateway.scope import Scope
-from headgate.gateway.sources import MCPUpstream
+from headgate.gateway.serving.scope import Scope
+from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 

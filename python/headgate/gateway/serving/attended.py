@@ -19,7 +19,7 @@ from mcp_types import (
     RequestId,
 )
 
-from headgate.gateway.front import Front, capabilities_of_request
+from headgate.gateway.serving.front import Front, capabilities_of_request
 
 __all__ = ["Attended"]
 

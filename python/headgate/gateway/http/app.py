@@ -20,10 +20,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headgate.config.listening import LOOPBACK_NAMES, is_beyond_loopback
-from headgate.gateway.http_sessions import Sessions
-from headgate.gateway.oauth import Issuer
-from headgate.gateway.rates import RateLimit, Rates
-from headgate.gateway.tokens import TokenFile
+from headgate.gateway.http.oauth import Issuer
+from headgate.gateway.http.rates import RateLimit, Rates
+from headgate.gateway.http.sessions import Sessions
+from headgate.gateway.http.tokens import TokenFile
 
 if TYPE_CHECKING:
     from headgate.config.options import Settings

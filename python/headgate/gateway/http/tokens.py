@@ -10,7 +10,7 @@ from pathlib import Path
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 
 from headgate.errors import InvalidArgument
-from headgate.gateway.token_lines import digest_of, parsed
+from headgate.gateway.http.token_lines import digest_of, parsed
 
 __all__ = ["TokenFile"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from mcp.shared.exceptions import MCPError
 
-from headgate.gateway.scope import Scope
-from headgate.gateway.sources import MCPUpstream
+from headgate.gateway.serving.scope import Scope
+from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 

@@ -5,8 +5,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.front import Front
-from headgate.gateway.sources import MCPUpstream, Sources, retried
+from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.sources import MCPUpstream, Sources, retried
 from headgate.operations.mcp.serving import OperationTools
 from headgate.operations.registry import OperationRegistry
 from headgate.servers.gate import Gate

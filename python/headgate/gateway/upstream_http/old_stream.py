@@ -9,12 +9,12 @@ from concurrent.futures import Future, InvalidStateError
 import httpx2
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.http_connection import Endpoint, chunks_of, is_within
-from headgate.gateway.http_streams import EVENTS, kind_of
 from headgate.gateway.lines import Begun, Unspooled
 from headgate.gateway.relay import Relay
 from headgate.gateway.spool import Spool
-from headgate.gateway.sse import Event, Events
+from headgate.gateway.upstream_http.connection import Endpoint, chunks_of, is_within
+from headgate.gateway.upstream_http.sse import Event, Events
+from headgate.gateway.upstream_http.streams import EVENTS, kind_of
 
 __all__ = ["OldStream"]
 

@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.errors import InvalidArgument
-from headgate.gateway.http_app import PATH, http_app
-from headgate.gateway.http_protocol import Connection
+from headgate.gateway.http.app import PATH, http_app
+from headgate.gateway.http.protocol import Connection
 
 if TYPE_CHECKING:
     from headgate.config.options import Settings

@@ -1,0 +1,1 @@
+"""`headgate serve --http`: who may reach it, and how much."""

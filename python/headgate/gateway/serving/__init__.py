@@ -1,0 +1,1 @@
+"""`headgate serve`: several servers and APIs behind one server."""

@@ -1,0 +1,1 @@
+"""A server behind the gateway that is reached over HTTP."""
