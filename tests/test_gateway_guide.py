@@ -1,17 +1,19 @@
 """What the guide of the gateway names, there is."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 from command import run
+from headgate.config.load import load
 from headgate.config.options import OPTIONS
 from headgate.refs.reference import reference_in
 
 DOCS = Path(__file__).resolve().parents[1]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
-COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve")
+COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token")
 
 
 def test_every_flag_is_one() -> None:
@@ -32,3 +34,12 @@ def test_every_reference_is_one(line: str) -> None:
     arguments = json.loads(line)["arguments"]
     referring = [name for name, value in arguments.items() if isinstance(value, dict) and reference_in(value)]
     assert referring in (["content"], ["body"])
+
+
+def test_the_configuration_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    path = tmp_path / "headgate.toml"
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("CRM_TOKEN", "t")
+    settings = load("serve", {"config": str(path)}, os.environ)
+    assert [*settings.upstreams] == ["files", "crm", "shop", "tools"]
