@@ -239,7 +239,7 @@ class Gate:
 
     def called(self, arguments: object, caller: Caller, call: Call) -> Result:
         """What a tool of ours answers; tools that `expand_tools` shows may be so many that it is a handle."""
-        answer = self.tools.call(call.tool, arguments, caller)
+        answer: Result = self.tools.call(call.tool, arguments, caller)
         mode = Mode("auto" if call.tool == self.tools.expand_with else "inline", self._limit)
         if self.pipeline.is_inline(answer, mode, is_ascii=call.is_ascii):
             return answer
