@@ -95,6 +95,14 @@ def test_what_has_members_that_have_no_other_place_is_kept_whole(whole: dict[str
     assert loaded(payload_of(taken_apart(orjson.dumps(whole), most_string=20))) == whole
 
 
+def test_a_null_says_nothing() -> None:
+    whole = {"content": [text("a") | {"_meta": None}], "_meta": None, "isError": None, "structuredContent": None}
+    assert payload_of(whole) == Found("a")
+    resource = {"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "_meta": None}
+    assert payload_of(result(resource)) == Found("a")
+    assert beside(result(resource)) == {"_meta": {RESOURCE: {"uri": "a:b"}}}
+
+
 def test_what_is_no_block_is_not_lost() -> None:
     for structured in ({}, {"structuredContent": {"result": "a"}}):
         whole = {"content": [text("a"), "b"], **structured}

@@ -56,7 +56,7 @@ def own_capability(tool: Mapping[str, Any]) -> str | None:
 def _is_clear(tool: Mapping[str, Any]) -> bool:
     """Whether a tool says what it is for in words, or not at all: what was not parsed may say anything."""
     said = [(tool.get(where), key) for where, key in _PLACES if tool.get(where) is not None]
-    return all(isinstance(inner, Mapping) and isinstance(inner.get(key, ""), str) for inner, key in said)
+    return all(isinstance(inner, Mapping) and isinstance(inner.get(key), str | None) for inner, key in said)
 
 
 class Capabilities:

@@ -96,13 +96,13 @@ def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
 def beside(result: Mapping[str, Any]) -> dict[str, Any]:
     """What a sole block says beside its content; of a resource that is embedded, also what is beside its text."""
     blocks = _blocks(result)
-    if blocks is None or len(blocks) != 1 or not isinstance(blocks[0].get("_meta", {}), Mapping):
+    if blocks is None or len(blocks) != 1 or not _has_usual_meta(blocks[0]):
         return {}
     said = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
     match blocks[0]:
         case {"type": "resource", "resource": Mapping() as resource}:
             about = {key: value for key, value in resource.items() if key not in ("text", "blob")}
-            said["_meta"] = {**said.get("_meta", {}), RESOURCE: about}
+            said["_meta"] = {**(said.get("_meta") or {}), RESOURCE: about}
     return said
 
 
@@ -124,8 +124,12 @@ def payload_of(result: Mapping[str, Any] | Raw, *, with_meta: bool = False) -> F
 
 def _is_known(result: Mapping[str, Any]) -> bool:
     """Whether a result has nothing but what it should have: of that the answer says what the payload does not."""
-    is_usual = isinstance(result.get("isError", False), bool) and isinstance(result.get("_meta", {}), Mapping)
+    is_usual = isinstance(result.get("isError"), bool | None) and _has_usual_meta(result)
     return is_usual and result.keys() <= _KNOWN
+
+
+def _has_usual_meta(said: Mapping[str, Any]) -> bool:
+    return isinstance(said.get("_meta"), Mapping | None)
 
 
 def _sole(result: Mapping[str, Any]) -> Found | None:
@@ -172,7 +176,7 @@ def _is_bare(texts: Sequence[Mapping[str, Any]]) -> bool:
 
 def _has_only(block: Mapping[str, Any], *content: str) -> bool:
     """Whether a sole block has only this content, and beside it what the answer says of it."""
-    return block.keys() <= _BESIDE.union(content) and isinstance(block.get("_meta", {}), Mapping)
+    return block.keys() <= _BESIDE.union(content) and _has_usual_meta(block)
 
 
 def _content_of(block: Mapping[str, Any]) -> Found | None:
@@ -184,7 +188,7 @@ def _content_of(block: Mapping[str, Any]) -> Found | None:
             # Its type has no place but that of the payload.
             return _decoded(data, block) if _has_plausible_type(block) else None
         case {"type": "resource", "resource": Mapping() as resource} if _has_only(block, "resource"):
-            return None if RESOURCE in block.get("_meta", {}) else _resource(resource)
+            return None if RESOURCE in (block.get("_meta") or {}) else _resource(resource)
     return None
 
 
