@@ -1,5 +1,6 @@
 """Nothing that is switched off is listed or can be called, nothing else is lost: for any tools and any options."""
 
+import contextlib
 import fnmatch
 import json
 import logging
@@ -10,6 +11,7 @@ import headgate
 import pytest
 from headgate.capabilities import CORE, META_KEY, Capabilities, own_capability
 from headgate.errors import CapabilityDisabled, InvalidArgument
+from headgate.gateway.raw import taken_apart
 from headgate.payload import encoded
 from headgate.servers.expanding import expand
 from headgate.servers.gate import Gate
@@ -304,3 +306,83 @@ def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
     with gate.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
         assert json.loads(stored.read()) == {"tools": many}
     gate.close()
+
+
+ODD: list[Any] = [None, 7, "crawl", ["crawl"], {}, {"name": None}, {"name": 7}, *taken_apart(b'[{"name":"\\ud800"}]')]
+"""What a server may list that is no tool."""
+
+UNCLEAR: list[Any] = [
+    {"name": "unclear", "_meta": "crawl"},
+    {"name": "unclear", "_meta": {META_KEY: ["crawl"]}},
+    {"name": "unclear", "annotations": ["crawl"]},
+    *taken_apart(
+        b'[{"name":"unclear","_meta":{"\\ud800":1}},{"name":"unclear","annotations":{"\\ud800":1}},'
+        b'{"name":"unclear","_meta":{"capability":"\\ud800"}}]'
+    ),
+]
+"""Tools of which nobody can say what they are for."""
+
+ALL: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto", "hidden_tools": ["hidden*"]}
+
+
+@pytest.mark.parametrize("odd", [*ODD, *UNCLEAR])
+def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: Path, odd: Any) -> None:
+    with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0)) as gate:
+        gate.learn([odd, {"name": "a"}])
+        assert gate.listed([odd, {"name": "a"}]) == [odd, {"name": "a"}]
+        assert gate.denied("unclear") is None
+    with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as gate:
+        gate.learn([odd, {"name": "a"}])
+        assert [tool["name"] for tool in gate.listed([odd, {"name": "a"}])] == ["a"]
+        for name in ("unclear", "None", "7", "crawl"):
+            assert gate.denied(name) is not None
+        assert gate.denied("a") is None
+        asked = gate.called({}, Caller(tools=gate.relisted([odd, {"name": "hidden"}])), Call("expand_tools"))
+        assert "isError" not in asked or asked["isError"] is False
+
+
+@pytest.mark.parametrize("schema", [7, "object", [], {"properties": 7}, {"properties": {"a": {"anyOf": 7}}}, None])
+def test_a_schema_that_is_none_stays_as_it_is(tmp_path: Path, schema: Any) -> None:
+    for odd in (schema, taken_apart(b'{"\\ud800":1}')):
+        tool = {"name": "a", "inputSchema": odd, "outputSchema": odd}
+        with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0, **ALL)) as gate:
+            gate.learn([tool])
+            (listed,) = gate.listed([tool])
+            assert listed["name"] == "a"
+            assert gate.mode_of("a", {"output_mode": "handle"})
+
+
+def test_what_is_configured_is_clear_whatever_the_tool_says() -> None:
+    capabilities = Capabilities(tools_only=["core"], capabilities={"unclear": "core"})
+    capabilities.learn(UNCLEAR, is_all=True)
+    assert capabilities.denied("unclear") is None
+
+
+def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
+    capabilities = Capabilities(tools_only=["core"])
+    capabilities.learn(UNCLEAR[:1], is_all=True)
+    denied = capabilities.denied("unclear")
+    assert denied is not None
+    assert "cannot be read off the server's list" in str(denied)
+    capabilities.learn([{"name": "unclear"}], is_all=True)
+    assert capabilities.denied("unclear") is None
+
+
+@pytest.mark.parametrize("name", ["READ", "read ", " read", "Crawl", "unheard_of"])
+def test_a_name_that_is_not_listed_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
+    for told in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
+        with contextlib.closing(gate_of(tmp_path, **told)) as gate:
+            assert gate.must_learn(name)
+            refused = gate.refused(name)
+            assert refused is not None
+            assert "the server lists no tool" in refused["content"][0]["text"]
+            gate.learn([{"name": name}])
+            assert gate.refused(name) is None
+    with contextlib.closing(gate_of(tmp_path)) as gate:
+        assert gate.refused(name) is None
+
+
+def test_a_name_that_a_pattern_names_need_not_be_listed(tmp_path: Path) -> None:
+    with contextlib.closing(gate_of(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as gate:
+        assert gate.refused("made_later") is None
+        assert gate.refused("Made_later") is not None

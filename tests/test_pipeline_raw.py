@@ -1,6 +1,7 @@
 """What a client gets of a result that nobody parsed: what it would get of it parsed."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,15 @@ from typing import Any
 import orjson
 import pytest
 from headgate.contract.limits import ResponseLimits
-from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.raw import Raw, taken_apart, written
 from headgate.gateway.spool import Spool
 from headgate.payload import encoded
 from headgate.servers import pipeline as module
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import MESSAGE, Call, Pipeline
 from headgate.store import Store, open_store
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 LINES = "a line é\n" * 5000
 ROWS = [{"id": number, "weight": number / 3, "big": 10**30} for number in range(500)]
@@ -115,3 +118,86 @@ def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any,
     for result in (few, many):
         assert pipeline.is_inline(result, Mode(mode, 100), size=size) == is_inline
     assert pipeline.is_inline({"task": {}}, Mode(mode, 100), size=size)
+
+
+MARK = st.integers(10**9, 10**10).map(lambda number: f"m{number}")
+"""What stands nowhere else."""
+
+members = st.dictionaries(
+    st.sampled_from(["annotations", "_meta", "extra", "title"]), st.builds(lambda m: {m: m}, MARK)
+)
+blocks = st.one_of(
+    st.builds(lambda text, more: {"type": "text", "text": text, **more}, MARK, members),
+    st.builds(lambda more, kind: {"type": "image", "data": "QUFB", "mimeType": f"image/{kind}", **more}, members, MARK),
+    st.builds(
+        lambda text, more, about: {"type": "resource", "resource": {"uri": "a:b", "text": text, **about}, **more},
+        MARK,
+        members,
+        members,
+    ),
+)
+
+
+@st.composite
+def results(draw: st.DrawFn) -> dict[str, Any]:
+    """Results with members of every kind, whose blocks often say what is structured."""
+    result = {"content": draw(st.lists(blocks, max_size=2)), **draw(members)}
+    if draw(st.booleans()):
+        result["structuredContent"] = {
+            "result": draw(st.just([block.get("text") for block in result["content"]]) | MARK)
+        }
+    return result
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(results(), st.sampled_from([None, ResponseLimits()]), st.booleans())
+def test_everything_is_in_the_answer_or_in_the_payload(
+    store: Store, result: dict[str, Any], contract: ResponseLimits | None, is_apart: bool
+) -> None:
+    message = orjson.dumps(result)
+    pipeline = Pipeline(store, "output_fetch")
+    answer = pipeline.stored(
+        taken_apart(message, most_string=20) if is_apart else result, Call("tool", contract=contract)
+    )
+    said = json.loads(answer["content"][0]["text"])
+    kept = b"" if contract is not None and not said["hasMore"] else stored(store, answer)
+    for mark in re.findall(rb"m[0-9]{10,11}", message):
+        assert mark in written(answer) or mark in kept
+
+
+HALF = b'{"content":[{"type":"text","text":"a"}],"\\ud800":1}'
+
+
+def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Store, spools: Path) -> None:
+    pipeline = Pipeline(store, "output_fetch")
+    with Spool(spools) as spool:
+        spool.write(HALF)
+        for source in (HALF, spool):
+            result = taken_apart(source)
+            assert isinstance(result, Raw)
+            answer = pipeline.stored(result, Call("tool"))
+            assert isinstance(answer, dict)
+            assert stored(store, answer) == HALF
+            by_contract = pipeline.stored(result, Call("tool", contract=ResponseLimits()))
+            assert isinstance(by_contract, dict)
+            assert json.loads(by_contract["content"][0]["text"])["success"] is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "is_inline"),
+    [
+        (Mode("auto", 100), 100, True),
+        (Mode("auto", 100), 101, False),
+        (Mode("auto", len(HALF)), None, True),
+        (Mode("auto", len(HALF) - 1), None, False),
+        (Mode("handle", 100), 1, False),
+        (Mode("inline", 100), 10**9, True),
+        (Mode("inline", 100, contract=ResponseLimits()), 1, False),
+    ],
+)
+def test_its_size_decides_of_a_result_that_could_not_be_taken_apart(
+    store: Store, mode: Mode, size: int | None, is_inline: bool
+) -> None:
+    assert Pipeline(store, "output_fetch").is_inline(taken_apart(HALF), mode, size=size) == is_inline
+    # What is no object is no answer of a tool.
+    assert Pipeline(store, "output_fetch").is_inline(taken_apart(b"1e400"), mode, size=size)

@@ -104,6 +104,27 @@ def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
         assert written(taken_apart(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
 
 
+def test_a_whole_surrogate_pair_is_text() -> None:
+    apart = taken_apart(b'{"\\ud83d\\ude00":{"$file":"\\ud83d\\ude00.txt"},"half":"\\ud83d"}')
+    assert apart["\U0001f600"] == {"$file": "\U0001f600.txt"}
+    assert isinstance(apart["half"], Raw)
+
+
+@pytest.mark.parametrize("depth", [512, 1000])
+def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
+    message = b'{"a":[' * (depth // 2) + b"[1e400]" + b"]}" * (depth // 2)
+    apart = taken_apart(message, most_depth=depth)
+    for _ in range(depth // 2):
+        apart = apart["a"][0]
+    assert isinstance(apart, Raw)
+    assert apart.json() == b"[1e400]"
+
+
+def test_what_is_deep_is_written_again() -> None:
+    message = b'{"a":[' * 256 + b"1e400" + b"]}" * 256
+    assert written(taken_apart(message, most_depth=512)) == message
+
+
 def test_nobody_can_write_a_hole() -> None:
     skeleton, holes = _core.dissect((b'["' + b"x" * 2000 + b'"]', 0, 2004), "token")
     assert (skeleton, holes) == (b'["token:0"]', [(1, 2003)])

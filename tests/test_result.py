@@ -6,8 +6,9 @@ from typing import Any
 
 import orjson
 import pytest
+from headgate.gateway.raw import taken_apart
 from headgate.payload import in_one_piece
-from headgate.servers.result import Found, beside, exceeds, payload_of
+from headgate.servers.result import RESOURCE, Found, beside, exceeds, payload_of
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text
@@ -68,6 +69,38 @@ def test_anything_else_is_all_of_it(blocks: list[dict[str, Any]]) -> None:
     whole = result(*blocks, resultType="complete", _meta={"io.modelcontextprotocol/serverInfo": {"name": "s"}})
     found = payload_of(whole)
     assert (loaded(found), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
+
+
+UNKNOWN_MEMBERS: list[dict[str, Any]] = [
+    result(text("a"), extra={"important": 1}),
+    result(text("[1]"), structuredContent={"result": [1]}, extra=1),
+    result(text("a") | {"foo": "bar"}),
+    result(text("[1]") | {"foo": "bar"}, structuredContent={"result": [1]}),
+    result(text("a") | {"annotations": {"priority": 1}}, text("b"), structuredContent={"result": ["a", "b"]}),
+    result(text("a") | {"_meta": {"mine": 1}}, text("b"), structuredContent={"result": ["a", "b"]}),
+    result({"type": "image", "data": "QUFB", "mimeType": "image/png", "alt": "a"}),
+    result({"type": "image", "data": "QUFB", "mimeType": "no type"}),
+    result({"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "title": "t"}),
+    result({"type": "resource", "resource": {"uri": "a:b", "text": "a", "blob": "QUFB"}}),
+    result({"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "_meta": {RESOURCE: 1}}),
+    result(text("a") | {"_meta": ["mine"]}),
+    result(text("a"), _meta=["mine"]),
+    {"content": [text("a")], "isError": "perhaps"},
+]
+
+
+@pytest.mark.parametrize("whole", UNKNOWN_MEMBERS)
+def test_what_has_members_that_have_no_other_place_is_kept_whole(whole: dict[str, Any]) -> None:
+    assert loaded(payload_of(whole)) == whole
+    assert loaded(payload_of(taken_apart(orjson.dumps(whole), most_string=20))) == whole
+
+
+def test_a_null_says_nothing() -> None:
+    whole = {"content": [text("a") | {"_meta": None}], "_meta": None, "isError": None, "structuredContent": None}
+    assert payload_of(whole) == Found("a")
+    resource = {"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "_meta": None}
+    assert payload_of(result(resource)) == Found("a")
+    assert beside(result(resource)) == {"_meta": {RESOURCE: {"uri": "a:b"}}}
 
 
 def test_what_is_no_block_is_not_lost() -> None:

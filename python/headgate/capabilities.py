@@ -18,7 +18,7 @@ from headgate.errors import CapabilityDisabled, InvalidArgument
 if TYPE_CHECKING:
     from headgate.store.journal import Journal
 
-__all__ = ["CORE", "META_KEY", "Capabilities", "own_capability", "record_denial"]
+__all__ = ["CORE", "META_KEY", "Capabilities", "name_of", "own_capability", "record_denial"]
 
 _log = logging.getLogger("headgate")
 
@@ -31,16 +31,32 @@ _LONGEST = 64
 _LONGEST_TOOL = 256
 
 
+_PLACES = (("_meta", META_KEY), ("_meta", "capability"), ("annotations", "capability"))
+"""Where a tool says what it is for."""
+
+
+def name_of(tool: object) -> str | None:
+    """The name of what a server lists, which may be anything; `None` for what is no tool."""
+    name = tool.get("name") if isinstance(tool, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
 def own_capability(tool: Mapping[str, Any]) -> str | None:
     """What a tool says that it is for: `headgate/capability` or `capability` in `_meta`, or that in its annotations.
 
     Tags are not asked: a tool has several of them, and each of them would be a way around the filter.
     """
-    for where, key in (("_meta", META_KEY), ("_meta", "capability"), ("annotations", "capability")):
+    for where, key in _PLACES:
         said = tool.get(where)
         if isinstance(said, Mapping) and isinstance(name := said.get(key), str) and (name := line(name, _LONGEST)):
             return name
     return None
+
+
+def _is_clear(tool: Mapping[str, Any]) -> bool:
+    """Whether a tool says what it is for in words, or not at all: what was not parsed may say anything."""
+    said = [(tool.get(where), key) for where, key in _PLACES if tool.get(where) is not None]
+    return all(isinstance(inner, Mapping) and isinstance(inner.get(key), str | None) for inner, key in said)
 
 
 class Capabilities:
@@ -62,6 +78,7 @@ class Capabilities:
         self._hidden = _names("hidden_tools", hidden_tools)
         self._default = default
         self._own: dict[str, str | None] = {}
+        self._unclear: set[str] = set()
         self._known = {CORE, *known, *self._patterns.values()} | ({default} if isinstance(default, str) else set())
         self._is_complete = False
         if "*" in self._patterns and (mistake := self._mistake()):
@@ -78,18 +95,24 @@ class Capabilities:
         """Whether there may be tools that are not listed at first."""
         return bool(self._hidden)
 
-    def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool) -> None:
-        """Remembers what tools say of themselves; once they are all known, so is a capability that does not exist."""
+    def learn(self, tools: Iterable[object], *, is_all: bool) -> None:
+        """Remembers what tools say of themselves; once they are all known, so is a capability that does not exist.
+
+        What a server lists besides is none, and is passed over.
+        """
         before = self._mistake() if self._is_complete else None
-        own = {str(tool.get("name")): own_capability(tool) for tool in tools}
+        named = {name: tool for tool in tools if isinstance(tool, Mapping) and (name := name_of(tool)) is not None}
+        own = {name: own_capability(tool) for name, tool in named.items()}
         self._own |= own
+        self._unclear -= own.keys()
+        self._unclear |= {name for name, tool in named.items() if not _is_clear(tool)}
         self._known |= {name for name in own.values() if name is not None}
         self._is_complete = self._is_complete or is_all
         if self._is_complete and (mistake := self._mistake()) and mistake != before:
             _log.error("headgate: %s; until then none of the server's tools is there", mistake)
 
     def knows(self, tool: str) -> bool:
-        """Whether more about a tool could be learnt from what the server lists."""
+        """Whether a tool was listed, or is configured: else more could be learnt of it from what the server lists."""
         return tool in self._own or self._configured(tool) is not None
 
     def of(self, tool: str) -> str:
@@ -113,6 +136,13 @@ class Capabilities:
             return CapabilityDisabled(why, tool, capability)
         if mistake := self._mistake():
             return CapabilityDisabled(f"{mistake}; tell whoever runs this server", tool, capability)
+        if not self.knows(tool):
+            # A server may take another name for one that it lists, such as one in capitals.
+            why = f"the server lists no tool {shown(tool)}; use a name as tools/list has it"
+            return CapabilityDisabled(why, tool, capability)
+        if tool in self._unclear and self._configured(tool) is None:
+            why = f"what {shown(tool)} is for cannot be read off the server's list; use another tool"
+            return CapabilityDisabled(why, tool, capability)
         if self._allows(capability):
             return None
         why = f"{shown(tool)} is of the capability {capability}, which is switched off here; use another tool"

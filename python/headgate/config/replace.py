@@ -19,8 +19,12 @@ class FileNotChanged(HeadgateError, OSError):
     code = "file_not_changed"
 
 
+class _NotOurs(OSError):
+    """A new file cannot be given to whom the old one belongs, who could not read it then."""
+
+
 def replaced(path: str, old: bytes, new: bytes) -> Path:
-    """Writes `new` in place of `old`, and says where the backup is. Its permissions stay.
+    """Writes `new` in place of `old`, and says where the backup is. Its owner and permissions stay.
 
     Raises `InvalidArgument` if someone changed the file since `old` was read.
     """
@@ -36,6 +40,8 @@ def replaced(path: str, old: bytes, new: bytes) -> Path:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+    except _NotOurs:
+        raise FileNotChanged(f"{path} belongs to another user or group; run this as its owner") from None
     except OSError as error:
         raise FileNotChanged(f"{path} cannot be changed: {error.strerror}; it is as it was") from None
     return backup
@@ -73,10 +79,19 @@ def _fill(descriptor: int, new: Path, like: Path, data: bytes) -> None:
     """Writes a new file whole, or takes it away again: half of a backup is none."""
     try:
         with open(descriptor, "wb") as out:
-            os.fchmod(descriptor, stat.S_IMODE(like.stat().st_mode))
+            _own_like(descriptor, like.stat())
             out.write(data)
             out.flush()
             os.fsync(descriptor)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def _own_like(descriptor: int, like: os.stat_result) -> None:
+    try:
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    except PermissionError:
+        raise _NotOurs from None
+    # A change of owners may take permissions away.
+    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))

@@ -3,13 +3,13 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.lists import parsed, with_ours
 from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, is_modern, result_message
 from headgate.gateway.pending import Pending
-from headgate.gateway.raw import taken_apart, written
+from headgate.gateway.raw import Raw, taken_apart, written
 from headgate.gateway.requests import call_of
 from headgate.gateway.session import Session
 from headgate.gateway.spool import Spool
@@ -51,7 +51,7 @@ class Answers:
 
     def _call(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         result, gate = message.get("result"), self._gate
-        if not isinstance(result, dict):
+        if not isinstance(result, dict | Raw):
             return None
         around = len(written({**message, "result": 0})) - 1
         size = len(line) - around
@@ -59,11 +59,11 @@ class Answers:
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
-        result = without_wrap(result)
+        result = result if isinstance(result, Raw) else without_wrap(result)
         answer = gate.pipeline.stored(result, call_of(pending, gate))
         if answer is result:
             return None
-        made = written({**message, "result": self._stamped(answer)})
+        made = written({**message, "result": self._stamped(cast("dict[str, Any]", answer))})
         _log.info(
             "headgate: %s answered %d bytes, of which the client gets %d (%.1f ms)",
             (pending.tool or pending.method)[:64],

@@ -10,11 +10,12 @@ from headgate.gateway.raw import taken_apart, written
 __all__ = ["parsed", "with_ours"]
 
 _ALL = 1 << 62
+_DEPTH = 512
 
 
 def parsed(line: Kept) -> dict[str, Any]:
     """A message of which all is to be looked at; numbers that Python has no room for are `Raw`."""
-    message = taken_apart(line, most_string=_ALL, most_container=_ALL)
+    message = taken_apart(line, most_string=_ALL, most_container=_ALL, most_depth=_DEPTH)
     return message if isinstance(message, dict) else {}
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import re
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -13,13 +14,27 @@ from headgate import _core
 from headgate.gateway.spool import Spool
 from headgate.payload import PIECE, WrittenJSON, encoded
 
-__all__ = ["MOST_CONTAINER", "MOST_STRING", "Part", "Pieces", "Raw", "part_of", "spliced", "taken_apart", "written"]
+__all__ = [
+    "MOST_CONTAINER",
+    "MOST_DEPTH",
+    "MOST_STRING",
+    "Part",
+    "Pieces",
+    "Raw",
+    "part_of",
+    "spliced",
+    "taken_apart",
+    "written",
+]
 
 MOST_STRING = 1024
 """The longest string that is parsed."""
 
 MOST_CONTAINER = 8192
 """The largest container that is parsed."""
+
+MOST_DEPTH = 64
+"""How many containers stand around what is parsed; `orjson` reads no more than 1,024."""
 
 _TOKEN = secrets.token_hex(16)
 """What stands for holes. Nobody who writes messages knows it, so nobody can write a hole."""
@@ -59,6 +74,10 @@ class Raw(WrittenJSON):
     @property
     def is_string(self) -> bool:
         return self._first == b'"'
+
+    @property
+    def is_object(self) -> bool:
+        return self._first == b"{"
 
     @property
     def is_array(self) -> bool:
@@ -111,6 +130,8 @@ class Pieces:
     make: Callable[[], Iterator[bytes | memoryview]]
     most: int
     """What it is not larger than."""
+    folder: str | None = None
+    """Where there is room for as much again."""
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         return self.make()
@@ -130,6 +151,7 @@ def taken_apart(
     *,
     most_string: int = MOST_STRING,
     most_container: int = MOST_CONTAINER,
+    most_depth: int = MOST_DEPTH,
 ) -> Any:
     """A message in which everything large, and whatever Python would not keep as it is, is a `Raw`.
 
@@ -138,21 +160,26 @@ def taken_apart(
     if not isinstance(source, Spool):
         source = memoryview(source).cast("B").toreadonly()
     whole = Raw(source, start, (source.size if isinstance(source, Spool) else len(source)) if end is None else end)
-    skeleton, holes = _core.dissect(whole.part, _TOKEN, most_string=most_string, most_container=most_container)
+    skeleton, holes = _core.dissect(
+        whole.part, _TOKEN, most_string=most_string, most_container=most_container, most_depth=most_depth
+    )
     return _filled(orjson.loads(skeleton), [Raw(source, *hole) for hole in holes])
 
 
-def _filled(value: Any, holes: list[Raw]) -> Any:
-    if not holes:
-        return value
-    if isinstance(value, str):
-        token, _, number = value.partition(":")
-        return holes[int(number)] if token == _TOKEN else value
-    if isinstance(value, dict):
-        return {key: _filled(member, holes) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, holes) for item in value]
-    return value
+def _filled(skeleton: Any, holes: list[Raw]) -> Any:
+    """The skeleton with its holes in it. Not by recursion: it may be deeper than Python's stack."""
+    root = [skeleton]
+    waiting: list[Any] = [root] if holes else []
+    while waiting:
+        container = waiting.pop()
+        for place, value in container.items() if isinstance(container, dict) else enumerate(container):
+            if isinstance(value, dict | list):
+                waiting.append(value)
+            elif isinstance(value, str):
+                token, _, number = value.partition(":")
+                if token == _TOKEN:
+                    container[place] = holes[int(number)]
+    return root[0]
 
 
 def written(value: object) -> bytes:
@@ -180,14 +207,15 @@ def spliced(value: object) -> bytes | Pieces:
             else:
                 yield from holes[int(between)].json_pieces()
 
-    if any(hole.is_spooled for hole in holes):
-        return Pieces(pieces, len(skeleton) + sum(map(len, holes)))
+    folder = next((hole.folder for hole in holes if hole.folder is not None), None)
+    if folder is not None:
+        return Pieces(pieces, len(skeleton) + sum(map(len, holes)), folder)
     return b"".join(pieces()) if holes else skeleton
 
 
 @contextlib.contextmanager
-def part_of(value: object, folder: str | None) -> Iterator[Part]:
-    """A value as the core takes it; one with something spooled in it is put together in the same `folder`."""
+def part_of(value: object) -> Iterator[Part]:
+    """A value as the core takes it; one with something spooled in it is put together where that is."""
     if isinstance(value, Raw):
         yield value.part
         return
@@ -195,7 +223,7 @@ def part_of(value: object, folder: str | None) -> Iterator[Part]:
     if isinstance(data, bytes):
         yield data, 0, len(data)
         return
-    with Spool(folder or ".") as spool:
+    with Spool(data.folder or tempfile.gettempdir()) as spool:
         for piece in data:
             spool.write(piece)
         yield spool.path, 0, spool.size

@@ -55,7 +55,7 @@ def _admitting(schema: object, walk: "_Walk") -> object:
         given = schema["type"]
         return {**schema, "type": [*([given] if isinstance(given, str) else given), "object"]}
     other = _REFERENCE if may_be_object else {"type": "object"}
-    if "anyOf" in schema and schema.keys() <= {"anyOf", "title", "description", "default"}:
+    if isinstance(schema.get("anyOf"), list) and schema.keys() <= {"anyOf", "title", "description", "default"}:
         return {**schema, "anyOf": [*schema["anyOf"], other]}
     return {"anyOf": [schema, other]}
 

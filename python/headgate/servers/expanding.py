@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.arguments import shown
-from headgate.capabilities import Capabilities
+from headgate.capabilities import Capabilities, name_of
 from headgate.contract.words import line
 from headgate.errors import InvalidArgument
 
@@ -29,14 +29,15 @@ _Tool = Mapping[str, Any]
 
 
 def expand(
-    capabilities: Capabilities, arguments: Mapping[str, Any], tools: Sequence[_Tool], expanded: set[str] | None
+    capabilities: Capabilities, arguments: Mapping[str, Any], listed: Sequence[Any], expanded: set[str] | None
 ) -> dict[str, Any]:
-    """What `expand_tools` answers to someone for whom the server has these tools.
+    """What `expand_tools` answers to someone for whom the server lists this.
 
     Where a connection lasts, what is asked for joins `expanded`, and is listed from then on. Else (`None`) the answer
     has the definitions, since a list must not change by a call then.
     """
     _check(arguments)
+    tools: list[_Tool] = [tool for tool in listed if name_of(tool) is not None]
     hidden = [tool for tool in tools if not capabilities.is_shown(_name(tool), expanded or ())]
     hidden = [tool for tool in hidden if capabilities.denied(_name(tool)) is None]
     if "capability" in arguments:
@@ -86,17 +87,23 @@ def _named(
 
 
 def _matches(tool: _Tool, capabilities: Capabilities, query: str) -> bool:
-    text = f"{_name(tool)} {capabilities.of(_name(tool))} {tool.get('description') or ''}".casefold()
+    text = f"{_name(tool)} {capabilities.of(_name(tool))} {_description(tool)}".casefold()
     return all(word in text for word in query.casefold().split())
 
 
 def _about(tool: _Tool, capabilities: Capabilities) -> dict[str, str]:
-    name, text = _name(tool), str(tool.get("description") or "")
-    return {"name": name, "capability": capabilities.of(name), "description": line(text, _LONGEST_ABOUT)}
+    name = _name(tool)
+    return {"name": name, "capability": capabilities.of(name), "description": line(_description(tool), _LONGEST_ABOUT)}
 
 
 def _name(tool: _Tool) -> str:
-    return str(tool.get("name"))
+    return str(tool["name"])
+
+
+def _description(tool: _Tool) -> str:
+    """What was not parsed is no text."""
+    text = tool.get("description")
+    return text if isinstance(text, str) else ""
 
 
 def _some(names: Sequence[str]) -> str:

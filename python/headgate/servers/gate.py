@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headgate.arguments import shown
-from headgate.capabilities import CORE, Capabilities, record_denial
+from headgate.capabilities import CORE, Capabilities, name_of, record_denial
 from headgate.contract.limits import ResponseLimits
 from headgate.contract.place import Place
 from headgate.errors import CapabilityDisabled, InvalidArgument
@@ -150,14 +150,15 @@ class Gate:
         )
         self.pipeline = Pipeline(self.store, self.tools.fetch_with)
 
-    def learn(self, tools: Iterable[Mapping[str, Any]], *, is_all: bool = True) -> None:
+    def learn(self, tools: Iterable[Any], *, is_all: bool = True) -> None:
         """Remembers what the server's own tools are; ours give way to one of the same name.
 
-        They may be other ones for everyone: whatever was a tool's name once is never one of ours.
+        They may be other ones for everyone: whatever was a tool's name once is never one of ours. What is listed and
+        is no tool has no name, and is passed over.
         """
         tools = list(tools)
         with self._learning:
-            self._listed |= {str(tool.get("name")): tool for tool in tools}
+            self._listed |= {name: tool for tool in tools if (name := name_of(tool)) is not None}
             self.capabilities.learn(tools, is_all=is_all)
             self.has_learnt = self.has_learnt or is_all
             prefix = self._prefix
@@ -175,22 +176,28 @@ class Gate:
         """Whether the server's tools are to be learnt before a call is understood: also one that it has since then."""
         return not self.has_learnt or (self.capabilities.is_filter and not self.capabilities.knows(tool))
 
-    def listed(self, tools: Iterable[Mapping[str, Any]], expanded: Collection[str] = ()) -> list[dict[str, Any]]:
-        """Those of the server's tools that are to be listed, and as they are to be."""
-        return self.relisted(tool for tool in tools if self.capabilities.is_shown(str(tool.get("name")), expanded))
+    def listed(self, tools: Iterable[Any], expanded: Collection[str] = ()) -> list[Any]:
+        """Those of the server's tools that are to be listed, and as they are to be.
 
-    def relisted(self, tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        What is no tool is listed as it came, unless there is a filter: nobody knows what that would be for.
+        """
+        return self.relisted(tool for tool in tools if self._is_shown(name_of(tool), expanded))
+
+    def _is_shown(self, name: str | None, expanded: Collection[str]) -> bool:
+        return not self.capabilities.is_filter if name is None else self.capabilities.is_shown(name, expanded)
+
+    def relisted(self, tools: Iterable[Any]) -> list[Any]:
         """Tools as they are to be listed, whether or not they are: those that may answer with a handle say so."""
-        return [self._tool(dict(tool)) for tool in tools]
+        return [tool if name_of(tool) is None else self._tool(dict(tool)) for tool in tools]
 
     def _tool(self, tool: dict[str, Any]) -> dict[str, Any]:
-        name = str(tool.get("name"))
-        mode = self._mode_of(name)
+        mode = self._mode_of(tool["name"])
         may_ask = self._may_ask(tool)
-        if self._references is not None:
-            tool["inputSchema"] = admitting(tool.get("inputSchema") or {})
-        if may_ask:
-            tool["inputSchema"] = added_arguments(tool.get("inputSchema") or {}, mode)
+        taken = _input_schema(tool)
+        if self._references is not None and taken is not None:
+            tool["inputSchema"] = taken = admitting(taken)
+        if may_ask and taken is not None:
+            tool["inputSchema"] = added_arguments(taken, mode)
         schema = tool.get("outputSchema")
         if isinstance(schema, dict) and mode.contract is not None:
             tool["outputSchema"] = or_else(schema, CONTRACT_SCHEMA)
@@ -204,10 +211,10 @@ class Gate:
 
     def _may_ask(self, tool: Mapping[str, Any]) -> bool:
         """Whether calls of a tool may choose its mode: not with a contract, or arguments of that name."""
-        if self._contracts.of(str(tool.get("name"))) is not None:
+        if not self._per_call or self._contracts.of(tool["name"]) is not None:
             return False
-        properties = (tool.get("inputSchema") or {}).get("properties") or {}
-        return self._per_call and not any(name in properties for name in ARGUMENTS)
+        properties = (_input_schema(tool) or {}).get("properties") or {}
+        return isinstance(properties, Mapping) and not any(name in properties for name in ARGUMENTS)
 
     def mode_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
         """How a call is to be answered, and what the tool is to be called with."""
@@ -242,7 +249,7 @@ class Gate:
 
     def called(self, arguments: object, caller: Caller, call: Call) -> Result:
         """What a tool of ours answers; tools that `expand_tools` shows may be so many that it is a handle."""
-        answer = self.tools.call(call.tool, arguments, caller)
+        answer: Result = self.tools.call(call.tool, arguments, caller)
         mode = Mode("auto" if call.tool == self.tools.expand_with else "inline", self._limit)
         if self.pipeline.is_inline(answer, mode, is_ascii=call.is_ascii):
             return answer
@@ -330,6 +337,12 @@ class Gate:
 
 
 _OPTIONS = [name for name, given in inspect.signature(Gate).parameters.items() if given.kind is given.KEYWORD_ONLY]
+
+
+def _input_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a tool says that it takes; `None` if that is no schema, and stays as it is."""
+    schema = tool.get("inputSchema") or {}
+    return schema if isinstance(schema, Mapping) else None
 
 
 def _kind(mode: Mode, is_inline: bool) -> tuple[str, int]:

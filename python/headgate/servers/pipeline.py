@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import logging
 from collections.abc import Container, Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 from headgate import _core
 from headgate.contract.limits import ResponseLimits
@@ -72,28 +72,30 @@ class Pipeline:
         self._store = store
         self._fetch_with = fetch_with
 
-    def is_inline(self, result: Result, mode: Mode, *, is_ascii: bool = False, size: int | None = None) -> bool:
+    def is_inline(self, result: Result | Raw, mode: Mode, *, is_ascii: bool = False, size: int | None = None) -> bool:
         """Whether a result goes to the client as it is: most do, and cost no more than this.
 
         `size` is what it is on the wire, where that is known.
         """
-        content = result.get("content")
-        if not isinstance(content, list) and not (isinstance(content, Raw) and content.is_array):
-            return True
-        # Requests for input, and what extensions define, are theirs.
-        if result.get("resultType", "complete") != "complete":
+        if not _is_answer(result):
             return True
         if mode.output_mode == "inline" or mode.contract is not None:
             return mode.contract is None
-        if size is not None:
-            return mode.output_mode == "auto" and size <= mode.output_inline_limit_bytes
+        if isinstance(result, Raw) or size is not None:
+            known = len(result) if size is None else size
+            return mode.output_mode == "auto" and known <= mode.output_inline_limit_bytes
         try:
             return mode.output_mode == "auto" and not exceeds(result, mode.output_inline_limit_bytes, is_ascii=is_ascii)
         except (TypeError, ValueError):
             # What cannot be written is the server's own to send.
             return True
 
-    def stored(self, result: Result, call: Call) -> Result:
+    @overload
+    def stored(self, result: Result, call: Call) -> Result: ...
+    @overload
+    def stored(self, result: Result | Raw, call: Call) -> Result | Raw: ...
+
+    def stored(self, result: Result | Raw, call: Call) -> Result | Raw:
         """What a client gets in place of a result: what it is, and how to read it."""
         try:
             return self._stored(result, call)
@@ -108,13 +110,13 @@ class Pipeline:
             # A mistake of ours must not cost what the tool has done.
             return result
 
-    def _stored(self, result: Result, call: Call) -> Result:
+    def _stored(self, whole: Result | Raw, call: Call) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
+        # Of one that could not be taken apart nothing is known, and all is stored.
+        result: Result = {} if isinstance(whole, Raw) else whole
         own, said = own_meta(result), beside(result)
-        is_little = not isinstance(result.get("_meta"), Raw) and (
-            weigh(encoded([own, said]), 0, is_ascii=call.is_ascii) <= _MOST_META
-        )
-        found = payload_of(result, with_meta=not is_little)
+        is_little = weigh(encoded([own, said]), 0, is_ascii=call.is_ascii) <= _MOST_META
+        found = payload_of(whole, with_meta=not is_little)
         kept = _protocol_s(result, own if is_little else ())
         if call.contract is not None and not _is_beyond_memory(found):
             place = Place(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
@@ -149,8 +151,19 @@ def _is_beyond_memory(found: Found) -> bool:
     return isinstance(found.payload, Pieces) and found.payload.most > _MOST_VIEWED
 
 
-def _protocol_s(result: Result, own: Container[str]) -> dict[str, Any]:
+def _is_answer(result: Result | Raw) -> bool:
+    """Whether it is what a tool has to say: requests for input, and what extensions define, are theirs."""
+    if isinstance(result, Raw):
+        return result.is_object
+    content = result.get("content")
+    is_listed = isinstance(content, list) or (isinstance(content, Raw) and content.is_array)
+    return is_listed and bool(result.get("resultType", "complete") == "complete")
+
+
+def _protocol_s(result: Result | Raw, own: Container[str]) -> dict[str, Any]:
     """What of a result is about the protocol and stays, with what the tool says of its own."""
+    if isinstance(result, Raw):
+        return {}
     kept: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
     if isinstance(result.get("_meta"), dict):
         kept["_meta"] = {key: value for key, value in result["_meta"].items() if key == SERVER_INFO or key in own}

@@ -1,11 +1,7 @@
 """Whether the blocks of a result only repeat what is structured."""
 
-import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
-
-import orjson
 
 from headgate import _core
 from headgate.gateway.raw import Raw, part_of
@@ -65,15 +61,14 @@ def _unwrapped(structured: Any, name: str = "result") -> Any:
 def _each_says(content: Any, items: Any) -> bool:
     if not isinstance(items, list) and not (isinstance(items, Raw) and items.is_array):
         return False
-    folder = _folder(content, items)
-    with part_of(content, folder) as said, part_of(items, folder) as meant:
+    with part_of(content) as said, part_of(items) as meant:
         return _core.each_says(said, meant)
 
 
 def _is_same_text(one: Text, other: Text) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one == other
-    with part_of(one, None) as said, part_of(other, None) as meant:
+    with part_of(one) as said, part_of(other) as meant:
         return _core.same_text(said, meant)
 
 
@@ -84,63 +79,9 @@ def _says(text: Text, value: Any) -> bool:
     """
     if is_text(value) and _is_same_text(text, value):
         return True
-    if isinstance(text, Raw) or isinstance(value, Raw) or _has_raw(value):
-        folder = _folder(text, value)
-        with part_of(text, folder) as said, part_of(value, folder) as meant:
-            return _core.same_json(said, meant)
-    return _is_dump(text, value)
-
-
-def _has_raw(value: Any) -> bool:
-    """Whether a value from a message that was taken apart has something in it that was not parsed.
-
-    Those are small. What a tool of this process returns may be large, and is not looked through to its end: `Raw`
-    stands nowhere in it.
-    """
-    waiting, seen = [value], 0
-    while waiting and seen < _MOST_SEEN:
-        inner = waiting.pop()
-        seen += 1
-        if isinstance(inner, Raw):
-            return True
-        if isinstance(inner, dict):
-            waiting.extend(inner.values())
-        elif isinstance(inner, list):
-            waiting.extend(inner[:_MOST_SEEN])
-    return False
-
-
-_MOST_SEEN = 8192
-"""No container that was parsed has more in it: each value takes a byte, and a comma."""
-
-
-def _folder(*values: Any) -> str | None:
-    """Where a message is spooled, if one of these says so."""
-    for value in values:
-        if isinstance(value, Raw) and value.folder is not None:
-            return value.folder
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        if (folder := _folder(*inner)) is not None:
-            return folder
-    return None
-
-
-def _is_dump(text: str, value: Any) -> bool:
-    said = text.encode("utf-8", "surrogatepass")
-    is_indented = said[1:2] == b"\n"
-    with contextlib.suppress(TypeError, ValueError):
-        if said == _as_orjson_has_it(value, is_indented):
-            return True
-        # As Python's own module has it: with spaces, and mostly in ASCII.
-        if b'": ' not in said[:4096] and b", " not in said[:4096]:
-            return False
-        return text == json.dumps(value, indent=2 if is_indented else None, ensure_ascii=said.isascii())
-    return False
-
-
-def _as_orjson_has_it(value: Any, is_indented: bool) -> bytes | None:
     try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if is_indented else None)
-    except TypeError:
-        # It has no room for numbers of more than 64 bits.
-        return None
+        with part_of(text) as said, part_of(value) as meant:
+            return _core.same_json(said, meant)
+    except (TypeError, ValueError):
+        # What cannot be written is said by no text.
+        return False

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from headgate.fetch import weigh
 from headgate.gateway.raw import Pieces, Raw, spliced
-from headgate.payload import encoded
+from headgate.payload import encoded, plausible
 from headgate.servers.repeats import Text, is_repeated, is_text, sole_text, texts_of
 
 __all__ = [
@@ -24,6 +24,12 @@ __all__ = [
 ]
 
 _MANY = 1000
+
+_KNOWN = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
+"""The members of a result of which each is in the answer, or in the payload."""
+
+_BESIDE = frozenset({"type", "annotations", "_meta"})
+"""The members of a sole block that are in the answer; its content is the payload."""
 
 Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
@@ -108,7 +114,7 @@ def without_stamp(result: Mapping[str, Any]) -> Result:
 def beside(result: Mapping[str, Any]) -> dict[str, Any]:
     """What a sole block says beside its content; of a resource that is embedded, also what is beside its text."""
     blocks = _blocks(result)
-    if blocks is None or len(blocks) != 1:
+    if blocks is None or len(blocks) != 1 or not _has_usual_meta(blocks[0]):
         return {}
     said = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
     match blocks[0]:
@@ -118,30 +124,41 @@ def beside(result: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def payload_of(result: Mapping[str, Any], *, with_meta: bool = False) -> Found:
-    """What is stored of a result; values of it may be `Raw`.
+def payload_of(result: Mapping[str, Any] | Raw, *, with_meta: bool = False) -> Found:
+    """What is stored of a result; values of it may be `Raw`, and so may all of it.
 
     A sole block is its content. Blocks that only repeat what is structured are that, once. Anything else is all of it,
-    and so is everything `with_meta`: what the tool says beside its result.
+    and so is everything `with_meta`: what the tool says beside its result. What has members that nobody knows is kept
+    whole too, since they have no other place.
     """
-    structured = result.get("structuredContent")
-    if structured == UNSTRUCTURED:
-        structured = None
     found = None
-    if with_meta:
-        pass
-    elif structured is None:
-        blocks = _blocks(result)
-        found = _content_of(blocks[0]) if blocks is not None and len(blocks) == 1 else None
-    else:
-        found = _repeated(result, structured)
+    if isinstance(result, Raw):
+        return Found(spliced(result), "application/json")
+    if not with_meta and _is_known(result):
+        structured = result.get("structuredContent")
+        found = _sole(result) if structured is None or structured == UNSTRUCTURED else _repeated(result, structured)
     return found or Found(spliced(_whole(result)), "application/json")
+
+
+def _is_known(result: Mapping[str, Any]) -> bool:
+    """Whether a result has nothing but what it should have: of that the answer says what the payload does not."""
+    is_usual = isinstance(result.get("isError"), bool | None) and _has_usual_meta(result)
+    return is_usual and result.keys() <= _KNOWN
+
+
+def _has_usual_meta(said: Mapping[str, Any]) -> bool:
+    return isinstance(said.get("_meta"), Mapping | None)
+
+
+def _sole(result: Mapping[str, Any]) -> Found | None:
+    blocks = _blocks(result)
+    return _content_of(blocks[0]) if blocks is not None and len(blocks) == 1 else None
 
 
 def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
     whole = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
     meta = result.get("_meta")
-    if kept := meta if isinstance(meta, Raw) else own_meta(result):
+    if kept := own_meta(result) if isinstance(meta, Mapping) else meta:
         whole["_meta"] = kept
     return whole
 
@@ -161,25 +178,51 @@ def _repeated(result: Mapping[str, Any], structured: Any) -> Found | None:
     content = result.get("content")
     blocks = _blocks(result)
     said = content if isinstance(content, Raw) else None if blocks is None else texts_of(blocks)
-    if said is None:
+    if said is None or (blocks is not None and not _is_bare(blocks)):
         return None
     if not isinstance(said, Raw) and (text := sole_text(said, structured)) is not None:
         return Found(_text(text))
     return Found(spliced(structured), "application/json") if is_repeated(said, structured) else None
 
 
+def _is_bare(texts: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether blocks say nothing but their texts, or there is a sole one that says it beside the answer."""
+    if len(texts) == 1:
+        return _has_only(texts[0], "text")
+    return all(block.keys() == {"type", "text"} for block in texts)
+
+
+def _has_only(block: Mapping[str, Any], *content: str) -> bool:
+    """Whether a sole block has only this content, and beside it what the answer says of it."""
+    return block.keys() <= _BESIDE.union(content) and _has_usual_meta(block)
+
+
 def _content_of(block: Mapping[str, Any]) -> Found | None:
-    """A block's own content, exactly; `None` for one that has none."""
+    """A block's own content, exactly; `None` for one that has none, or that says more than the answer has room for."""
     match block:
-        case {"type": "text", "text": text} if is_text(text):
+        case {"type": "text", "text": text} if is_text(text) and _has_only(block, "text"):
             return Found(_text(text))
-        case {"type": "image" | "audio", "data": data} if is_text(data):
-            return _decoded(data, block)
-        case {"type": "resource", "resource": {"text": text} as resource} if is_text(text):
+        case {"type": "image" | "audio", "data": data} if is_text(data) and _has_only(block, "data", "mimeType"):
+            # Its type has no place but that of the payload.
+            return _decoded(data, block) if _has_plausible_type(block) else None
+        case {"type": "resource", "resource": Mapping() as resource} if _has_only(block, "resource"):
+            return None if RESOURCE in (block.get("_meta") or {}) else _resource(resource)
+    return None
+
+
+def _resource(resource: Mapping[str, Any]) -> Found | None:
+    match resource:
+        case {"text": _, "blob": _}:
+            return None
+        case {"text": text} if is_text(text):
             return Found(_text(text), _mime_type(resource))
-        case {"type": "resource", "resource": {"blob": data} as resource} if is_text(data):
+        case {"blob": data} if is_text(data):
             return _decoded(data, resource)
     return None
+
+
+def _has_plausible_type(block: Mapping[str, Any]) -> bool:
+    return "mimeType" not in block or plausible(_mime_type(block)) is not None
 
 
 def _mime_type(said: Mapping[str, Any]) -> str | None:

@@ -40,7 +40,7 @@ pub struct Dissected {
 /// Takes a message apart.
 ///
 /// A hole is what exceeds the [`Limits`]; a number that is not the same once it was read and written again; and a
-/// string that is no text: not UTF-8, with a surrogate, a control character or an escape that JSON does not know.
+/// string that is no text: not UTF-8, with half of a surrogate pair, a control character or an escape that JSON does not know.
 /// An object with such a key is one as a whole. Nothing inside of a hole is checked, but that its brackets and quotes
 /// come to an end.
 ///
@@ -176,7 +176,7 @@ impl<R: BufRead> Dissection<'_, R> {
         let content = 1..self.kept.len().saturating_sub(1);
         self.kept.len() <= self.limits.most_string
             && check_string(&self.kept, content).is_ok()
-            && !has_surrogate(&self.kept)
+            && !has_half_a_pair(&self.kept)
     }
 
     fn scalar(&mut self) -> Result<()> {
@@ -243,16 +243,36 @@ impl<R: BufRead> Dissection<'_, R> {
     }
 }
 
-/// Whether a string whose escapes are whole has one of a surrogate.
-fn has_surrogate(string: &[u8]) -> bool {
+/// Whether a string whose escapes are whole has one of a surrogate without the other half of its pair.
+fn has_half_a_pair(string: &[u8]) -> bool {
     let mut rest = string;
     while let Some(found) = memchr::memchr(b'\\', rest) {
-        if let [b'\\', b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = rest[found..] {
-            return true;
-        }
-        rest = rest.get(found + 2..).unwrap_or_default();
+        rest = &rest[found..];
+        let taken = match (surrogate(rest), rest.get(ESCAPE..).and_then(surrogate)) {
+            (None, _) => 2,
+            (Some(Half::First), Some(Half::Second)) => 2 * ESCAPE,
+            _ => return true,
+        };
+        rest = &rest[taken..];
     }
     false
+}
+
+/// The bytes of `\ud83d`.
+const ESCAPE: usize = 6;
+
+enum Half {
+    First,
+    Second,
+}
+
+/// What an escape is half of, if it is.
+fn surrogate(escape: &[u8]) -> Option<Half> {
+    match escape {
+        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..] => Some(Half::First),
+        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => Some(Half::Second),
+        _ => None,
+    }
 }
 
 /// Whether a number is written the same again once it was read into 64 bits.

@@ -54,9 +54,8 @@ impl Naive<'_> {
 
     fn is_shown(&self, token: &str) -> bool {
         match serde_json::from_str::<Value>(token) {
-            Ok(Value::String(_)) => {
-                token.len() <= self.limits.most_string && !token.replace("\\\\", "").contains("\\ud")
-            }
+            // Half of a surrogate pair is no text for it.
+            Ok(Value::String(_)) => token.len() <= self.limits.most_string,
             Ok(Value::Number(number)) => number.to_string() == token && is_exact(token.as_bytes()),
             Ok(_) => true,
             Err(_) => false,
@@ -148,6 +147,15 @@ proptest! {
     }
 
     #[test]
+    fn half_of_a_pair_is_no_text(
+        pieces in prop::collection::vec(prop::sample::select(vec![r"\ud83d", r"\uDE00", r"\\", r"\n", r"\u00e9", "ud83d"]), 0..7),
+    ) {
+        let message = format!("\"{}\"", pieces.concat());
+        let is_text = serde_json::from_str::<String>(&message).is_ok();
+        prop_assert_eq!(taken(message.as_bytes(), Limits::default()).unwrap().holes.is_empty(), is_text);
+    }
+
+    #[test]
     fn any_bytes_do_no_harm(
         message in prop::collection::vec(prop_oneof![Just(b'['), Just(b'{'), Just(b'"'), Just(b'}'), Just(b']'), Just(b','), Just(b':'), any::<u8>()], 0..60),
         limits in small(),
@@ -188,7 +196,18 @@ fn a_message_that_is_cut_off_or_goes_on_is_none() {
 
 #[test]
 fn what_python_would_not_read_exactly_is_a_hole() {
-    let strings = [r#""\ud83d\ude00""#, r#""\ud800""#, r#""\uDFFF""#, r#""\x""#, r#""\u12""#, "\"\n\""];
+    let strings = [
+        r#""\ud800""#,
+        r#""\ude00\ud83d""#,
+        r#""\ud83d\ud83d\ude00""#,
+        r#""\ud83d\ude00\ude00""#,
+        r#""\ud83d\\ude00""#,
+        r#""\ud83d\n\ude00""#,
+        r#""\uDFFF""#,
+        r#""\x""#,
+        r#""\u12""#,
+        "\"\n\"",
+    ];
     let numbers = [
         "1e3",
         "-0",
@@ -206,6 +225,8 @@ fn what_python_would_not_read_exactly_is_a_hole() {
     }
     for plain in [
         r#""\\ud83d \u00e9""#,
+        r#""\ud83d\ude00\uD83D\uDE00 \\\ud83d\ude00""#,
+        r#"{"\ud83d\ude00":1}"#,
         "18446744073709551615",
         "-9223372036854775808",
         "1.5",
