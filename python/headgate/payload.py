@@ -128,7 +128,15 @@ def _joined(value: object, piece: Callable[[object], bytes]) -> bytes:
         return f"{mark}{len(pieces) - 1}"
 
     def dumps(inner: object) -> bytes:
-        return json.dumps(inner, default=marked, allow_nan=False, separators=(",", ":")).encode()
+        def written(*, is_ascii: bool) -> bytes:
+            text = json.dumps(inner, default=marked, allow_nan=False, separators=(",", ":"), ensure_ascii=is_ascii)
+            return text.encode()
+
+        try:
+            return written(is_ascii=False)
+        except UnicodeEncodeError:
+            # Half of a surrogate pair can be written only so.
+            return written(is_ascii=True)
 
     try:
         text = dumps(value)
