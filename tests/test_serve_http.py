@@ -95,6 +95,16 @@ def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
         list(pool.map(stored, range(16)))
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: str, port: int) -> None:
+    arguments = {"token": "mine", "steps": 50}
+    params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": "mine"}}
+    lines = _wire(port, era, "ann").ask("tools/call", params).splitlines()
+    said = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
+    assert [each["params"]["progress"] for each in said[:-1]] == [*range(50)]
+    assert said[-1]["result"]["content"][0]["text"] == "reported"
+
+
 def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
     wire = _wire(port, LEGACY, "ann")
     pid = _called(wire, "pid")

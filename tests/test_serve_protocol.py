@@ -138,6 +138,16 @@ def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
     talk.answer(number)
 
 
+def test_tools_of_which_a_server_says_that_they_changed(talk: EraTalk) -> None:
+    """It may know of a change that its list does not show."""
+    if talk.era == MODERN:
+        talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
+    number = talk.request("tools/call", {"name": _named(talk, "retell"), "arguments": {}})
+    told = [json.loads(talk.line()) for _ in range(2)]
+    assert {each.get("method", each.get("id")) for each in told} == {number, "notifications/tools/list_changed"}
+
+
 def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
     """Nobody keeps clients from giving two calls the same token, and several may share a server."""
     for steps in (1, 5):

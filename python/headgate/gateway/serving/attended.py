@@ -67,7 +67,7 @@ class Attended:
                 if asked in self._answering:
                     self._answering[asked].cancel()
                     return True
-            case JSONRPCNotification():
+            case JSONRPCNotification() if not self._front.says_of_request(message.method, message.params):
                 self._telling.put_nowait(message)
             case JSONRPCResponse(result={"capabilities": dict()} as result):
                 self.hello = self.hello or result
@@ -87,7 +87,7 @@ class Attended:
             await self._writing.send(SessionMessage(answer))
 
     async def _tell(self) -> None:
-        """One after the other: progress that goes back is none."""
+        """One after the other, as it was said."""
         while True:
             message = await self._telling.get()
             # A client that is gone has nothing to be told.

@@ -182,7 +182,7 @@ class Passing:
         said = params.pop("_meta", None) or {}
         meta = {key: value for key, value in said.items() if key not in _OF_THE_CONNECTION}
         capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
-        with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
+        async with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
             if token is not None:
                 meta["progressToken"] = token
             result = await self._asked(ctx, scope, upstream, {**params, **({"_meta": meta} if meta else {})})

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from mcp import Client
@@ -21,12 +20,14 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from headgate.operations.mcp.changes import follow_changes, overhear
+from headgate.operations.mcp.changes import Refresh, follow_changes, overhear
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
 from headgate.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp.shared.dispatcher import CallOptions
 
 __all__ = ["Connection"]
@@ -201,7 +202,7 @@ class Connection:
         if self._is_foreign and _NO_SESSION.search(error.message):
             self.is_lost = True
 
-    def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
+    def follow(self, refresh: Refresh) -> None:
         """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
         self._follower = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 
