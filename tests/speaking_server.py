@@ -81,7 +81,7 @@ def make_server(name: str) -> Server[Any]:
                 capabilities = ctx.session.client_capabilities
                 return said(sorted(capabilities.model_dump(exclude_none=True)) if capabilities else None)
             case "update":
-                await bus.publish(ResourceUpdated(f"{name}://1"))
+                await bus.publish(ResourceUpdated(f"{name}://{(params.arguments or {}).get('of', 1)}"))
                 await bus.publish(PromptsListChanged())
             case "retell":
                 # It says so, although they are the same.

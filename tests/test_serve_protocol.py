@@ -107,6 +107,32 @@ def test_levels_and_subscriptions_are_the_servers(talk: EraTalk) -> None:
         assert _text(talk.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
 
 
+def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
+    modern = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
+    wanted = {"resourceSubscriptions": [f"one://{number}" for number in range(3)]}
+    with serving(config(tmp_path, modern), MODERN) as talk:
+        both = sorted(talk.request("subscriptions/listen", {"notifications": wanted}) for _ in range(2))
+        told: list[tuple[str, int]] = []
+
+        def update(resource: int, times: int, until: int) -> None:
+            """So often, and on until so much is told of it."""
+            calls = 0
+            while calls < times or len([each for each in told if each[0] == f"one://{resource}"]) < until:
+                if calls < times:
+                    calls += 1
+                    talk.request("tools/call", {"name": "update", "arguments": {"of": resource}})
+                match json.loads(talk.line()):
+                    case {"params": {"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": number}}}:
+                        told.append((uri, number))
+
+        # The server is listened to a moment later.
+        while not told:
+            update(0, times=10, until=0)
+        update(1, times=3, until=6)
+        update(2, times=1, until=2)
+        assert sorted(number for uri, number in told if uri == "one://1") == sorted(both * 3)
+
+
 def test_who_listens_is_told(tmp_path: Path) -> None:
     wanted = {"resourceSubscriptions": ["one://1"], "promptsListChanged": True}
     with serving(config(tmp_path, TWO), MODERN) as talk:
