@@ -303,3 +303,7 @@ def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         while json.loads(talk.line()).get("method") != "notifications/tools/list_changed":
             pass
         assert talk.close() == 0
+
+
+def test_what_an_only_server_says_beside_its_tools_is_kept(adverse: EraTalk) -> None:
+    assert adverse.ask("tools/list")["result"]["x-more"] == [1.0, 2e5]

@@ -122,7 +122,7 @@ class Passing:
         if not isinstance(page, dict):
             return page
         tools = [await self._listed(ctx, scope, tool) for tool in page.get("tools") or ()]
-        return {**page, "tools": tools}
+        return {**await _beside_tools(scope), **page, "tools": tools}
 
     async def _listed(self, ctx: _Context, scope: Scope, tool: dict[str, Any]) -> dict[str, Any]:
         """A tool as its server lists it, if that is of the same version of the protocol; else as it is served here."""
@@ -230,6 +230,17 @@ async def _sent(upstream: MCPUpstream, method: str, params: dict[str, Any]) -> d
         told = error_of(error, f"{upstream.name}: {method}")
         failed = UpstreamTimeout if told.code == "TIMEOUT" else UpstreamFailed
         raise _Failed(failed(str(told))) from error
+
+
+async def _beside_tools(scope: Scope) -> dict[str, Any]:
+    """What an only server says beside its tools; of several, it would be nobody's."""
+    if not scope.is_sole:
+        return {}
+    (upstream,) = scope.upstreams.values()
+    try:
+        return (await upstream.connection()).beside_listed
+    except CallError:
+        return {}
 
 
 def _protocol_s(result: dict[str, Any]) -> dict[str, Any]:

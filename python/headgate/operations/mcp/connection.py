@@ -37,6 +37,8 @@ _log = logging.getLogger("headgate")
 _MOST_PAGES = 1000
 """How many pages of tools are followed: some servers have no last one."""
 
+_OF_A_PAGE = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
+
 _NOT_FOUND = 404
 
 _NO_SESSION = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
@@ -53,6 +55,8 @@ class Connection:
         self.is_lost = False
         self.listed: list[dict[str, Any]] = []
         """The tools as they are on the wire, when they were last asked for."""
+        self.beside_listed: dict[str, Any] = {}
+        """What the pages had beside them, but for what is of a page."""
         self._answers: Answers = {} if answers is None else answers
         self._is_foreign = is_foreign
         self._numbers = itertools.count(FIRST_ID)
@@ -121,6 +125,7 @@ class Connection:
         """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
         tools: list[Tool] = []
         listed: list[dict[str, Any]] = []
+        beside: dict[str, Any] = {}
         info = self.client.server_info
         name = info.name if info is not None else None
         cursor: object = None
@@ -136,11 +141,12 @@ class Connection:
             # It is what makes the SDK send arguments as headers.
             tools += self.client.session._absorb_tool_listing(_readable(page), complete=False).tools
             listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
+            beside |= {key: value for key, value in page.items() if key not in _OF_A_PAGE}
             name = name or _name_in(page.get("_meta"))
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str):
                 break
-        self.listed = listed
+        self.listed, self.beside_listed = listed, beside
         return tools, name
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
