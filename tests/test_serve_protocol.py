@@ -307,3 +307,14 @@ def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
 
 def test_what_an_only_server_says_beside_its_tools_is_kept(adverse: EraTalk) -> None:
     assert adverse.ask("tools/list")["result"]["x-more"] == [1.0, 2e5]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) -> None:
+    upstreams = {"adverse": command_of("adverse_server.py")}
+    with serving(config(tmp_path, upstreams, call_timeout_seconds=1), era) as talk:
+        result = talk.call("hangs")
+        assert result["isError"]
+        error = json.loads(_text(result))["error"]
+        assert error["code"] == "upstream_timeout"
+        assert "allow it longer" in error["message"]

@@ -226,10 +226,14 @@ async def _sent(upstream: MCPUpstream, method: str, params: dict[str, Any]) -> d
     try:
         connection = await upstream.connection()
         return await connection.request(method, params, upstream.call_timeout)
-    except (CallError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError) as error:
+    except (CallError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError, MCPError) as error:
         told = error_of(error, f"{upstream.name}: {method}")
-        failed = UpstreamTimeout if told.code == "TIMEOUT" else UpstreamFailed
-        raise _Failed(failed(str(told))) from error
+        if told.code == "TIMEOUT":
+            raise _Failed(UpstreamTimeout(f"{told}; ask for less, or allow it longer")) from error
+        if isinstance(error, MCPError):
+            # The server has answered, if not as anyone would like.
+            raise
+        raise _Failed(UpstreamFailed(str(told))) from error
 
 
 async def _beside_tools(scope: Scope) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Subscribed:
         match message.params:
             case {"_meta": {"io.modelcontextprotocol/subscriptionId": number}} if number in self._wanted:
                 first = (other for other, wanted in self._wanted.items() if _is_wanted(message, wanted))
-                return next(first, number) != number
+                return bool(next(first, number) != number)
         return False
 
 
