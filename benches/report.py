@@ -71,6 +71,7 @@ BARS = [
     Bar("added by a gateway", "20 MB", "fastmcp proxy", 20),
     Bar("gateway beside the least", "*", "read, unescape and put", 1 / 2),
     Bar("added by a gateway, a MB", "*", "at 5 MB", 1 / 1.2),
+    Bar("64 clients over HTTP", "*", "fastmcp proxy", 2),
     Bar("start before the server's", "*", "direct", seconds=300e-3),
 ]
 

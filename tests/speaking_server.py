@@ -15,7 +15,7 @@ from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
+from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated, ToolsListChanged
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -49,7 +49,7 @@ from mcp_types import (
 
 Context = ServerRequestContext[Any, Any]
 
-TOOLS = ["level", "log", "progress", "ask", "meta", "subscribed", "capable", "update"]
+TOOLS = ["level", "log", "progress", "ask", "meta", "subscribed", "capable", "update", "retell"]
 
 
 def make_server(name: str) -> Server[Any]:
@@ -81,8 +81,12 @@ def make_server(name: str) -> Server[Any]:
                 capabilities = ctx.session.client_capabilities
                 return said(sorted(capabilities.model_dump(exclude_none=True)) if capabilities else None)
             case "update":
-                await bus.publish(ResourceUpdated(f"{name}://1"))
+                await bus.publish(ResourceUpdated(f"{name}://{(params.arguments or {}).get('of', 1)}"))
                 await bus.publish(PromptsListChanged())
+            case "retell":
+                # It says so, although they are the same.
+                await bus.publish(ToolsListChanged())
+                await ctx.session.send_tool_list_changed()
             case "level" | "subscribed":
                 return said(state[params.name])
             case _:

@@ -107,6 +107,20 @@ def test_names_are_prefixed_only_when_they_clash_or_when_asked(
         assert talk.call("my_shout", words="a")["content"][0]["text"] == "A"
 
 
+def test_names_do_not_depend_on_which_server_is_up_first(tmp_path: Path) -> None:
+    """A client may remember them longer than we run."""
+    listed = []
+    for slow in ("one", "two"):
+        upstreams = {name: command_of("speaking_server.py", "stdio", name) for name in ("one", "two")}
+        late = "import os, sys, time; time.sleep(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        upstreams[slow]["args"] = ["-c", late, *upstreams[slow]["args"]]
+        upstreams["two"]["prefix"] = "one_"
+        with serving(config(tmp_path, upstreams)) as talk:
+            listed.append(tool_names(talk))
+    assert listed[0] == listed[1]
+    assert listed[0][0] == "level"
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_a_module_s_functions_are_tools(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(config(tmp_path, {"sums": _module(tmp_path, monkeypatch)}), era) as talk:

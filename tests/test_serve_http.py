@@ -4,9 +4,11 @@ import http.client
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +26,26 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         assert process.stdout
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
         upstreams = {"adverse": command_of("adverse_server.py"), "raw": {"url": url}}
-        folder = tmp_path_factory.mktemp("serve")
-        tokens = folder / "tokens"
-        tokens.write_text("".join(f"{name}: {_token(name)}\n" for name in NAMES))
-        tokens.chmod(0o600)
-        command = [sys.executable, "-m", "headgate", "serve", "--config", str(config(folder, upstreams))]
-        options = ["--http", "127.0.0.1:0", "--token-file", str(tokens), "--log-level", "info"]
-        with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as gateway:
-            try:
-                listening = Listening(gateway)
-                yield listening.port
-                listening.terminate()
-                assert listening.ended() == 0
-            finally:
-                gateway.kill()
+        with _listening(tmp_path_factory.mktemp("serve"), upstreams) as listening:
+            yield listening.port
+
+
+@contextmanager
+def _listening(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[Listening]:
+    """One that ends well when it is told to, unless it has before."""
+    tokens = folder / "tokens"
+    tokens.write_text("".join(f"{name}: {_token(name)}\n" for name in NAMES))
+    tokens.chmod(0o600)
+    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config(folder, upstreams, **options))]
+    listen = ["--http", "127.0.0.1:0", "--token-file", str(tokens), "--log-level", "info"]
+    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
+        try:
+            listening = Listening(gateway)
+            yield listening
+            listening.terminate()
+            assert listening.ended() == 0
+        finally:
+            gateway.kill()
 
 
 def _token(name: str) -> str:
@@ -95,6 +103,16 @@ def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
         list(pool.map(stored, range(16)))
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: str, port: int) -> None:
+    arguments = {"token": "mine", "steps": 50}
+    params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": "mine"}}
+    lines = _wire(port, era, "ann").ask("tools/call", params).splitlines()
+    said = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
+    assert [each["params"]["progress"] for each in said[:-1]] == [*range(50)]
+    assert said[-1]["result"]["content"][0]["text"] == "reported"
+
+
 def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
     wire = _wire(port, LEGACY, "ann")
     pid = _called(wire, "pid")
@@ -106,3 +124,53 @@ def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> None:
+    """Each has its own answer, or an error that says what became of it."""
+    faults: dict[int, tuple[str, dict[str, Any]]] = {
+        3: ("dies", {"after": 1000}),
+        4: ("hangs", {}),
+        5: ("floods", {"size": 2_000_000}),
+        6: ("dies", {"after": 10}),
+    }
+    failures = {"upstream_failed", "upstream_timeout"}
+
+    def call(port: int, number: int) -> list[bool]:
+        wire, letter = _wire(port, ERAS[number // 2 % 2], NAMES[number % 4]), chr(ord("a") + number)
+        answered: list[bool] = []
+        for size in (100, 60_000, 100, 60_000):
+            if number in faults and len(answered) == 1:
+                _called(wire, faults[number][0], **faults[number][1])
+            said = _called(wire, "text", size=size, of=letter)
+            is_failed = isinstance(said, dict) and "error" in said
+            answered.append(not is_failed)
+            if is_failed:
+                assert said["error"]["code"] in failures
+            else:
+                assert set(said if size == 100 else said["preview"]) == {letter}
+        return answered
+
+    upstreams = {"adverse": command_of("adverse_server.py")}
+    options = {"call_timeout_seconds": 5, "restart_delay_seconds": 0.1}
+    with _listening(tmp_path, upstreams, **options) as listening, ThreadPoolExecutor(20) as pool:
+        answered = [*pool.map(lambda number: call(listening.port, number), range(20))]
+        # Whoever has a server of their own does not notice that another's died.
+        assert all(all(answered[number]) for number in range(20) if ERAS[number // 2 % 2] == LEGACY)
+        assert call(listening.port, 2) == [True] * 4
+
+
+def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
+    def call(number: int) -> Any:
+        wire = _wire(listening.port, ERAS[number % 2], NAMES[number % 4])
+        all_there.wait(30)
+        return _called(wire, "reports", token=0, steps=10, every=0.1)
+
+    upstreams = {"adverse": command_of("adverse_server.py")}
+    all_there = threading.Barrier(9)
+    with _listening(tmp_path, upstreams) as listening, ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(call, number) for number in range(8)]
+        all_there.wait(30)
+        time.sleep(0.5)
+        listening.terminate()
+        assert [each.result(30) for each in calls] == ["reported"] * 8

@@ -107,6 +107,32 @@ def test_levels_and_subscriptions_are_the_servers(talk: EraTalk) -> None:
         assert _text(talk.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
 
 
+def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
+    modern = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
+    wanted = {"resourceSubscriptions": [f"one://{number}" for number in range(3)]}
+    with serving(config(tmp_path, modern), MODERN) as talk:
+        both = sorted(talk.request("subscriptions/listen", {"notifications": wanted}) for _ in range(2))
+        told: list[tuple[str, int]] = []
+
+        def update(resource: int, times: int, until: int) -> None:
+            """So often, and on until so much is told of it."""
+            calls = 0
+            while calls < times or len([each for each in told if each[0] == f"one://{resource}"]) < until:
+                if calls < times:
+                    calls += 1
+                    talk.request("tools/call", {"name": "update", "arguments": {"of": resource}})
+                match json.loads(talk.line()):
+                    case {"params": {"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": number}}}:
+                        told.append((uri, number))
+
+        # The server is listened to a moment later.
+        while not told:
+            update(0, times=10, until=0)
+        update(1, times=3, until=6)
+        update(2, times=1, until=2)
+        assert sorted(number for uri, number in told if uri == "one://1") == sorted(both * 3)
+
+
 def test_who_listens_is_told(tmp_path: Path) -> None:
     wanted = {"resourceSubscriptions": ["one://1"], "promptsListChanged": True}
     with serving(config(tmp_path, TWO), MODERN) as talk:
@@ -136,6 +162,16 @@ def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
     logged = json.loads(talk.line())
     assert (logged["method"], logged["params"]["data"]) == ("notifications/message", {"of": "one"})
     talk.answer(number)
+
+
+def test_tools_of_which_a_server_says_that_they_changed(talk: EraTalk) -> None:
+    """It may know of a change that its list does not show."""
+    if talk.era == MODERN:
+        talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
+    number = talk.request("tools/call", {"name": _named(talk, "retell"), "arguments": {}})
+    told = [json.loads(talk.line()) for _ in range(2)]
+    assert {each.get("method", each.get("id")) for each in told} == {number, "notifications/tools/list_changed"}
 
 
 def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
@@ -267,3 +303,18 @@ def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         while json.loads(talk.line()).get("method") != "notifications/tools/list_changed":
             pass
         assert talk.close() == 0
+
+
+def test_what_an_only_server_says_beside_its_tools_is_kept(adverse: EraTalk) -> None:
+    assert adverse.ask("tools/list")["result"]["x-more"] == [1.0, 2e5]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) -> None:
+    upstreams = {"adverse": command_of("adverse_server.py")}
+    with serving(config(tmp_path, upstreams, call_timeout_seconds=1), era) as talk:
+        result = talk.call("hangs")
+        assert result["isError"]
+        error = json.loads(_text(result))["error"]
+        assert error["code"] == "upstream_timeout"
+        assert "allow it longer" in error["message"]

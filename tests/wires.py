@@ -116,8 +116,9 @@ class _Http:
 
 
 def request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
-    meta = {"_meta": MODERN_META} if era == MODERN else {}
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**(params or {}), **meta}}
+    params = params or {}
+    meta = {"_meta": {**MODERN_META, **params.get("_meta", {})}} if era == MODERN else {}
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, **meta}}
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from mcp_types import (
 )
 
 from headgate.gateway.serving.front import Front, capabilities_of_request
+from headgate.gateway.serving.subscribed import Subscribed
 
 __all__ = ["Attended"]
 
@@ -34,6 +35,7 @@ class Attended:
         self._writing = writing
         self._front = front
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self._subscribed = Subscribed()
         self._telling: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
         self._teller = asyncio.create_task(self._tell())
         self.hello: dict[str, Any] = {}
@@ -47,6 +49,7 @@ class Attended:
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
                 meta = cast("dict[str, Any]", params)["_meta"]
                 meta["io.modelcontextprotocol/clientCapabilities"] = capabilities_of_request() or {}
+        self._subscribed.sent(item.message)
         await self._writing.send(item)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -57,6 +60,7 @@ class Attended:
                 return item
 
     def _is_taken(self, message: object) -> bool:
+        self._subscribed.received(message)
         match message:
             case JSONRPCRequest(method=method) if method != "ping":
                 task = asyncio.create_task(self._answer(message))
@@ -67,8 +71,9 @@ class Attended:
                 if asked in self._answering:
                     self._answering[asked].cancel()
                     return True
-            case JSONRPCNotification():
-                self._telling.put_nowait(message)
+            case JSONRPCNotification() if not self._front.says_of_request(message.method, message.params):
+                if not self._subscribed.is_repeated(message):
+                    self._telling.put_nowait(message)
             case JSONRPCResponse(result={"capabilities": dict()} as result):
                 self.hello = self.hello or result
         return False
@@ -87,7 +92,7 @@ class Attended:
             await self._writing.send(SessionMessage(answer))
 
     async def _tell(self) -> None:
-        """One after the other: progress that goes back is none."""
+        """One after the other, as it was said."""
         while True:
             message = await self._telling.get()
             # A client that is gone has nothing to be told.

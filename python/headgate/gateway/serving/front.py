@@ -1,12 +1,14 @@
 """The client's side of `headgate serve`: what servers behind it have to say to a client, or to ask of it."""
 
+import asyncio
 import contextlib
 import contextvars
-import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import anyio
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import SubscriptionBus
@@ -20,19 +22,44 @@ _capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilitie
 
 _CHANGED = "notifications/tools/list_changed"
 
+_OURS = (_CHANGED, "notifications/cancelled", "notifications/subscriptions/acknowledged")
+"""What a server says of its own requests, or of ours to it: its client hears of these otherwise, or not at all."""
+
 
 def capabilities_of_request() -> Any:
     """What the client whose request is under way here can do, if that says so: since 2026-07-28 they do."""
     return _capabilities.get()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asking:
-    """A request that is under way."""
+_Params = Mapping[str, Any] | None
 
-    session: ServerSession
-    token: object
-    """By which its client is told of progress."""
+
+class _Asking:
+    """A request that is under way, and what its client is still to be told of it."""
+
+    def __init__(self, session: ServerSession, token: object) -> None:
+        self.session = session
+        self.token = token
+        """By which its client is told of progress."""
+        self._left: deque[tuple[str, _Params]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+
+    def say(self, method: str, params: _Params) -> None:
+        """Soon, one after the other: progress that goes back is none."""
+        self._left.append((method, params))
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        while self._left:
+            # A client that is gone has nothing to be told.
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
+                await self.session._request_outbound.notify(*self._left.popleft())
+
+    async def told(self) -> None:
+        """When all is said: after the answer, nobody listens."""
+        if self._telling is not None:
+            await self._telling
 
 
 class Front:
@@ -57,8 +84,8 @@ class Front:
         """Whether it is one client, with a connection."""
         return self._connection is not None
 
-    @contextlib.contextmanager
-    def asking(self, session: ServerSession, token: object, capabilities: object = None) -> Iterator[object]:
+    @contextlib.asynccontextmanager
+    async def asking(self, session: ServerSession, token: object, capabilities: object = None) -> AsyncIterator[object]:
         """While a request is under way. Gives the token to report its progress by: others may have the same."""
         asking = _Asking(session, token)
         said = _capabilities.set(capabilities)
@@ -74,8 +101,9 @@ class Front:
             _capabilities.reset(said)
             self._asking.remove(asking)
             self._by_token.pop(used, None)
+            await asking.told()
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    async def ask(self, method: str, params: _Params) -> dict[str, Any]:
         """What the client answers. Raises `MCPError`, also where there is nobody to ask."""
         if self._connection is None:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
@@ -83,38 +111,41 @@ class Front:
         channel = self._asking[-1].session._request_outbound if self._asking else self._connection.outbound
         return await channel.send_raw_request(method, params)
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Tells the client what a server said, if it is to know."""
+    def says_of_request(self, method: str, params: _Params) -> bool:
+        """Whether what a server said is of a request under way; if so, its client is told before the answer."""
         match method:
             case "notifications/progress":
                 asking = self._by_token.get((params or {}).get("progressToken"))
                 if asking is not None:
-                    told = {**(params or {}), "progressToken": asking.token}
-                    await asking.session._request_outbound.notify(method, told)
+                    asking.say(method, {**(params or {}), "progressToken": asking.token})
+                return True
             case "notifications/message" if self._connection is None:
                 # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is.
-                if len(self._asking) == 1:
-                    await self._log(self._asking[0].session, params)
-            case "notifications/cancelled":
-                # It is of a request of the server's own, which knows of it already.
-                pass
-            case _ if method != _CHANGED:
-                await self._notify(method, params)
+                if len(self._asking) == 1 and _is_wanted(self._asking[0].session, params):
+                    self._asking[0].say(method, params)
+                return True
+            case "notifications/message" if self._asking:
+                # Over HTTP, what is said on account of a request goes with its answer.
+                self._asking[-1].say(method, params)
+                return True
+        return False
+
+    async def tell(self, method: str, params: _Params) -> None:
+        """Tells the client what a server said of no request, if it is to know."""
+        if method not in _OURS:
+            await self._notify(method, params)
 
     async def changed(self) -> None:
         """Tells the client that there are other tools."""
         await self._notify(_CHANGED, None)
 
-    async def _notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+    async def _notify(self, method: str, params: _Params) -> None:
         if self._bus is not None and (event := event_from_wire(method, params)) is not None:
             # Those who listen are told.
             await self._bus.publish(event)
         if self._connection is not None and self._connection.initialized.is_set():
-            # Over HTTP, what is said on account of a request goes with its answer.
-            is_of_request = method == "notifications/message" and self._asking
-            channel = self._asking[-1].session._request_outbound if is_of_request else self._connection.outbound
-            await channel.notify(method, params)
+            await self._connection.outbound.notify(method, params)
 
-    async def _log(self, session: ServerSession, params: Mapping[str, Any] | None) -> None:
-        if (params or {}).get("level") in session._allowed_log_levels:
-            await session._request_outbound.notify("notifications/message", params)
+
+def _is_wanted(session: ServerSession, logged: _Params) -> bool:
+    return (logged or {}).get("level") in session._allowed_log_levels

@@ -122,7 +122,7 @@ class Passing:
         if not isinstance(page, dict):
             return page
         tools = [await self._listed(ctx, scope, tool) for tool in page.get("tools") or ()]
-        return {**page, "tools": tools}
+        return {**await _beside_tools(scope), **page, "tools": tools}
 
     async def _listed(self, ctx: _Context, scope: Scope, tool: dict[str, Any]) -> dict[str, Any]:
         """A tool as its server lists it, if that is of the same version of the protocol; else as it is served here."""
@@ -182,7 +182,7 @@ class Passing:
         said = params.pop("_meta", None) or {}
         meta = {key: value for key, value in said.items() if key not in _OF_THE_CONNECTION}
         capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
-        with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
+        async with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
             if token is not None:
                 meta["progressToken"] = token
             result = await self._asked(ctx, scope, upstream, {**params, **({"_meta": meta} if meta else {})})
@@ -226,10 +226,25 @@ async def _sent(upstream: MCPUpstream, method: str, params: dict[str, Any]) -> d
     try:
         connection = await upstream.connection()
         return await connection.request(method, params, upstream.call_timeout)
-    except (CallError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError) as error:
+    except (CallError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError, MCPError) as error:
         told = error_of(error, f"{upstream.name}: {method}")
-        failed = UpstreamTimeout if told.code == "TIMEOUT" else UpstreamFailed
-        raise _Failed(failed(str(told))) from error
+        if told.code == "TIMEOUT":
+            raise _Failed(UpstreamTimeout(f"{told}; ask for less, or allow it longer")) from error
+        if isinstance(error, MCPError):
+            # The server has answered, if not as anyone would like.
+            raise
+        raise _Failed(UpstreamFailed(str(told))) from error
+
+
+async def _beside_tools(scope: Scope) -> dict[str, Any]:
+    """What an only server says beside its tools; of several, it would be nobody's."""
+    if not scope.is_sole:
+        return {}
+    (upstream,) = scope.upstreams.values()
+    try:
+        return (await upstream.connection()).beside_listed
+    except CallError:
+        return {}
 
 
 def _protocol_s(result: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Scope:
         self.front = front
         self.registry = OperationRegistry()
         prefixes = {target.name: target.prefix for target in sources.targets.values() if target.prefix}
-        self.tools = OperationTools(self.registry, prefixes=prefixes, given=names)
+        self.tools = OperationTools(self.registry, prefixes=prefixes, given=names, order=sources.targets)
         self._gate = gate
         self._telling: set[asyncio.Task[None]] = set()
         self._connecting: list[asyncio.Task[None]] = []

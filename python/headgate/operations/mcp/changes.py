@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-__all__ = ["follow_changes", "overhear"]
+__all__ = ["Refresh", "follow_changes", "overhear"]
 
 _log = logging.getLogger("headgate")
 
@@ -24,35 +24,58 @@ _BETWEEN_LISTINGS = 1.0
 """Seconds from one listing to the next, however often a server says that its tools changed."""
 
 
-async def follow_changes(client: Client, refresh: Callable[[], Awaitable[None]], is_open: Callable[[], bool]) -> None:
-    """Awaits `refresh` whenever the tools may have changed, until it is cancelled."""
-    changed = asyncio.Event()
+Refresh = Callable[[bool], Awaitable[None]]
+
+
+class _Changes:
+    """That tools may have changed, until someone looks."""
+
+    def __init__(self) -> None:
+        self._is_any = asyncio.Event()
+        self._is_said = False
+
+    def note(self, *, is_said: bool) -> None:
+        self._is_said |= is_said
+        self._is_any.set()
+
+    async def wait(self) -> bool:
+        """Until there may be changes; whether the server has said that there are."""
+        await self._is_any.wait()
+        self._is_any.clear()
+        is_said, self._is_said = self._is_said, False
+        return is_said
+
+
+async def follow_changes(client: Client, refresh: Refresh, is_open: Callable[[], bool]) -> None:
+    """Awaits `refresh` whenever the tools may have changed, until it is cancelled.
+
+    It is given whether the server has said that they did.
+    """
+    changes = _Changes()
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_listen(client, changed, is_open))
-            await _refresh_after(changed, refresh)
+            tasks.create_task(_listen(client, changes, is_open))
+            await _refresh_after(changes, refresh)
     else:
-        stop = _overhear_changes(client.session, changed)
+        stop = _overhear_changes(client.session, changes)
         try:
-            await _refresh_after(changed, refresh)
+            await _refresh_after(changes, refresh)
         finally:
             stop()
 
 
-async def _refresh_after(changed: asyncio.Event, refresh: Callable[[], Awaitable[None]]) -> None:
+async def _refresh_after(changes: _Changes, refresh: Refresh) -> None:
     while True:
-        await changed.wait()
-        changed.clear()
-        await refresh()
+        await refresh(await changes.wait())
         await asyncio.sleep(_BETWEEN_LISTINGS)
 
 
-def _overhear_changes(session: ClientSession, changed: asyncio.Event) -> Callable[[], object]:
+def _overhear_changes(session: ClientSession, changes: _Changes) -> Callable[[], object]:
     """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
 
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            changed.set()
+            changes.note(is_said=True)
 
     return overhear(session, hear)
 
@@ -87,15 +110,15 @@ class _Overhearing:
         await self.before(message)
 
 
-async def _listen(client: Client, changed: asyncio.Event, is_open: Callable[[], bool]) -> None:
+async def _listen(client: Client, changes: _Changes, is_open: Callable[[], bool]) -> None:
     """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
     delay = _FIRST_DELAY
     while is_open():
         try:
             async with client.listen(tools_list_changed=True) as subscription:
-                changed.set()
+                changes.note(is_said=False)
                 async for _ in subscription:
-                    changed.set()
+                    changes.note(is_said=True)
                     delay = _FIRST_DELAY
         except (SubscriptionLost, TimeoutError):
             pass

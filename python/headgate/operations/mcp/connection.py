@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from mcp import Client
@@ -21,12 +20,14 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from headgate.operations.mcp.changes import follow_changes, overhear
+from headgate.operations.mcp.changes import Refresh, follow_changes, overhear
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
 from headgate.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp.shared.dispatcher import CallOptions
 
 __all__ = ["Connection"]
@@ -35,6 +36,8 @@ _log = logging.getLogger("headgate")
 
 _MOST_PAGES = 1000
 """How many pages of tools are followed: some servers have no last one."""
+
+_OF_A_PAGE = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 
 _NOT_FOUND = 404
 
@@ -52,6 +55,8 @@ class Connection:
         self.is_lost = False
         self.listed: list[dict[str, Any]] = []
         """The tools as they are on the wire, when they were last asked for."""
+        self.beside_listed: dict[str, Any] = {}
+        """What the pages had beside them, but for what is of a page."""
         self._answers: Answers = {} if answers is None else answers
         self._is_foreign = is_foreign
         self._numbers = itertools.count(FIRST_ID)
@@ -120,6 +125,7 @@ class Connection:
         """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
         tools: list[Tool] = []
         listed: list[dict[str, Any]] = []
+        beside: dict[str, Any] = {}
         info = self.client.server_info
         name = info.name if info is not None else None
         cursor: object = None
@@ -135,11 +141,12 @@ class Connection:
             # It is what makes the SDK send arguments as headers.
             tools += self.client.session._absorb_tool_listing(_readable(page), complete=False).tools
             listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
+            beside |= {key: value for key, value in page.items() if key not in _OF_A_PAGE}
             name = name or _name_in(page.get("_meta"))
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str):
                 break
-        self.listed = listed
+        self.listed, self.beside_listed = listed, beside
         return tools, name
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
@@ -201,7 +208,7 @@ class Connection:
         if self._is_foreign and _NO_SESSION.search(error.message):
             self.is_lost = True
 
-    def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
+    def follow(self, refresh: Refresh) -> None:
         """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
         self._follower = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 

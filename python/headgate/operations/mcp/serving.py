@@ -123,14 +123,18 @@ class OperationTools:
         identity: Callable[[_Context], Identity | None] | None = None,
         prefixes: Mapping[str, str] | None = None,
         given: dict[str, str] | None = None,
+        order: Iterable[str] = (),
     ) -> None:
         self._registry = registry
+        # Who comes first must not be a matter of who was there first: names depend on it.
+        self._places = {namespace: place for place, namespace in enumerate(order)}
         self._prefixes = prefixes
         self._identity = identity or _by_token
         self._given: dict[str, str] = {} if given is None else given
 
     def _shown_to(self, identity: Identity | None) -> dict[str, OperationSpec]:
-        named = tool_names(self._registry, self._given, self._prefixes)
+        ordered = sorted(self._registry, key=lambda spec: self._places.get(spec.namespace, len(self._places)))
+        named = tool_names(ordered, self._given, self._prefixes)
         return {name: spec for name, spec in named.items() if spec.access_control.allows(identity)}
 
     async def list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:

@@ -47,7 +47,7 @@ class MCPOperations:
     that lists an output schema and answers with one text that is JSON, and nothing structured, has answered that JSON.
     A connection that is lost is made again by the next call, in up to `connect_attempts` of `connect_timeout` seconds.
     A call that has no deadline of its own has `call_timeout` seconds; with `None`, it waits for as long as it takes.
-    `changed` is called whenever other tools are listed than before.
+    `changed` is called whenever other tools are listed than before, or the server says that they changed.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class MCPOperations:
         await self._refresh(connection)
         connection.follow(functools.partial(self._refresh_if_possible, connection))
 
-    async def _refresh(self, connection: Connection) -> None:
+    async def _refresh(self, connection: Connection, is_said: bool = False) -> None:
         # Of two lists that are asked for at once, the one asked for last must be the one that stays.
         async with self._refreshing:
             tools, name = await connection.tools(self._link.timeout)
@@ -156,7 +156,7 @@ class MCPOperations:
             is_changed = listed != self._operations
             self._operations = listed
             self._sync()
-            if is_changed:
+            if is_changed or is_said:
                 self._changed()
 
     def _operation(self, namespace: str, tool: Tool) -> Operation:
@@ -194,9 +194,9 @@ class MCPOperations:
                 else:
                     ours[operation_id] = operation
 
-    async def _refresh_if_possible(self, connection: Connection) -> None:
+    async def _refresh_if_possible(self, connection: Connection, is_said: bool) -> None:
         try:
-            await self._refresh(connection)
+            await self._refresh(connection, is_said)
         except Exception as error:
             _log.warning("headgate: the tools of %s cannot be listed just now: %s", self.namespace, error)
 

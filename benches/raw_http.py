@@ -1,0 +1,75 @@
+"""A server over HTTP as fast as Python can be: `python raw_http.py PORT`.
+
+`text` answers with `of`, so that whose answer it is can be told, and as much more as makes `size` bytes.
+"""
+
+import asyncio
+import json
+import sys
+from functools import cache
+from typing import Any
+
+INFO = {"name": "raw http server", "version": "1"}
+PROPERTIES = {"size": {"type": "integer"}, "of": {"type": "string"}}
+SCHEMA = {"type": "object", "properties": PROPERTIES, "required": ["size", "of"]}
+TOOLS = [{"name": "text", "description": "A text of some size.", "inputSchema": SCHEMA}]
+RECORD = '{"id": 1, "name": "café", "note": "line\\nline"}, '
+UNKNOWN = {"code": -32601, "message": "Method not found"}
+
+
+@cache
+def rest(size: int) -> str:
+    """The text after what it begins with."""
+    return (" " + RECORD * (size // len(RECORD) + 1))[:size]
+
+
+@cache
+def written_rest(size: int) -> bytes:
+    return json.dumps(rest(size), ensure_ascii=False).encode()[1:]
+
+
+def answer(message: dict[str, Any]) -> bytes:
+    body: dict[str, Any]
+    match message["method"]:
+        case "initialize":
+            body = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO}
+        case "tools/list":
+            body = {"tools": TOOLS}
+        case "tools/call":
+            told = message["params"]["arguments"]
+            start = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s'
+            named = start % (json.dumps(message["id"]).encode(), told["of"].encode())
+            return named + written_rest(told["size"] - len(told["of"])) + b'}],"isError":false}}'
+        case "ping":
+            body = {}
+        case _:
+            return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": UNKNOWN}).encode()
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": body}).encode()
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            _, _, after = head.partition(b"content-length:")
+            body = await reader.readexactly(int(after.split(b"\r\n")[0])) if after else b""
+            if not head.startswith(b"post"):
+                writer.write(b"HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\n\r\n")
+            elif "id" not in (message := json.loads(body)):
+                writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+            else:
+                said = answer(message)
+                start = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+                writer.write(start % len(said) + said)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def main() -> None:
+    server = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]), backlog=1024)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
