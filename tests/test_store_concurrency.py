@@ -18,7 +18,7 @@ from headgate import OPERATOR, HandleNotFound, HeadgateError, Store
 
 PROCESSES = 8
 THREADS = 8
-SECONDS = float(os.environ.get("HEADGATE_STRESS_SECONDS", "10"))
+SECONDS = float(os.environ.get("STRESS_SECONDS", "10"))
 
 
 def sealed(owner: str, rng: random.Random) -> bytes:

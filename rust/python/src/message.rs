@@ -140,15 +140,17 @@ pub fn same_text(py: Python<'_>, one: Part, other: Part) -> std::result::Result<
     one.compared(py, &other, message::same_text)
 }
 
-/// Whether what the string `text` stands for is JSON, and the value to the letter: but for white space between tokens,
-/// and for which characters in strings are escaped.
+/// Whether what the string `text` stands for is JSON, and the value to the letter.
+///
+/// But for white space between tokens, and for which characters in strings are escaped.
 #[pyfunction]
 pub fn same_json(py: Python<'_>, text: Part, value: Part) -> std::result::Result<bool, CoreError> {
     text.compared(py, &value, message::same_json)
 }
 
-/// Whether `content` is an array of `{"type": "text", "text": …}`, with nothing else in them, `items` one of as many
-/// values, and each text is its item, or the JSON of it.
+/// Whether each text of `content` is its item of `items`, or the JSON of it.
+///
+/// `content` is an array of `{"type": "text", "text": ...}`, with nothing else in them.
 #[pyfunction]
 pub fn each_says(py: Python<'_>, content: Part, items: Part) -> std::result::Result<bool, CoreError> {
     content.compared(py, &items, message::each_says)
