@@ -26,6 +26,27 @@ def imported_from_where_it_was_installed() -> bool:
     return "site-packages" in Path(headgate.__file__).parts
 
 
+SERVER = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"content": [{"type": "text", "text": "x" * 100_000}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}), flush=True)
+"""
+
+
+@check
+def a_server_behind_it() -> bool:
+    """`headgate wrap` before a server of a few lines."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
+    with tempfile.TemporaryDirectory() as folder:
+        told = ["wrap", "--store", Path(folder).as_uri(), "--", sys.executable, "-c", SERVER]
+        command = [sys.executable, "-m", "headgate", *told]
+        done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, check=True)
+    descriptor = json.loads(json.loads(done.stdout)["result"]["content"][0]["text"])
+    return bool(descriptor["size_bytes"] == 100_000)
+
+
 @check
 def index_items() -> bool:
     index = headgate.index_items(DOCUMENT)

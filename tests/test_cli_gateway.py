@@ -72,6 +72,19 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
         args.run(args)
 
 
+def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "headgate.toml"
+    path.write_text('[upstreams.a]\ncommand = "cat"\n')
+    args = parsed("serve", "--config", str(path), monkeypatch=monkeypatch)
+    monkeypatch.delitem(sys.modules, "headgate.gateway.serving.run", raising=False)
+    for name in [*sys.modules]:
+        if name.startswith(("headgate.gateway.serving", "headgate.operations")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    with pytest.raises(InvalidArgument, match=r"needs jsonschema_rs: pip install 'headgate\[operations\]'"):
+        args.run(args)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -61,7 +61,10 @@ def serve(args: Namespace) -> None:
         if target.command is not None:
             _check_executable(target.command, f"the upstream {target.name} needs")
     _log(settings.log_level)
-    from headgate.gateway.serving.run import run
+    try:
+        from headgate.gateway.serving.run import run
+    except ModuleNotFoundError as error:
+        raise InvalidArgument(f"headgate serve needs {error.name}: pip install 'headgate[operations]'") from None
 
     sys.exit(run(settings))
 
