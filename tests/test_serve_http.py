@@ -174,3 +174,20 @@ def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
         time.sleep(0.5)
         listening.terminate()
         assert [each.result(30) for each in calls] == ["reported"] * 8
+
+
+def test_on_a_connection_that_principals_share_nobody_is_told_what_another_s_request_logs(tmp_path: Path) -> None:
+    params = {"name": "log", "arguments": {}, "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
+    with _listening(tmp_path, {"speaking": command_of("speaking_server.py", "stdio", "one")}) as listening:
+        ann, bob = (_wire(listening.port, MODERN, name) for name in ("ann", "bob"))
+        assert b"notifications/message" in ann.ask("tools/call", params)
+        assert b"notifications/message" not in bob.ask("tools/call", params)
+        # One that comes late could be of bob's.
+        assert b"notifications/message" not in ann.ask("tools/call", params)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_of_an_only_server_that_cannot_be_reached_says_so(era: str, tmp_path: Path) -> None:
+    with _listening(tmp_path, {"none": {"command": "false"}}) as listening:
+        error = _called(_wire(listening.port, era, "ann"), "any")["error"]
+        assert (error["code"], "none cannot be reached" in error["message"]) == ("upstream_failed", True)

@@ -9,12 +9,15 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anyio
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_from_wire
 from mcp_types import METHOD_NOT_FOUND
+
+from headgate.servers.mcp import principal_of
 
 __all__ = ["Front", "capabilities_of_request"]
 
@@ -78,6 +81,8 @@ class Front:
         self._asking: list[_Asking] = []
         self._by_token: dict[object, _Asking] = {}
         self._numbers = itertools.count(1)
+        self._principals: set[str | None] = set()
+        """Who has ever asked by this."""
 
     @property
     def is_lasting(self) -> bool:
@@ -93,6 +98,7 @@ class Front:
         if token is not None and (not isinstance(token, str | int) or token in self._by_token):
             used = f"headgate-{next(self._numbers)}"
         self._asking.append(asking)
+        self._principals.add(principal_of(get_access_token()))
         if used is not None:
             self._by_token[used] = asking
         try:
@@ -120,8 +126,10 @@ class Front:
                     asking.say(method, {**(params or {}), "progressToken": asking.token})
                 return True
             case "notifications/message" if self._connection is None:
-                # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is.
-                if len(self._asking) == 1 and _is_wanted(self._asking[0].session, params):
+                # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is, and
+                # one that comes late may be of a request that someone else made before.
+                is_clear = len(self._asking) == 1 and len(self._principals) == 1
+                if is_clear and _is_wanted(self._asking[0].session, params):
                     self._asking[0].say(method, params)
                 return True
             case "notifications/message" if self._asking:

@@ -144,16 +144,19 @@ class Passing:
         name = params.get("name")
         spec = scope.tools.find(ctx, name) if isinstance(name, str) else None
         if spec is None and scope.is_sole:
+            # What it does not list it may still have.
             (upstream,) = scope.upstreams.values()
-            return await self._forwarded(ctx, scope, upstream, params)
-        if spec is None or spec.namespace not in scope.upstreams:
+        elif spec is None or spec.namespace not in scope.upstreams:
             return await call_next(ctx)
-        upstream = scope.upstreams[spec.namespace]
+        else:
+            upstream, params["name"] = scope.upstreams[spec.namespace], spec.name
         try:
-            result = await self._forwarded(ctx, scope, upstream, {**params, "name": spec.name})
+            result = await self._forwarded(ctx, scope, upstream, params)
         except _Failed as failure:
             return enveloped(ctx.method, error_result(failure.error), ctx.protocol_version, self._stamp)
-        return result if is_modern(ctx.protocol_version) else _as_object(result, spec, await upstream.is_modern())
+        if spec is None or is_modern(ctx.protocol_version):
+            return result
+        return _as_object(result, spec, await upstream.is_modern())
 
     async def _passed(self, ctx: _Context, scope: Scope) -> HandlerResult:
         async def forward(upstream: MCPUpstream, params: dict[str, Any]) -> dict[str, Any]:
