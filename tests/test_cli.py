@@ -251,7 +251,7 @@ SLOW = {"rich", "typer", "pydantic", "headgate.store", "zstandard", "asyncio", "
         (["fetch", "--help"], set()),
         (["ls"], {"headgate.store", "zstandard", "asyncio", "orjson"}),
     ],
-    ids=lambda value: " ".join(value),
+    ids=lambda value: " ".join(sorted(value)),
 )
 def test_a_command_imports_what_it_uses(args: list[str], slow: set[str]) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "headgate", *args]

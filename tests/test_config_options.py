@@ -144,7 +144,7 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (names("N", ""), "a, b", ("a", "b")),
         (pairs("P=N", ""), "x_*=core", {"x_*": "core"}),
     ],
-    ids=str,
+    ids=lambda value: str(getattr(value, "metavar", value)),
 )
 def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
     read = kind.read(text)
@@ -172,7 +172,7 @@ def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
         *((names("N", ""), wrong) for wrong in ("a,,b", "", [3], 3)),
         *((pairs("P=N", ""), wrong) for wrong in ("a", "a=", "=a", {"a": 3})),
     ],
-    ids=str,
+    ids=lambda value: str(getattr(value, "metavar", value)),
 )
 def test_what_says_nothing_is_refused(kind: Any, wrong: object) -> None:
     with pytest.raises(ValueError, match=r"\w"):

@@ -68,7 +68,6 @@ def test_scopes_are_read_as_issuers_write_them(keys: Keys) -> None:
         {"sub": None},
         {"sub": 3},
     ],
-    ids=str,
 )
 def test_what_was_not_given_out_for_us_is_refused(more: dict[str, Any], keys: Keys) -> None:
     issuer = issuer_at(keys)
