@@ -62,7 +62,7 @@ def answer(number: Any, result: dict[str, Any]) -> None:
     say({"result": result, "jsonrpc": "2.0", "id": number})
 
 
-def call(number: Any, name: str, told: dict[str, Any]) -> None:
+def call(number: Any, name: str, told: dict[str, Any], token: object = None) -> None:
     match name:
         case "text":
             words = told.get("of", "x") * (told.get("size", 10) // len(told.get("of", "x")))
@@ -102,7 +102,7 @@ def call(number: Any, name: str, told: dict[str, Any]) -> None:
             answer(number, text(json.dumps(_answers[ask])))
         case "reports":
             for step in range(told["steps"]):
-                params = {"progressToken": told["token"], "progress": step, "total": told["steps"]}
+                params = {"progressToken": told.get("token", token), "progress": step, "total": told["steps"]}
                 say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
                 time.sleep(told.get("every", 0))
             answer(number, text("reported"))
@@ -131,7 +131,8 @@ def handle(message: dict[str, Any]) -> None:
         case "tools/list":
             answer(number, {"tools": TOOLS, "x-more": [1.0, 2e5]})
         case "tools/call":
-            threading.Thread(target=call, args=(number, params["name"], params.get("arguments") or {})).start()
+            token = (params.get("_meta") or {}).get("progressToken")
+            threading.Thread(target=call, args=(number, params["name"], params.get("arguments") or {}, token)).start()
         case "notifications/cancelled":
             _cancelled.set()
         case "resources/read" | "future/method":

@@ -58,7 +58,9 @@ def test_every_option_of_the_library_can_be_set() -> None:
     # A clock is a function, a monitor follows from the journal and the contract, and of several servers each is a
     # capability.
     assert (
-        api_defaults().keys() - reached - {"clock", "monitor", "options", "default_capability", "known_capabilities"}
+        api_defaults().keys()
+        - reached
+        - {"clock", "monitor", "options", "default_capability", "known_capabilities", "secret_files"}
         == set()
     )
     assert reached - api_defaults().keys() == {None}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headgate.gateway.serving.routes import _fits
 from listening_harness import Listening
 from serve_harness import command_of, config
 from wires import ERAS, LEGACY, MODERN, Wire, message_of, started, wired_to
@@ -105,8 +106,7 @@ def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: str, port: int) -> None:
-    arguments = {"token": "mine", "steps": 50}
-    params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": "mine"}}
+    params = {"name": "reports", "arguments": {"steps": 50}, "_meta": {"progressToken": "mine"}}
     lines = _wire(port, era, "ann").ask("tools/call", params).splitlines()
     said = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
     assert [each["params"]["progress"] for each in said[:-1]] == [*range(50)]
@@ -191,3 +191,47 @@ def test_a_call_of_an_only_server_that_cannot_be_reached_says_so(era: str, tmp_p
     with _listening(tmp_path, {"none": {"command": "false"}}) as listening:
         error = _called(_wire(listening.port, era, "ann"), "any")["error"]
         assert (error["code"], "none cannot be reached" in error["message"]) == ("upstream_failed", True)
+
+
+def test_files_that_let_people_in_are_nobody_s_to_read(tmp_path: Path) -> None:
+    options = {"file_refs": True, "file_roots": [str(tmp_path)]}
+    with _listening(tmp_path, {"adverse": command_of("adverse_server.py")}, **options) as listening:
+        bob = _wire(listening.port, MODERN, "bob")
+        (tmp_path / "plain.txt").write_text("plain")
+        assert _called(bob, "text", of={"$file": "plain.txt"}, size=5) == "plain"
+        for path in tmp_path.iterdir():
+            if path.name in ("tokens", "headgate.toml"):
+                error = _called(bob, "text", of={"$file": path.name}, size=5)["error"]
+                assert error["code"] == "file_ref_denied"
+
+
+def test_progress_by_a_token_that_another_had_is_nobody_else_s(tmp_path: Path) -> None:
+    with _listening(tmp_path, {"adverse": command_of("adverse_server.py")}) as listening:
+        # This server reports by whatever token it is told to, as one does that goes on after it was cancelled.
+        late = {"name": "reports", "arguments": {"steps": 3, "token": 1}, "_meta": {"progressToken": 1}}
+        for name in ("ann", "bob"):
+            answer = _wire(listening.port, MODERN, name).ask("tools/call", late)
+            assert b"notifications/progress" not in answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_tool_that_is_switched_off_is_so_by_whatever_name_and_in_every_version(era: str, tmp_path: Path) -> None:
+    upstreams = {"one": command_of("adverse_server.py"), "two": command_of("adverse_server.py")}
+    options = {"capabilities": {"pid": "admin"}, "disable_tools": ["admin"]}
+    with _listening(tmp_path, upstreams, **options) as listening:
+        ann = _wire(listening.port, era, "ann")
+        listed = [tool["name"] for tool in json.loads(message_of(ann.ask("tools/list")))["result"]["tools"]]
+        assert "one_text" in listed
+        assert not [name for name in listed if "pid" in name]
+        for name in ("pid", "one_pid", "two_pid"):
+            answer = ann.ask("tools/call", {"name": name, "arguments": {}})
+            assert b"CAPABILITY_DISABLED" in answer or b"Unknown tool" in answer
+
+
+def test_an_address_that_fits_a_template_in_many_ways_is_looked_at_once() -> None:
+    template = "repo://{owner}/{repo}/contents/{path}/raw"
+    assert _fits(template, "repo://a/b/contents/c/d/raw")
+    assert not _fits(template, "repo://" + "/contents/" * 100_000)
+    assert not _fits(template, "repo://a/contents/raw")
+    assert not _fits("plain", "plain")
+    assert _fits("{all}", "")

@@ -154,7 +154,7 @@ def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) ->
 def test_no_text_fails_otherwise(text: str) -> None:
     for line in (text, f"alice: {text}"):
         with contextlib.suppress(InvalidArgument):
-            assert parsed(line, "x")
+            parsed(line, "x")
 
 
 @given(st.text(max_size=300))
@@ -164,3 +164,11 @@ def test_every_name_is_refused_or_can_be_read_back(name: str) -> None:
     except InvalidArgument:
         return
     assert parsed(line, "x") == [(digest_of(token), name)]
+
+
+def test_a_file_of_which_nothing_is_left_lets_nobody_in(tmp_path: Path) -> None:
+    path = written(tmp_path, f"alice: {SECRET}")
+    tokens = TokenFile(str(path))
+    assert who(tokens, SECRET) == "alice"
+    path.write_text("# none any more\n")
+    assert who(tokens, SECRET) is None

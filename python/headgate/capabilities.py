@@ -77,6 +77,8 @@ class Capabilities:
         self._patterns = _patterns(capabilities or {})
         self._hidden = _names("hidden_tools", hidden_tools)
         self._default = default
+        self.alias: Callable[[str], str] = lambda tool: tool
+        """What a tool is called by its own server, where it is called otherwise here: patterns are of either name."""
         self._own: dict[str, str | None] = {}
         self._unclear: set[str] = set()
         self._known = {CORE, *known, *self._patterns.values()} | ({default} if isinstance(default, str) else set())
@@ -124,7 +126,12 @@ class Capabilities:
         return self._configured(tool) or self._own.get(tool)
 
     def _configured(self, tool: str) -> str | None:
-        return next((name for pattern, name in self._patterns.items() if fnmatch.fnmatchcase(tool, pattern)), None)
+        names = (tool, self.alias(tool))
+
+        def fits(pattern: str) -> bool:
+            return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+        return next((found for pattern, found in self._patterns.items() if fits(pattern)), None)
 
     def denied(self, tool: str) -> CapabilityDisabled | None:
         """Why a tool cannot be called, if it cannot. In doubt it cannot."""

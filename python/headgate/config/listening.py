@@ -39,9 +39,10 @@ def check_listening(settings: "Settings") -> None:
     if settings.http is None:
         return
     host, _ = settings.http
-    if not _is_loopback(host) and not settings.insecure and not has_authentication(settings):
+    if is_beyond_loopback(settings) and not settings.insecure and not has_authentication(settings):
+        reached = host if not _is_loopback(host) else ", ".join(settings.allowed_hosts)
         raise InvalidArgument(
-            f"{host} can be reached by others; give --token-file or --oauth-issuer, or --insecure if anyone may call"
+            f"{reached} can be reached by others; give --token-file or --oauth-issuer, or --insecure if anyone may call"
         )
     if _is_any(host) and not settings.allowed_hosts:
         raise InvalidArgument(

@@ -286,6 +286,10 @@ class Settings:
         }
         if self.file_refs and self._keeps_files():
             given["file_roots"] = ()
+        if self.file_refs:
+            # What lets people in, or us into servers, is nobody's to read.
+            files = (self.config, self.token_file, self.mcp_servers)
+            given["secret_files"] = [file for file in files if file is not None]
         return {str(name): value for name, value in given.items()}
 
     def _keeps_files(self) -> bool:

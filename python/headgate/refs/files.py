@@ -44,10 +44,16 @@ class File:
 class Roots:
     """The folders that files may be read below, and the one that none is ever read below."""
 
-    def __init__(self, roots: Iterable[str | os.PathLike[str]], never: Path | None) -> None:
+    def __init__(
+        self,
+        roots: Iterable[str | os.PathLike[str]],
+        never: Path | None,
+        secret: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
         if isinstance(roots, str | os.PathLike):
             raise InvalidArgument(f"file_roots are a list of folders, such as [{str(roots)!r}]")
         self._never = never
+        self._secret = [os.fspath(path) for path in secret]
         # As they were named, and where they are: the way to them may have links, and was chosen by who runs this.
         self._roots = [(_absolute(root), PurePosixPath(os.path.realpath(root))) for root in roots]
 
@@ -59,6 +65,8 @@ class Roots:
                 *folders, name = self._names(path)
                 folder = self._folder(folders, path, opened)
                 fd, size = _regular(name, folder, path, opened)
+                if self._is_secret(fd):
+                    raise FileRefDenied(f"{shown(path)} is not for tools to read; name another file {self._where()}")
             except FileRefDenied:
                 raise
             except (FileNotFoundError, NotADirectoryError):
@@ -104,6 +112,15 @@ class Roots:
                     f'{shown(path)} is in the store; refer to a stored output by its handle, {{"$handle": "oh_…"}}'
                 )
         return folder
+
+    def _is_secret(self, fd: int) -> bool:
+        """Whether it is one of the files that say who may call, or how servers are reached."""
+        opened = os.fstat(fd)
+        for path in self._secret:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(opened, os.stat(path)):
+                    return True
+        return False
 
     def _status_of_never(self) -> os.stat_result | None:
         with contextlib.suppress(OSError):

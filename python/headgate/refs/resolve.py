@@ -45,11 +45,12 @@ class References:
         store: Store,
         roots: Iterable[str | os.PathLike[str]] | None = None,
         most_bytes: int = MOST_BYTES,
+        secret: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         check_integer("file_ref_max_bytes", most_bytes, 1)
         self._store = store
         self._most_bytes = most_bytes
-        self._roots = Roots([os.getcwd(), tempfile.gettempdir()] if roots is None else roots, store.folder)
+        self._roots = Roots([os.getcwd(), tempfile.gettempdir()] if roots is None else roots, store.folder, secret)
 
     def resolve(
         self, arguments: Any, schema: object = None, principal: str | None = None, *, tool: str | None = None

@@ -80,6 +80,7 @@ class Gate:
         file_refs: bool = False,
         file_roots: Iterable[str | os.PathLike[str]] | None = None,
         file_ref_max_bytes: int = MOST_BYTES,
+        secret_files: Iterable[str | os.PathLike[str]] = (),
         **options: Any,
     ) -> None:
         if isinstance(store, Store) and options:
@@ -116,7 +117,9 @@ class Gate:
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
         try:
-            self._references = References(self.store, file_roots, file_ref_max_bytes) if file_refs else None
+            self._references = (
+                References(self.store, file_roots, file_ref_max_bytes, secret_files) if file_refs else None
+            )
         except BaseException:
             self.close()
             raise

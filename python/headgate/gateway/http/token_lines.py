@@ -35,8 +35,6 @@ def parsed(text: str, path: str) -> list[tuple[bytes, str]]:
         name, digest = _entry(line.strip(), f"{path}:{number}")
         if entries.setdefault(digest, name) != name:
             raise InvalidArgument(f"{path}:{number}: this token is another principal's already; make a new one")
-    if not entries:
-        raise InvalidArgument(f"{path} has no tokens; `headgate token NAME` prints a line for it")
     return list(entries.items())
 
 

@@ -32,6 +32,8 @@ class TokenFile(TokenVerifier):
         # Before it is read: a change in between is seen the next time.
         self._seen = self._signature()
         self._entries = self._read()
+        if not self._entries:
+            raise InvalidArgument(f"{path} has no tokens; `headgate token NAME` prints a line for it")
 
     async def verify_token(self, token: str) -> AccessToken | None:
         self._refresh()

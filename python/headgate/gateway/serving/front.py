@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import itertools
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -80,6 +81,7 @@ class Front:
         """What may be asked of it."""
         self._asking: list[_Asking] = []
         self._by_token: dict[object, _Asking] = {}
+        self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._principals: set[str | None] = set()
         """Who has ever asked by this."""
@@ -94,9 +96,9 @@ class Front:
         """While a request is under way. Gives the token to report its progress by: others may have the same."""
         asking = _Asking(session, token)
         said = _capabilities.set(capabilities)
-        used = token
-        if token is not None and (not isinstance(token, str | int) or token in self._by_token):
-            used = f"headgate-{next(self._numbers)}"
+        # Where many share a connection, what comes late by one's token must not be taken for another's.
+        is_clear = self.is_lasting and isinstance(token, str | int) and token not in self._by_token
+        used = token if token is None or is_clear else f"headgate-{self._name}-{next(self._numbers)}"
         self._asking.append(asking)
         self._principals.add(principal_of(get_access_token()))
         if used is not None:

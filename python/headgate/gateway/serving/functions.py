@@ -20,6 +20,9 @@ from headgate.operations.spec import CallContext, Operation, OperationSpec
 
 __all__ = ["from_module"]
 
+_MOST_AT_ONCE = 32
+"""How many functions that do not await anything run side by side."""
+
 
 def from_module(name: str, *, namespace: str) -> list[Operation]:
     """What a module has in `__all__`, else the public functions that are defined in it. Raises `InvalidArgument`."""
@@ -87,4 +90,13 @@ async def _called(
         raise CallError("VALIDATION_ERROR", f"{operation_id} cannot be called with this: {told}") from None
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    return await anyio.to_thread.run_sync(functools.partial(function, **arguments))
+    # Whoever gives up waiting must not keep others from being served; the function itself cannot be stopped.
+    return await anyio.to_thread.run_sync(
+        functools.partial(function, **arguments), abandon_on_cancel=True, limiter=_limiter()
+    )
+
+
+@functools.cache
+def _limiter() -> anyio.CapacityLimiter:
+    """Apart from the threads that the gateway itself waits with."""
+    return anyio.CapacityLimiter(_MOST_AT_ONCE)

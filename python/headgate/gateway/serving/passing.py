@@ -135,8 +135,11 @@ class Passing:
         except CallError:
             return tool
         listed = next((each for each in connection.listed if each.get("name") == spec.name), None)
-        if listed is None or await upstream.is_modern() != is_modern(ctx.protocol_version):
+        if listed is None:
             return tool
+        if await upstream.is_modern() != is_modern(ctx.protocol_version):
+            # What it says of itself is the same in every version, and a filter may go by it.
+            return {**tool, **{key: listed[key] for key in ("annotations", "_meta") if key in listed}}
         return {**listed, "name": tool["name"]}
 
     async def _call_tool(self, ctx: _Context, call_next: CallNext, scope: Scope) -> HandlerResult:
@@ -169,7 +172,7 @@ class Passing:
         try:
             if len(scope.upstreams) == 1:
                 return await sole()
-            return await Routes(scope, forward)(ctx.method, dict(ctx.params or {}))
+            return self._translated(ctx, await Routes(scope, forward)(ctx.method, dict(ctx.params or {})))
         except _Failed as failure:
             data = failure.error.to_dict()["error"]
             raise MCPError(code=INTERNAL_ERROR, message=str(failure.error), data=data) from failure

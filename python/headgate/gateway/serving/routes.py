@@ -136,5 +136,15 @@ def _named(upstreams: list[MCPUpstream], found: list[list[dict[str, Any]]]) -> _
 
 def _fits(template: str, uri: str) -> bool:
     """Whether a template may have made an address: what it leaves open is anything."""
-    literals = re.split(r"\{[^{}]*\}", template)
-    return len(literals) > 1 and re.fullmatch(".*".join(map(re.escape, literals)), uri, re.DOTALL) is not None
+    first, *others = re.split(r"\{[^{}]*\}", template)
+    if not others or not uri.startswith(first):
+        return False
+    *between, last = others
+    at = len(first)
+    # The first place is as good as any, and looking for others would take for ever.
+    for literal in between:
+        found = uri.find(literal, at)
+        if found < 0:
+            return False
+        at = found + len(literal)
+    return uri.endswith(last) and len(uri) - len(last) >= at

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from headgate.config.options import Settings
+    from headgate.operations.spec import OperationSpec
 
 __all__ = ["Serving", "run"]
 
@@ -71,6 +72,7 @@ class Serving:
             default_capability=self._capability,
             known_capabilities=settings.upstreams,
         )
+        self.gate.capabilities.alias = self._own_name
         bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(bus)
         self.server: Server[Any] = Server(
@@ -116,9 +118,18 @@ class Serving:
 
     def _capability(self, tool: str) -> str:
         """What a tool is for if nobody says: what its upstream is for."""
+        spec = self._spec(tool)
+        return CORE if spec is None else spec.namespace
+
+    def _own_name(self, tool: str) -> str:
+        """What its upstream calls a tool: no filter goes by what is put before it because of another."""
+        spec = self._spec(tool)
+        return tool if spec is None else spec.name
+
+    def _spec(self, tool: str) -> "OperationSpec | None":
         operation_id = self._names.get(tool, "")
         specs = (scope.registry.get_spec(operation_id) for scope in self._scopes)
-        return next((spec.namespace for spec in specs if spec is not None), CORE)
+        return next((spec for spec in specs if spec is not None), None)
 
 
 class Unanswered:
