@@ -18,8 +18,11 @@ def made(name: str, *, is_hashed: bool = False) -> tuple[str, str]:
     """A new token, and its line for the file."""
     token = secrets.token_urlsafe(32)
     line = f"{name}: sha256:{digest_of(token).hex()}" if is_hashed else f"{name}: {token}"
-    if _matched(line) is None:
-        raise InvalidArgument("a principal has a name without colons, of at most 200 characters, such as alice")
+    found = _matched(line)
+    if found is None or found[1] != name:
+        raise InvalidArgument(
+            "a principal has a name without colons, without spaces around it, of at most 200 characters, such as alice"
+        )
     return token, line
 
 
