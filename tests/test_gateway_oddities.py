@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -233,3 +234,43 @@ def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
 
 def _wait(event: threading.Event) -> None:
     event.wait(PATIENCE)
+
+
+REPEATER = """
+import json, sys
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    if "id" in request:
+        tools = [{"name": "told", "inputSchema": {}}, {"name": "pid", "inputSchema": {}}]
+        result = {"tools": tools} if request["method"] == "tools/list" else {"content": [], "got": repr(line)}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_else(tmp_path: Path) -> None:
+    options = ("--disable-tools", "admin", "--capability", "pid=admin")
+    with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
+        # One that takes the first of two names would call what is switched off.
+        talk.send(f'{{{CALL},\r"params":{{"name":"pid","name":"told"}}}}'.encode())
+        got = json.loads(talk.line())["result"]["got"]
+        assert "told" in got
+        assert "pid" not in got
+        assert "\\r" not in got
+
+
+def test_what_headgate_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
+    stamp = "io.modelcontextprotocol/serverInfo"
+    more = {"_meta": {stamp: {"name": "theirs", "version": "1"}}}
+    with talking(*wrap(tmp_path)) as talk:
+        assert talk.call("text", more=more)["_meta"][stamp]["name"] == "theirs"
+        assert talk.call("text", size=100_000, more=more)["_meta"][stamp]["name"] == "headgate"
+
+
+def test_standard_output_is_the_protocol_s_alone() -> None:
+    code = (
+        "import os; from headgate.gateway.client import private_stdout; fd = private_stdout(); print('chatter'); "
+        "os.system('echo a child'); os.write(fd, b'message')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE)
+    assert done.stdout == b"message"
+    assert {b"chatter", b"a child"} == set(done.stderr.split(b"\n")) - {b""}
