@@ -39,7 +39,8 @@ demo: $(BUILT) ## Put a server that answers 50 MB behind headgate, before your e
 
 test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p headgate-core
-	$(BIN)/python -m pytest
+	@# A file stays with one worker, and so do the servers that it starts.
+	$(BIN)/python -m pytest -n logical --dist loadfile
 
 lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, types and stubs
 	$(BIN)/ruff check
