@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
-PATIENCE = 20
+PATIENCE = 60
 
 
 def script(name: str) -> list[str]:
