@@ -14,7 +14,18 @@ from listening_harness import JSON, Listening
 from serve_harness import config
 from wires import MODERN, Wire, message_of, request, wired_to
 
-__all__ = ["NAMES", "Stream", "called", "eventually", "is_running", "listens", "serving_http", "token", "wire"]
+__all__ = [
+    "NAMES",
+    "Stream",
+    "called",
+    "eventually",
+    "is_running",
+    "listens",
+    "serving_http",
+    "token",
+    "wire",
+    "write_tokens",
+]
 
 NAMES = ["ann", "bob", "cid", "dan"]
 
