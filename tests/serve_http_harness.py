@@ -85,7 +85,11 @@ class Stream:
 
     def rest(self) -> bytes:
         """All until it ends, which it has to."""
-        return self._response.read()
+        came, deadline = b"", time.monotonic() + _PATIENCE
+        while line := self._response.readline():
+            came += line
+            assert time.monotonic() < deadline
+        return came
 
 
 @contextmanager
@@ -102,9 +106,9 @@ def listens(port: int, name: str, **wanted: Any) -> Iterator[Stream]:
             yield stream
 
 
-def eventually(is_so: Callable[[], object]) -> None:
+def eventually(is_so: Callable[..., object], *of: Any) -> None:
     deadline = time.monotonic() + _PATIENCE
-    while not is_so():
+    while not is_so(*of):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

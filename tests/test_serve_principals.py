@@ -69,7 +69,7 @@ def test_updates_and_changes_reach_those_of_whose_connection_they_are(port: int,
     wanted: dict[str, Any] = {"resourceSubscriptions": ["x://1", "x://2"], "toolsListChanged": True}
     with listens(port, "ann", **wanted) as ann_hears, listens(port, "bob", **wanted) as bob_hears:
         for each in (ann, bob):
-            eventually(lambda each=each: len(_subscribed(each)) == 2)
+            eventually(lambda its: len(_subscribed(its)) == 2, each)
         called(bob, "update", uri="x://1")
         assert _heard(bob_hears.next()) == "x://1"
         called(bob, "grow", name="more")

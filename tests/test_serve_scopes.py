@@ -18,6 +18,10 @@ def _pid(port: int, name: str) -> int:
     return int(called(wire(port, MODERN, name), "state")["pid"])
 
 
+def _is_gone(pid: int) -> bool:
+    return not is_running(pid)
+
+
 def _error(wire: Wire, tool: str) -> dict[str, Any]:
     return dict(json.loads(message_of(wire.ask("tools/call", {"name": tool, "arguments": {}})))["error"])
 
@@ -30,13 +34,13 @@ def test_servers_of_who_is_idle_end_and_those_in_use_do_not(tmp_path: Path) -> N
             takes = pool.submit(called, wire(port, MODERN, "bob"), "takes", seconds=4)
             # Twice as long as those in use would have lasted.
             for _ in range(2):
-                cid = _pid(port, "cid")
-                eventually(lambda pid=cid: not is_running(pid))
+                eventually(_is_gone, _pid(port, "cid"))
             assert takes.result()["pid"] == bob
             called(wire(port, MODERN, "ann"), "update", uri="x://1")
             assert ann_hears.next()["params"]["uri"] == "x://1"
             assert _pid(port, "ann") == ann
-        eventually(lambda: not is_running(ann) and not is_running(bob))
+        for pid in (ann, bob):
+            eventually(_is_gone, pid)
         # Whoever comes back is served.
         assert _pid(port, "ann") not in (ann, bob)
 
@@ -102,7 +106,7 @@ def test_who_is_not_let_in_any_more_is_not_told_anything_either(tmp_path: Path) 
             bob_hears = stack.enter_context(listens(port, "bob", toolsListChanged=True))
             write_tokens(tmp_path / "tokens", ["ann"])
             assert b"data: {" not in bob_hears.rest()
-            eventually(lambda: not is_running(bob))
+            eventually(_is_gone, bob)
             called(wire(port, MODERN, "ann"), "update", uri="x://1")
             assert ann_hears.next()["params"]["uri"] == "x://1"
             assert _pid(port, "ann") == ann
