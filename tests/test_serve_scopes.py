@@ -144,3 +144,14 @@ def test_who_listens_does_not_keep_calls_waiting(tmp_path: Path) -> None:
         assert called(ann, "update") == "one"
         eventually(lambda: called(ann, "update") == "one")
         assert {stream.next()["params"]["uri"] for stream in streams} == {"one://1"}
+
+
+def test_who_listens_on_many_connections_leaves_some_to_others(tmp_path: Path) -> None:
+    with serving_http(tmp_path, KEEPING, max_connections=8) as listening, ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(listens(listening.port, "ann", toolsListChanged=True))
+        refused = json.loads(wire(listening.port, MODERN, "ann").ask("tools/list"))["error"]
+        assert "max_connections" in refused["message"]
+        assert _pid(listening.port, "bob")
+        stack.close()
+        eventually(lambda: b"max_connections" not in wire(listening.port, MODERN, "ann").ask("tools/list"))

@@ -24,6 +24,7 @@ from headgate.gateway.http.oauth import Issuer
 from headgate.gateway.http.rates import RateLimit, Rates
 from headgate.gateway.http.revoked import EndRevoked
 from headgate.gateway.http.sessions import Sessions
+from headgate.gateway.http.shares import Share
 from headgate.gateway.http.tokens import TokenFile
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ async def _health(_: Request) -> Response:
 def _guarded(app: ASGIApp, settings: "Settings") -> ASGIApp:
     """What a request goes through: who asks, how often, and whether that is enough."""
     verifiers = _verifiers(settings)
+    app = Share(app, settings.max_connections)
     for verifier in verifiers:
         if isinstance(verifier, TokenFile):
             app = EndRevoked(app, verifier)
