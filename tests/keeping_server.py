@@ -1,6 +1,6 @@
 """A server on stdio without any SDK, of the handshake, that keeps all it is told for its one connection.
 
-Its tasks have numbers that anyone can guess.
+Its tasks have numbers that anyone can guess. One that is told to be `slow` takes its time to end.
 """
 
 import json
@@ -93,3 +93,5 @@ def handle(message: dict[str, Any]) -> None:
 if __name__ == "__main__":
     for line in sys.stdin.buffer:
         handle(json.loads(line))
+    if "slow" in sys.argv:
+        time.sleep(3)

@@ -46,7 +46,8 @@ def test_servers_of_who_is_idle_end_and_those_in_use_do_not(tmp_path: Path) -> N
 
 
 def test_of_too_many_the_one_that_was_idle_for_longest_is_closed(tmp_path: Path) -> None:
-    with serving_http(tmp_path, KEEPING, max_principals=2) as listening:
+    slow = {"slow": command_of("keeping_server.py", "slow")}
+    with serving_http(tmp_path, slow, max_principals=2) as listening:
         port = listening.port
         ann, bob = _pid(port, "ann"), _pid(port, "bob")
         assert _pid(port, "ann") == ann
