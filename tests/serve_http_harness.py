@@ -79,8 +79,11 @@ class Stream:
 
     def next(self) -> dict[str, Any]:
         """What comes next, with its method and what it is of."""
+        deadline = time.monotonic() + _PATIENCE
         while not (line := self._response.readline()).startswith(b"data: {"):
             assert line, "the stream has ended"
+            # It is kept open by lines that say nothing.
+            assert time.monotonic() < deadline
         return dict(json.loads(line.removeprefix(b"data: ")))
 
     def rest(self) -> bytes:
