@@ -2,23 +2,21 @@
 
 import http.client
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headgate.gateway.serving.routes import _fits
-from listening_harness import Listening
-from serve_harness import command_of, config
-from wires import ERAS, LEGACY, MODERN, Wire, message_of, started, wired_to
-
-NAMES = ["ann", "bob", "cid", "dan"]
+from serve_harness import command_of
+from serve_http_harness import NAMES
+from serve_http_harness import called as _called
+from serve_http_harness import serving_http as _listening
+from serve_http_harness import wire as _wire
+from wires import ERAS, LEGACY, MODERN, message_of, started
 
 
 @pytest.fixture(scope="module")
@@ -29,42 +27,6 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         upstreams = {"adverse": command_of("adverse_server.py"), "raw": {"url": url}}
         with _listening(tmp_path_factory.mktemp("serve"), upstreams) as listening:
             yield listening.port
-
-
-@contextmanager
-def _listening(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[Listening]:
-    """One that ends well when it is told to, unless it has before."""
-    tokens = folder / "tokens"
-    tokens.write_text("".join(f"{name}: {_token(name)}\n" for name in NAMES))
-    tokens.chmod(0o600)
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config(folder, upstreams, **options))]
-    listen = ["--http", "127.0.0.1:0", "--token-file", str(tokens), "--log-level", "info"]
-    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
-        try:
-            listening = Listening(gateway)
-            yield listening
-            listening.terminate()
-            assert listening.ended() == 0
-        finally:
-            gateway.kill()
-
-
-def _token(name: str) -> str:
-    return name + "x" * 30
-
-
-def _wire(port: int, era: str, name: str) -> Wire:
-    return wired_to(port, era, _token(name))
-
-
-def _called(wire: Wire, tool: str, **arguments: Any) -> Any:
-    """What a call of a tool that answers with one text says."""
-    answer = json.loads(message_of(wire.ask("tools/call", {"name": tool, "arguments": arguments})))
-    text = answer["result"]["content"][0]["text"]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -85,10 +47,11 @@ def test_of_a_server_over_http_too_a_large_result_is_its_caller_s(era: str, port
     assert _called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
 
 
-def test_clients_with_connections_have_servers_of_their_own_and_others_share_one(port: int) -> None:
+def test_clients_with_connections_have_servers_of_their_own_and_others_one_for_each_principal(port: int) -> None:
     first, second = _wire(port, LEGACY, "ann"), _wire(port, LEGACY, "ann")
     assert _called(first, "pid") == _called(first, "pid") != _called(second, "pid")
-    assert _called(_wire(port, MODERN, "ann"), "pid") == _called(_wire(port, MODERN, "bob"), "pid")
+    assert _called(_wire(port, MODERN, "ann"), "pid") == _called(_wire(port, MODERN, "ann"), "pid")
+    assert _called(_wire(port, MODERN, "ann"), "pid") != _called(_wire(port, MODERN, "bob"), "pid")
 
 
 def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
@@ -176,16 +139,6 @@ def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
         assert [each.result(30) for each in calls] == ["reported"] * 8
 
 
-def test_on_a_connection_that_principals_share_nobody_is_told_what_another_s_request_logs(tmp_path: Path) -> None:
-    params = {"name": "log", "arguments": {}, "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
-    with _listening(tmp_path, {"speaking": command_of("speaking_server.py", "stdio", "one")}) as listening:
-        ann, bob = (_wire(listening.port, MODERN, name) for name in ("ann", "bob"))
-        assert b"notifications/message" in ann.ask("tools/call", params)
-        assert b"notifications/message" not in bob.ask("tools/call", params)
-        # One that comes late could be of bob's.
-        assert b"notifications/message" not in ann.ask("tools/call", params)
-
-
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_of_an_only_server_that_cannot_be_reached_says_so(era: str, tmp_path: Path) -> None:
     with _listening(tmp_path, {"none": {"command": "false"}}) as listening:
@@ -209,8 +162,8 @@ def test_progress_by_a_token_that_another_had_is_nobody_else_s(tmp_path: Path) -
     with _listening(tmp_path, {"adverse": command_of("adverse_server.py")}) as listening:
         # This server reports by whatever token it is told to, as one does that goes on after it was cancelled.
         late = {"name": "reports", "arguments": {"steps": 3, "token": 1}, "_meta": {"progressToken": 1}}
-        for name in ("ann", "bob"):
-            answer = _wire(listening.port, MODERN, name).ask("tools/call", late)
+        for _ in range(2):
+            answer = _wire(listening.port, MODERN, "ann").ask("tools/call", late)
             assert b"notifications/progress" not in answer
 
 

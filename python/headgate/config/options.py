@@ -267,6 +267,18 @@ class Settings:
     session_idle_seconds: float = _option(
         1800.0, positive(SECONDS), "how long a session lasts that nobody uses", commands=("serve",)
     )
+    max_principals: int = _option(
+        64,
+        positive(COUNT),
+        "for how many principals without a session there may be connections to upstreams at once",
+        commands=("serve",),
+    )
+    principal_idle_seconds: float = _option(
+        1800.0,
+        positive(SECONDS),
+        "how long these last when nothing of the principal's is under way, and it does not listen",
+        commands=("serve",),
+    )
     file_refs_beyond_loopback: bool = _option(
         False, FLAG, "let $file read files for callers from elsewhere, too", commands=("serve",)
     )

@@ -3,20 +3,23 @@
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 __all__ = ["Work"]
 
 _log = logging.getLogger("headgate")
 
 _WORKERS = 4
+_IDLE = 10.0
+"""Seconds after which a thread that has nothing to do ends: connections come and go, and theirs must not stay."""
 
 
 class Work:
-    """A few threads, which end with the process. Of `most` jobs at once the next waits where it comes from."""
+    """A few threads, while there is work. Of `most` jobs at once the next waits where it comes from."""
 
-    def __init__(self, workers: int = _WORKERS, *, most: int | None = None) -> None:
+    def __init__(self, workers: int = _WORKERS, *, most: int | None = None, idle: float = _IDLE) -> None:
         self._workers = workers
+        self._seconds = idle
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._room = None if most is None else threading.Semaphore(most)
         self._idle = threading.Condition()
@@ -41,7 +44,12 @@ class Work:
 
     def _run(self) -> None:
         while True:
-            job = self._jobs.get()
+            try:
+                job = self._jobs.get(timeout=self._seconds)
+            except Empty:
+                if self._may_end():
+                    return
+                continue
             try:
                 job()
             except Exception:
@@ -53,6 +61,13 @@ class Work:
             with self._idle:
                 self._busy -= 1
                 self._idle.notify_all()
+
+    def _may_end(self) -> bool:
+        """Not if there is a job for each thread: one may be about to come."""
+        with self._idle:
+            is_spare = self._busy < self._threads
+            self._threads -= is_spare
+            return is_spare
 
     def finish(self, seconds: float) -> bool:
         """Waits until all is done; `False` if that takes longer."""

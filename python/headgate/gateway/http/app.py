@@ -22,7 +22,9 @@ from starlette.types import ASGIApp
 from headgate.config.listening import LOOPBACK_NAMES, is_beyond_loopback
 from headgate.gateway.http.oauth import Issuer
 from headgate.gateway.http.rates import RateLimit, Rates
+from headgate.gateway.http.revoked import EndRevoked
 from headgate.gateway.http.sessions import Sessions
+from headgate.gateway.http.shares import Share
 from headgate.gateway.http.tokens import TokenFile
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ async def _health(_: Request) -> Response:
 def _guarded(app: ASGIApp, settings: "Settings") -> ASGIApp:
     """What a request goes through: who asks, how often, and whether that is enough."""
     verifiers = _verifiers(settings)
+    app = Share(app, settings.max_connections)
+    for verifier in verifiers:
+        if isinstance(verifier, TokenFile):
+            app = EndRevoked(app, verifier)
     if verifiers:
         audience = settings.oauth_audience
         metadata = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))

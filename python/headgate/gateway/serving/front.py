@@ -10,15 +10,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anyio
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import SubscriptionBus
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_from_wire
 from mcp_types import METHOD_NOT_FOUND
-
-from headgate.servers.mcp import principal_of
 
 __all__ = ["Front", "capabilities_of_request"]
 
@@ -67,24 +64,19 @@ class _Asking:
 
 
 class Front:
-    """One client whose connection lasts or, without a connection, all those whose requests stand alone."""
+    """One client whose connection lasts or, without a connection, those of one principal whose requests stand alone."""
 
-    def __init__(
-        self,
-        connection: Connection | None = None,
-        capabilities: Mapping[str, Any] | None = None,
-        bus: SubscriptionBus | None = None,
-    ) -> None:
+    def __init__(self, connection: Connection | None = None, capabilities: Mapping[str, Any] | None = None) -> None:
         self._connection = connection
-        self._bus = bus
+        # Its own: what is told here is nobody else's to hear.
+        self._bus = InMemorySubscriptionBus()
+        self.listeners = ListenHandler(self._bus)
         self.capabilities = dict(capabilities or {}) if connection is not None else {}
         """What may be asked of it."""
         self._asking: list[_Asking] = []
         self._by_token: dict[object, _Asking] = {}
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
-        self._principals: set[str | None] = set()
-        """Who has ever asked by this."""
 
     @property
     def is_lasting(self) -> bool:
@@ -96,11 +88,10 @@ class Front:
         """While a request is under way. Gives the token to report its progress by: others may have the same."""
         asking = _Asking(session, token)
         said = _capabilities.set(capabilities)
-        # Where many share a connection, what comes late by one's token must not be taken for another's.
+        # Where several share a connection, what comes late by one's token must not be taken for another's.
         is_clear = self.is_lasting and isinstance(token, str | int) and token not in self._by_token
         used = token if token is None or is_clear else f"headgate-{self._name}-{next(self._numbers)}"
         self._asking.append(asking)
-        self._principals.add(principal_of(get_access_token()))
         if used is not None:
             self._by_token[used] = asking
         try:
@@ -128,10 +119,8 @@ class Front:
                     asking.say(method, {**(params or {}), "progressToken": asking.token})
                 return True
             case "notifications/message" if self._connection is None:
-                # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is, and
-                # one that comes late may be of a request that someone else made before.
-                is_clear = len(self._asking) == 1 and len(self._principals) == 1
-                if is_clear and _is_wanted(self._asking[0].session, params):
+                # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is.
+                if len(self._asking) == 1 and _is_wanted(self._asking[0].session, params):
                     self._asking[0].say(method, params)
                 return True
             case "notifications/message" if self._asking:
@@ -150,7 +139,7 @@ class Front:
         await self._notify(_CHANGED, None)
 
     async def _notify(self, method: str, params: _Params) -> None:
-        if self._bus is not None and (event := event_from_wire(method, params)) is not None:
+        if (event := event_from_wire(method, params)) is not None:
             # Those who listen are told.
             await self._bus.publish(event)
         if self._connection is not None and self._connection.initialized.is_set():

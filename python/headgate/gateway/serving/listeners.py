@@ -1,51 +1,135 @@
 """Clients that listen: what happens at the servers is told to those who asked for it, in the newest version."""
 
 import asyncio
+import collections
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
 
-from headgate.gateway.serving.scope import Scope
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 
-__all__ = ["listening_behind"]
+if TYPE_CHECKING:
+    from headgate.operations.mcp.connection import Connection
+
+__all__ = ["Subscriptions"]
 
 _log = logging.getLogger("headgate")
 
+_FAILURES = (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError)
 
-@contextlib.asynccontextmanager
-async def listening_behind(scope: Scope, params: Mapping[str, Any]) -> AsyncIterator[None]:
-    """While a client listens, so do we: servers tell nobody else."""
-    asked = params.get("notifications")
-    # That other tools are listed is heard of in any case.
-    wanted = (
-        {key: value for key, value in asked.items() if key != "toolsListChanged"} if isinstance(asked, dict) else {}
-    )
-    tasks = [asyncio.create_task(_listen(upstream, wanted)) for upstream in scope.upstreams.values() if wanted]
-    try:
-        yield
-    finally:
-        for task in tasks:
+
+class Subscriptions:
+    """What servers are asked to tell, for as long as anyone of a scope wants to hear it."""
+
+    def __init__(self, upstreams: Iterable[MCPUpstream]) -> None:
+        self._followed = [_Followed(upstream) for upstream in upstreams]
+
+    @contextlib.contextmanager
+    def wanted(self, params: Mapping[str, Any]) -> Iterator[None]:
+        """While a client listens, so do we: servers tell nobody else."""
+        asked = params.get("notifications")
+        # That other tools are listed is heard of in any case.
+        wanted = (
+            {key: value for key, value in asked.items() if key != "toolsListChanged"} if isinstance(asked, dict) else {}
+        )
+        with contextlib.ExitStack() as leaving:
+            for followed in self._followed if wanted else ():
+                leaving.enter_context(followed.wanted(wanted))
+            yield
+
+    def close(self) -> None:
+        for followed in self._followed:
+            followed.close()
+
+
+class _Followed:
+    """One server. What it is to tell is a stream for each who listens or, before there were any, resources."""
+
+    def __init__(self, upstream: MCPUpstream) -> None:
+        self._upstream = upstream
+        self._wanted: collections.Counter[str] = collections.Counter()
+        """How many want each resource."""
+        self._told: dict[str, Connection] = {}
+        """By which connection the server was told that a resource is wanted."""
+        self._being_told: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.contextmanager
+    def wanted(self, asked: dict[str, Any]) -> Iterator[None]:
+        listening = self._soon(self._listen(asked))
+        try:
+            yield
+        finally:
+            listening.cancel()
+
+    async def _listen(self, asked: dict[str, Any]) -> None:
+        with self._noted():
+            if await self._upstream.is_modern():
+                connection = await self._upstream.connection()
+                await connection.request("subscriptions/listen", {"notifications": dict(asked)}, None)
+            else:
+                uris = asked.get("resourceSubscriptions") or ()
+                await self._want([*dict.fromkeys(uri for uri in uris if isinstance(uri, str))])
+
+    async def _want(self, uris: list[str]) -> None:
+        """Until it is cancelled."""
+        self._wanted.update(uris)
+        try:
+            for uri in uris:
+                self._tell(uri)
+            await asyncio.Event().wait()
+        finally:
+            self._wanted.subtract(uris)
+            for uri in uris:
+                self._tell(uri)
+
+    def _tell(self, uri: str) -> None:
+        if uri not in self._being_told:
+            self._being_told.add(uri)
+            self._soon(self._told_all(uri))
+
+    async def _told_all(self, uri: str) -> None:
+        """Until the server knows whether a resource is wanted: that may change while it is told."""
+        try:
+            with self._noted():
+                while await self._told_once(uri):
+                    pass
+        finally:
+            self._being_told.remove(uri)
+            if not self._wanted[uri]:
+                del self._wanted[uri]
+                self._told.pop(uri, None)
+
+    async def _told_once(self, uri: str) -> bool:
+        """`False` if it knows already."""
+        connection = await self._upstream.connection()
+        is_wanted, is_told = self._wanted[uri] > 0, self._told.get(uri) is connection
+        if is_wanted and not is_told:
+            await connection.request("resources/subscribe", {"uri": uri}, self._upstream.call_timeout)
+            self._told[uri] = connection
+        elif is_told and not is_wanted:
+            del self._told[uri]
+            await connection.request("resources/unsubscribe", {"uri": uri}, self._upstream.call_timeout)
+        return is_wanted != is_told
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except _FAILURES as error:
+            _log.debug("headgate: %s cannot be listened to: %s", self._upstream.name, error)
+
+    def _soon(self, step: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(step)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def close(self) -> None:
+        for task in [*self._tasks]:
             task.cancel()
-
-
-async def _listen(upstream: MCPUpstream, wanted: dict[str, Any]) -> None:
-    try:
-        for request in await _requests(upstream, wanted):
-            await request
-    except (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten) as error:
-        _log.debug("headgate: %s cannot be listened to: %s", upstream.name, error)
-
-
-async def _requests(upstream: MCPUpstream, wanted: dict[str, Any]) -> list[Coroutine[Any, Any, Any]]:
-    """What makes a server tell: a stream or, before there were any, a subscription to each resource."""
-    connection = await upstream.connection()
-    if await upstream.is_modern():
-        return [connection.request("subscriptions/listen", {"notifications": dict(wanted)}, None)]
-    uris = [uri for uri in wanted.get("resourceSubscriptions") or () if isinstance(uri, str)]
-    return [connection.request("resources/subscribe", {"uri": uri}, upstream.call_timeout) for uri in uris]

@@ -1,12 +1,13 @@
 """What of the protocol is the upstreams' own: it goes on to them as it came, and so does what they answer."""
 
+import contextlib
 import logging
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.connection import Connection as ClientConnection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -20,15 +21,16 @@ from mcp_types import (
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.messages import enveloped, is_modern
 from headgate.gateway.serving.front import Front
-from headgate.gateway.serving.listeners import listening_behind
 from headgate.gateway.serving.routes import Routes
 from headgate.gateway.serving.scope import Scope
+from headgate.gateway.serving.scopes import Scopes
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.results import error_of
 from headgate.operations.serving import is_wrapped
 from headgate.operations.spec import OperationSpec
+from headgate.servers.mcp import principal_of
 from headgate.servers.result import without_stamp
 from headgate.servers.tools import error_result
 
@@ -52,16 +54,18 @@ _MOST_ROUNDS = 32
 class Passing:
     """Middleware of the server in front."""
 
-    def __init__(self, make_scope: Callable[[Front], Scope], stamp: dict[str, Any], bus: SubscriptionBus) -> None:
+    def __init__(self, make_scope: Callable[[Front], Scope], scopes: Scopes, stamp: dict[str, Any]) -> None:
         self._make_scope = make_scope
-        self._bus = bus
+        self._scopes = scopes
         self._stamp = stamp
-        self._common: Scope | None = None
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "initialize":
             return await self._initialize(ctx, call_next)
-        scope = await self.scope_of(ctx)
+        async with self.scope_of(ctx) as scope:
+            return await self._answered(ctx, call_next, scope)
+
+    async def _answered(self, ctx: _Context, call_next: CallNext, scope: Scope) -> HandlerResult:
         if ctx.request_id is None:
             await self._notified(ctx, scope)
             return await call_next(ctx)
@@ -73,7 +77,7 @@ class Passing:
             case "tools/call":
                 return await self._call_tool(ctx, call_next, scope)
             case "subscriptions/listen":
-                async with listening_behind(scope, ctx.params or {}):
+                with scope.subscriptions.wanted(ctx.params or {}):
                     return await call_next(ctx)
             case "ping":
                 return await call_next(ctx)
@@ -81,16 +85,17 @@ class Passing:
                 return await call_next(ctx)
         return await self._passed(ctx, scope)
 
-    async def scope_of(self, ctx: _Context) -> Scope:
-        """What is behind the client that asks."""
-        connection: ClientConnection = ctx.session._connection
-        if not is_modern(ctx.protocol_version):
-            scope = connection.state.get(_SCOPE) or self._new_scope(connection, {})
+    @contextlib.asynccontextmanager
+    async def scope_of(self, ctx: _Context) -> AsyncIterator[Scope]:
+        """What is behind the client that asks, while it does."""
+        if is_modern(ctx.protocol_version):
+            async with self._scopes.used_by(principal_of(get_access_token())) as scope:
+                yield scope
         else:
-            # Their requests stand alone, so that nothing is ever asked of them.
-            scope = self._common = self._common or self._make_scope(Front(bus=self._bus))
-        await scope.start()
-        return cast("Scope", scope)
+            connection: ClientConnection = ctx.session._connection
+            scope = connection.state.get(_SCOPE) or self._new_scope(connection, {})
+            await scope.start()
+            yield scope
 
     def _new_scope(self, connection: ClientConnection, capabilities: dict[str, Any]) -> Scope:
         scope = connection.state[_SCOPE] = self._make_scope(Front(connection, capabilities))

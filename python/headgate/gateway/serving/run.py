@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server import Server
 from mcp.server.context import HandlerResult, ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CallToolRequestParams,
@@ -22,6 +21,8 @@ from mcp_types import (
     JSONRPCResponse,
     PaginatedRequestParams,
     RequestId,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
 )
 
 import headgate
@@ -31,6 +32,7 @@ from headgate.gateway.lines import Lines, Unspooled
 from headgate.gateway.serving.front import Front
 from headgate.gateway.serving.passing import Passing
 from headgate.gateway.serving.scope import PATIENCE, Scope
+from headgate.gateway.serving.scopes import Scopes
 from headgate.gateway.serving.sources import Sources
 from headgate.gateway.serving.streams import Incoming, Outgoing
 from headgate.gateway.spool import spool_beside
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from headgate.config.options import Settings
-    from headgate.operations.spec import OperationSpec
 
 __all__ = ["Serving", "run"]
 
@@ -73,15 +74,16 @@ class Serving:
             known_capabilities=settings.upstreams,
         )
         self.gate.capabilities.alias = self._own_name
-        bus = InMemorySubscriptionBus()
-        self.listeners = ListenHandler(bus)
         self.server: Server[Any] = Server(
             "headgate",
             version=headgate.__version__,
             lifespan=self._lifespan,
-            on_subscriptions_listen=self.listeners,
+            on_subscriptions_listen=self._listen,
         )
-        self._passing = Passing(self._scope, self.server.server_info_stamp, bus)
+        # On stdio there is one client, and all ends with it.
+        idle = None if settings.http is None else settings.principal_idle_seconds
+        self._principals = Scopes(lambda: self._scope(Front()), settings.max_principals, idle)
+        self._passing = Passing(self._scope, self._principals, self.server.server_info_stamp)
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
         self.gate.install(self.server)
@@ -89,6 +91,8 @@ class Serving:
         self._scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
         self._names: dict[str, str] = {}
         """The ids of operations by the names that they ever had as tools: for all clients the same."""
+        self._origins: dict[str, tuple[str, str]] = {}
+        """Of which upstream they are, and what that calls them: what a filter goes by must outlast every connection."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
@@ -96,14 +100,18 @@ class Serving:
             await self._sources.start(PATIENCE)
             yield {}
         finally:
-            self.listeners.close()
             await self.leave()
             await self._sources.close()
             self.gate.close()
 
+    def stop_listening(self) -> None:
+        """Tells all who listen that it is over: they would do so for ever."""
+        for scope in [*self._scopes]:
+            scope.front.listeners.close()
+
     async def leave(self) -> None:
         """Ends all connections to upstreams; each takes the time that it takes, since processes must not be left."""
-        await asyncio.gather(*(scope.close() for scope in [*self._scopes]))
+        await asyncio.gather(self._principals.close(), *(scope.close() for scope in [*self._scopes]))
 
     def _scope(self, front: Front) -> Scope:
         scope = Scope(self._sources, front, self.gate, self._settings, self._names)
@@ -111,25 +119,28 @@ class Serving:
         return scope
 
     async def _list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
-        return await (await self._passing.scope_of(ctx)).tools.list(ctx, params)
+        async with self._passing.scope_of(ctx) as scope:
+            self._origins |= {spec.id: (spec.namespace, spec.name) for spec in scope.registry}
+            return await scope.tools.list(ctx, params)
 
     async def _call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
-        return await (await self._passing.scope_of(ctx)).tools.call(ctx, params)
+        async with self._passing.scope_of(ctx) as scope:
+            return await scope.tools.call(ctx, params)
+
+    async def _listen(self, ctx: _Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        async with self._passing.scope_of(ctx) as scope:
+            return await scope.front.listeners(ctx, params)
 
     def _capability(self, tool: str) -> str:
         """What a tool is for if nobody says: what its upstream is for."""
-        spec = self._spec(tool)
-        return CORE if spec is None else spec.namespace
+        return self._origin(tool)[0]
 
     def _own_name(self, tool: str) -> str:
         """What its upstream calls a tool: no filter goes by what is put before it because of another."""
-        spec = self._spec(tool)
-        return tool if spec is None else spec.name
+        return self._origin(tool)[1]
 
-    def _spec(self, tool: str) -> "OperationSpec | None":
-        operation_id = self._names.get(tool, "")
-        specs = (scope.registry.get_spec(operation_id) for scope in self._scopes)
-        return next((spec for spec in specs if spec is not None), None)
+    def _origin(self, tool: str) -> tuple[str, str]:
+        return self._origins.get(self._names.get(tool, ""), (CORE, tool))
 
 
 class Unanswered:
@@ -202,8 +213,7 @@ async def _on_stdio(settings: "Settings") -> int:
     serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
     threading.Thread(target=listen, name="headgate-read", daemon=True).start()
     await stop.wait()
-    # Whoever listens would do so for ever.
-    serving.listeners.close()
+    serving.stop_listening()
     await unanswered.wait(settings.shutdown_grace_seconds)
     # Before the SDK does, which allows it five seconds.
     await serving.leave()

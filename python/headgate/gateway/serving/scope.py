@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.listeners import Subscriptions
 from headgate.gateway.serving.sources import MCPUpstream, Sources, retried
 from headgate.operations.mcp.serving import OperationTools
 from headgate.operations.registry import OperationRegistry
@@ -39,7 +40,9 @@ class Scope:
         }
         self.is_sole = len(sources.targets) == len(self.upstreams) == 1
         """Whether there is one server of MCP, and nothing else."""
+        self.subscriptions = Subscriptions(self.upstreams.values())
         self._started: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def start(self) -> None:
         """Connects what can be connected; whoever comes meanwhile waits for the same."""
@@ -49,7 +52,8 @@ class Scope:
 
     async def _start(self) -> None:
         tried = []
-        for upstream in self.upstreams.values():
+        # Whatever were connected after it is closed, nobody would ever end.
+        for upstream in () if self._is_closed else self.upstreams.values():
             tried.append(asyncio.Event())
             attempt = partial(upstream.connect, self.registry)
             self._connecting.append(asyncio.create_task(retried(upstream.name, attempt, tried[-1])))
@@ -80,7 +84,12 @@ class Scope:
         return "\n\n".join(text for text in said if isinstance(text, str) and text) or None
 
     async def close(self) -> None:
+        self._is_closed = True
         self._detach()
+        self.front.listeners.close()
+        self.subscriptions.close()
         for task in (*self._connecting, *self._telling):
             task.cancel()
+        # What is just being connected is left by whoever connects it.
+        await asyncio.gather(*self._connecting, return_exceptions=True)
         await asyncio.gather(*(upstream.close() for upstream in self.upstreams.values()), return_exceptions=True)

@@ -26,6 +26,7 @@ __all__ = ["HttpUpstream"]
 _log = logging.getLogger("headgate")
 
 _MOST_AT_ONCE = 64
+_MOST_LISTENING = 256
 _ACCEPTED = 30.0
 """How many seconds a server has to take notice of what wants no answer."""
 _FAREWELL = 2.0
@@ -57,6 +58,8 @@ class HttpUpstream:
         self._schema_of = schema_of
         self._to_send: SimpleQueue[Kept | None] = SimpleQueue()
         self._asking = Work(_MOST_AT_ONCE)
+        # They last, and calls must not have to wait for them.
+        self._listening = Work(_MOST_LISTENING)
         # One after the other, so that they come in the order in which they were said.
         self._telling = Work(1)
         self._requests = OutgoingRequests()
@@ -96,6 +99,8 @@ class HttpUpstream:
                 self._telling.finish(_ACCEPTED)
             case "notifications/cancelled":
                 self._cancel(message)
+            case "subscriptions/listen" if message.is_request:
+                self._listening.do(lambda: self._ask(message))
             case _ if message.is_request:
                 self._asking.do(lambda: self._ask(message))
             case _:

@@ -1,0 +1,43 @@
+"""Threads that do what takes long, and are there for no longer than that."""
+
+import threading
+import time
+from functools import partial
+
+from headgate.gateway.work import Work
+from hypothesis import given
+from hypothesis import strategies as st
+
+PATIENCE = 30
+
+
+def _threads() -> int:
+    return sum(thread.name == "headgate-work" for thread in threading.enumerate())
+
+
+def _wait(event: threading.Event) -> None:
+    event.wait(PATIENCE)
+
+
+def test_threads_that_have_nothing_to_do_end() -> None:
+    before = _threads()
+    work, go = Work(8, idle=0.05), threading.Event()
+    for _ in range(8):
+        work.do(partial(_wait, go))
+    assert _threads() >= 8
+    go.set()
+    assert work.finish(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while _threads() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4))
+def test_all_is_done_however_often_threads_end_in_between(pauses: list[int], workers: int) -> None:
+    work, done = Work(workers, idle=0.001), list[int]()
+    for number, pause in enumerate(pauses):
+        time.sleep(pause / 1000)
+        work.do(partial(done.append, number))
+    assert work.finish(PATIENCE)
+    assert sorted(done) == [*range(len(pauses))]
