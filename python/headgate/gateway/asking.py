@@ -17,6 +17,7 @@ import headgate
 from headgate.arguments import shown
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.lines import Line, Lines
+from headgate.gateway.messages import METHOD_NOT_FOUND
 from headgate.gateway.process import Process
 from headgate.gateway.spool import Spool
 
@@ -33,8 +34,6 @@ _MODERN_META = {
     "io.modelcontextprotocol/clientInfo": _CLIENT,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-
-_METHOD_NOT_FOUND = -32601
 
 _MOST_PAGES = 1000
 
@@ -119,7 +118,7 @@ class Asking:
         """Servers ask, too, and some wait for the answer."""
         if "id" not in message:
             return
-        refusal = {"error": {"code": _METHOD_NOT_FOUND, "message": "this client only asks"}}
+        refusal = {"error": {"code": METHOD_NOT_FOUND, "message": "this client only asks"}}
         self._send({"id": message["id"], **({"result": {}} if message["method"] == "ping" else refusal)})
 
     def _send(self, message: Mapping[str, Any]) -> None:

@@ -233,8 +233,7 @@ class Gate:
         """
         if self._references is None:
             return arguments
-        schema = (self._listed.get(tool) or {}).get("inputSchema")
-        found = self._references.resolve(arguments, schema, principal, tool=tool)
+        found = self._references.resolve(arguments, self.input_schema_of(tool), principal, tool=tool)
         return arguments if found is arguments else finish(found)
 
     def is_open(self, request: object) -> bool:
