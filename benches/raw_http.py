@@ -9,10 +9,9 @@ import sys
 from functools import cache
 from typing import Any
 
-INFO = {"name": "raw http server", "version": "1"}
+from raw_answers import said
+
 PROPERTIES = {"size": {"type": "integer"}, "of": {"type": "string"}}
-SCHEMA = {"type": "object", "properties": PROPERTIES, "required": ["size", "of"]}
-TOOLS = [{"name": "text", "description": "A text of some size.", "inputSchema": SCHEMA}]
 RECORD = '{"id": 1, "name": "café", "note": "line\\nline"}, '
 UNKNOWN = {"code": -32601, "message": "Method not found"}
 
@@ -29,22 +28,14 @@ def written_rest(size: int) -> bytes:
 
 
 def answer(message: dict[str, Any]) -> bytes:
-    body: dict[str, Any]
-    match message["method"]:
-        case "initialize":
-            body = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO}
-        case "tools/list":
-            body = {"tools": TOOLS}
-        case "tools/call":
-            told = message["params"]["arguments"]
-            start = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s'
-            named = start % (json.dumps(message["id"]).encode(), told["of"].encode())
-            return named + written_rest(told["size"] - len(told["of"])) + b'}],"isError":false}}'
-        case "ping":
-            body = {}
-        case _:
-            return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": UNKNOWN}).encode()
-    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": body}).encode()
+    if message["method"] == "tools/call":
+        told = message["params"]["arguments"]
+        start = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s'
+        named = start % (json.dumps(message["id"]).encode(), told["of"].encode())
+        return named + written_rest(told["size"] - len(told["of"])) + b'}],"isError":false}}'
+    result = said(message["method"], "raw http server", PROPERTIES)
+    body = {"error": UNKNOWN} if result is None else {"result": result}
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}).encode()
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,9 +49,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             elif "id" not in (message := json.loads(body)):
                 writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             else:
-                said = answer(message)
+                body = answer(message)
                 start = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-                writer.write(start % len(said) + said)
+                writer.write(start % len(body) + body)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()

@@ -9,9 +9,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-INFO = {"name": "raw stdio server", "version": "1"}
-SCHEMA = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
-TOOLS = [{"name": "text", "description": "A text of some size.", "inputSchema": SCHEMA}]
+from raw_answers import said
 
 
 @lru_cache
@@ -30,15 +28,9 @@ def result(size: int) -> bytes:
 
 
 def answer(message: dict[str, Any]) -> bytes:
-    body: dict[str, Any] = {}
-    match message["method"]:
-        case "initialize":
-            body = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO}
-        case "tools/list":
-            body = {"tools": TOOLS}
-        case "tools/call":
-            return result(message["params"]["arguments"]["size"])
-    return json.dumps(body).encode()
+    if message["method"] == "tools/call":
+        return result(message["params"]["arguments"]["size"])
+    return json.dumps(said(message["method"], "raw stdio server", {"size": {"type": "integer"}}) or {}).encode()
 
 
 def main() -> None:

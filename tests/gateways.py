@@ -97,3 +97,16 @@ def gateway_to(
         for pipe in (process.stdin, process.stdout):
             assert pipe
             pipe.close()
+
+
+def text_of(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+def error_of(result: dict[str, Any]) -> dict[str, Any]:
+    assert result["isError"], result
+    return dict(json.loads(text_of(result))["error"])
+
+
+def works(gateway: Gateway) -> bool:
+    return text_of(gateway.call("plain")) == "plain"

@@ -1,17 +1,14 @@
 import json
 import os
-import re
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faulty_server import EVENTS, JSON, Server, faulty_server
-from gateways import Gateway, gateway_to
+from gateways import Gateway, error_of, gateway_to, text_of, works
 from wires import CALLS, LEGACY, MODERN, Servers, message_of, wired_to
 
 SCRIPT = "mcp_server.py"
@@ -29,19 +26,6 @@ def server() -> Iterator[Server]:
 def gateway(server: Server, tmp_path: Path) -> Iterator[Gateway]:
     with gateway_to(server.url, tmp_path) as gateway:
         yield gateway
-
-
-def text_of(result: dict[str, Any]) -> str:
-    return str(result["content"][0]["text"])
-
-
-def error_of(result: dict[str, Any]) -> dict[str, Any]:
-    assert result["isError"], result
-    return dict(json.loads(text_of(result))["error"])
-
-
-def works(gateway: Gateway) -> bool:
-    return text_of(gateway.call("plain")) == "plain"
 
 
 @pytest.mark.parametrize("kind", [(), ("events",), ("stateless",), ("stateless", "events")], ids=" ".join)
@@ -194,113 +178,6 @@ def test_a_forgotten_session_is_begun_again_and_only_then_is_a_request_sent_twic
     sessions = [headers.get("mcp-session-id") for headers in server.headers_of("tools/call")]
     assert sessions == ["s1", "s1", "s3", "s3"]
     assert len(server.headers_of("notifications/initialized")) == 2
-
-
-FAULTS: list[tuple[str, dict[str, Any], str]] = [
-    ("breaks_off", {"as": EVENTS}, "before its answer"),
-    ("breaks_off", {"as": JSON}, "ended the connection"),
-    ("breaks_off", {"as": None}, "ended the connection"),
-    ("compressed", {"end": -20}, "ends too early"),
-    ("moved", {"status": 302, "to": "/there"}, "not followed"),
-    ("moved", {"status": 307, "to": "http://127.0.0.2:1/there"}, "not followed"),
-    ("moved", {"status": 307, "to": "/mcp"}, "not followed"),
-    ("refuses", {"status": 401}, "--header"),
-    ("refuses", {"status": 403, "body": "x"}, "--header"),
-    ("refuses", {"status": 500, "body": "SECRET is wrong " + "x" * 100_000}, "HTTP 500: *** is wrong xx"),
-    ("refuses", {"status": 404, "body": '{"error": "x"}'}, "forgets its sessions"),
-    ("refuses", {"status": 200, "as": "text/html", "body": "<html>"}, "text/html"),
-    ("refuses", {"status": 202}, "no answer"),
-    ("refuses", {"status": 204}, "no answer"),
-    ("refuses", {"status": 200, "body": "{not json"}, "no answer"),
-    ("refuses", {"status": 200, "body": ""}, "no answer"),
-    ("refuses", {"status": 200, "body": '{"jsonrpc": "2.0", "id": 77, "result": {}}'}, "no answer"),
-    (
-        "refuses",
-        {"status": 200, "as": EVENTS, "body": 'data: {"jsonrpc": "2.0", "id": 77, "result": {}}\n\n'},
-        "stream",
-    ),
-    ("refuses", {"status": 200, "as": EVENTS, "body": "data: {not json\n\n"}, "stream"),
-    ("refuses", {"status": 200, "as": EVENTS, "body": ""}, "stream"),
-]
-
-
-@pytest.mark.parametrize(("tool", "arguments", "words"), FAULTS)
-def test_whatever_goes_wrong_is_the_error_of_the_request_and_the_next_one_works(
-    server: Server, tmp_path: Path, tool: str, arguments: dict[str, Any], words: str
-) -> None:
-    url = f"{server.url}?key=s3cr3t"
-    with gateway_to(url, tmp_path, headers=["Authorization: Bearer s3cr3t-token"]) as gateway:
-        error = error_of(gateway.call(tool, **arguments))
-        assert error["code"] == "upstream_failed"
-        assert words in error["message"]
-        assert len(error["message"]) < 600
-        assert works(gateway)
-    assert server.headers_of("tools/call")[0]["authorization"] == "Bearer s3cr3t-token"
-    assert "s3cr3t" not in json.dumps(error) + (tmp_path / "log.txt").read_text()
-
-
-@pytest.mark.parametrize("request_id", ["ID", "null"])
-def test_an_error_of_the_protocol_is_the_answer_whatever_its_status(gateway: Gateway, request_id: str) -> None:
-    body = f'{{"jsonrpc": "2.0",\n "id": {request_id}, "error": {{"code": -32602, "message": "no"}}}}'
-    assert gateway.call("refuses", status=400, body=body)["error"] == {"code": -32602, "message": "no"}
-
-
-def test_a_redirect_within_the_server_is_followed(gateway: Gateway) -> None:
-    assert text_of(gateway.call("moved", status=307, to="/there")) == "moved"
-    assert text_of(gateway.call("moved", status=308, to="there")) == "moved"
-
-
-def test_a_server_that_is_not_there_is_an_error_until_it_is(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}/mcp?key=qu3ry"
-        with gateway_to(url, tmp_path, MODERN) as gateway:
-            for _ in range(2):
-                error = error_of(gateway.call("plain"))
-                assert error["code"] == "upstream_failed"
-                assert "cannot be reached" in error["message"]
-                assert not re.search("hunter2|qu3ry", error["message"])
-    assert not re.search("hunter2|qu3ry", (tmp_path / "log.txt").read_text())
-
-
-@pytest.mark.parametrize("kind", [JSON, EVENTS])
-def test_a_server_that_takes_too_long_is_answered_for_and_told(
-    server: Server, tmp_path: Path, era: str, kind: str
-) -> None:
-    with gateway_to(server.url, tmp_path, era, call_timeout=0.5) as gateway:
-        result = gateway.call("waits", **{"as": kind})
-        assert error_of(result)["code"] == "upstream_timeout"
-        assert server.gone.wait(30)
-        assert works(gateway)
-    assert len(server.headers_of("notifications/cancelled")) == (era == LEGACY)
-
-
-def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Server, tmp_path: Path) -> None:
-    server.is_mute = True
-    with gateway_to(server.url, tmp_path, call_timeout=0.5) as gateway:
-        assert json.loads(gateway.hello)["error"]["data"]["code"] == "upstream_timeout"
-        assert server.gone.wait(30)
-        server.is_mute = False
-        gateway.greet()
-        assert "result" in json.loads(gateway.hello)
-        assert works(gateway)
-
-
-@pytest.mark.parametrize("kind", [JSON, EVENTS])
-def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
-    server: Server, tmp_path: Path, kind: str
-) -> None:
-    with gateway_to(server.url, tmp_path, MODERN) as gateway:
-        number = gateway.begin("tools/call", {"name": "waits", "arguments": {"as": kind}})
-        assert works(gateway)
-        # One that is cancelled before it was sent is not sent at all.
-        while "waits" not in server.called:
-            time.sleep(0.01)
-        gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        assert server.gone.wait(30)
-        gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "another"}})
-        assert works(gateway)
-    assert [method for verb, method, _ in server.asked if method != "tools/call"] == []
 
 
 def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""What an HTTP API answers, and all the ways in which it does not."""
+"""What an HTTP API answers."""
 
 import asyncio
 import gzip
 import json
-import time
-import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -18,6 +16,7 @@ from headgate.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from headgate.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
 from headgate.operations.serving import to_http_response
 from http_api import API, Answer, document, http_api, one
+from openapi_calls import call, failed
 
 
 @pytest.fixture
@@ -27,29 +26,8 @@ def api() -> Iterator[API]:
 
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
 WITH_OUTPUT: dict[str, Any] = {"responses": {"200": {"content": {"application/json": {"schema": OBJECT}}}}}
-
-
-def call(
-    api: API,
-    operation: dict[str, Any] | None = None,
-    *,
-    method: str = "get",
-    context: CallContext | None = None,
-    **options: Any,
-) -> ResponseEnvelope[Any]:
-    async def run() -> ResponseEnvelope[Any]:
-        paths = one("/x", method, **(operation or {}))
-        async with await from_openapi(document(paths, api.url), namespace="api", **options) as operations:
-            return await operations.register_into(OperationRegistry()).execute("api.op", {}, context)
-
-    return asyncio.run(run())
-
-
-def failed(api: API, **options: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        call(api, **options)
-    return caught.value
 
 
 def test_an_answer_is_an_envelope_with_all_that_http_says(api: API) -> None:
@@ -119,91 +97,12 @@ def test_an_error_in_a_charset_that_is_none_keeps_its_status(api: API, charset: 
     assert failed(api).details["status"] == 404
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_nowhere_is_an_error(api: API, status: int) -> None:
-    api.usual = Answer(status=status)
-    error = failed(api)
-    assert "without a Location" in str(error)
-    assert error.details["status"] == status
-
-
-def test_a_connection_that_is_refused_says_to_where(api: API) -> None:
-    assert "failed at 127.0.0.1:1: ConnectError" in str(failed(api, base_url="http://127.0.0.1:1"))
-
-
 def test_head_has_no_data(api: API) -> None:
     api.usual = Answer(b"[1]")
     envelope = call(api, method="head")
     assert envelope.data is None
     assert isinstance(envelope.meta, HTTPResponseMeta)
     assert envelope.meta.headers["content-length"] == "3"
-
-
-@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_compressed_answers(api: API, coding: str, compress: Any) -> None:
-    api.usual = Answer(compress(b"[1, 2]"), headers=[("Content-Encoding", coding)])
-    assert call(api).data.content == b"[1, 2]"
-
-
-def raw_deflate(data: bytes) -> bytes:
-    compressor = zlib.compressobj(wbits=-15)
-    return compressor.compress(data) + compressor.flush()
-
-
-TEXT = b"a line of a log\n" * 200_000
-COMPRESSED = {
-    "gzip": gzip.compress(TEXT),
-    "x-gzip": gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:]) + b"\0" * 512,
-    "deflate": zlib.compress(TEXT),
-    "Deflate": raw_deflate(TEXT),
-    "deflate, gzip": gzip.compress(zlib.compress(TEXT)),
-    "identity": TEXT,
-    "gzip, identity, utf-8": gzip.compress(TEXT),
-}
-
-
-@pytest.mark.parametrize("coding", COMPRESSED)
-def test_compressed_text_of_every_coding(api: API, coding: str) -> None:
-    api.usual = Answer(COMPRESSED[coding], "text/plain", headers=[("Content-Encoding", coding)])
-    assert call(api).data == TEXT.decode()
-    assert api.last.header("Accept-Encoding") == "gzip, deflate"
-
-
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate", "deflate, gzip"])
-@pytest.mark.parametrize("missing", [1, 5, 40])
-def test_a_compressed_answer_that_ends_too_early_is_none(api: API, coding: str, missing: int) -> None:
-    api.usual = Answer(COMPRESSED[coding][:-missing], "text/plain", headers=[("Content-Encoding", coding)])
-    assert "that ends too early" in str(failed(api))
-
-
-@pytest.mark.parametrize("word", ["", "none", "UTF-8", "utf8", "iso-8859-1", "binary", "8bit", "identity"])
-def test_words_that_are_no_codings_change_nothing(api: API, word: str) -> None:
-    api.usual = Answer(b"[1, 2]", headers=[("Content-Encoding", word)])
-    assert call(api).data.content == b"[1, 2]"
-
-
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate"])
-@pytest.mark.parametrize("behind", [b"x", b"\0\0<p>Warning</p>", b"\x1f\x8b not another member", b"\x03\x00"])
-def test_what_stands_behind_a_compressed_answer_is_not_dropped_unseen(api: API, coding: str, behind: bytes) -> None:
-    api.usual = Answer(COMPRESSED[coding] + behind, "text/plain", headers=[("Content-Encoding", coding)])
-    assert f"{coding.lower()} with something else behind its end" in str(failed(api))
-
-
-@pytest.mark.parametrize("coding", ["deflate", "Deflate"])
-def test_zeros_behind_a_compressed_answer_are_nothing(api: API, coding: str) -> None:
-    api.usual = Answer(COMPRESSED[coding] + bytes(512), "text/plain", headers=[("Content-Encoding", coding)])
-    assert call(api).data == TEXT.decode()
-
-
-@pytest.mark.parametrize(
-    ("coding", "told"),
-    [("br", "in the encoding 'br'"), ("x-own", "in the encoding 'x-own'"), ("gzip", "what is not gzip")],
-)
-def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: str) -> None:
-    api.usual = Answer(b"\x1b\x03\xf8garbage", headers=[("Content-Encoding", coding)])
-    assert told in str(failed(api))
-    api.usual.status = 404
-    assert failed(api).details["status"] == 404
 
 
 def test_an_answer_that_a_hook_of_the_client_has_read(api: API) -> None:
@@ -218,11 +117,6 @@ def test_an_answer_that_a_hook_of_the_client_has_read(api: API) -> None:
             return await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     assert asyncio.run(run()).data.content == b"[1]"
-
-
-def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
-    api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
-    assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))
 
 
 def without_bytes(handler: BaseHTTPRequestHandler) -> None:
@@ -340,94 +234,6 @@ def test_what_fits_is_not_stored(api: API, store: headgate.Store) -> None:
     assert len([*store.list()]) == 1
 
 
-def dropped(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", "3000000")
-    handler.end_headers()
-    handler.wfile.write(b" " * 1_500_000)
-    handler.close_connection = True
-
-
-def reset(handler: BaseHTTPRequestHandler) -> None:
-    handler.close_connection = True
-
-
-def nonsense(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"SMTP ready\r\n\r\n")
-    handler.close_connection = True
-
-
-@pytest.mark.parametrize("how", [dropped, reset, nonsense])
-def test_connections_that_break(api: API, how: Any) -> None:
-    api.answers["/x"] = how
-    error = failed(api)
-    assert error.code == "EXECUTION_ERROR"
-    assert "RemoteProtocolError" in str(error)
-
-
-def test_a_body_that_breaks_off_is_not_stored(api: API, store: headgate.Store) -> None:
-    api.answers["/x"] = dropped
-    assert failed(api, store=store).code == "EXECUTION_ERROR"
-    assert [*store.list()] == []
-
-
-def test_a_body_that_is_not_compressed_as_it_says(api: API) -> None:
-    api.usual = Answer(b"not gzip", headers=[("Content-Encoding", "gzip")])
-    assert failed(api).code == "EXECUTION_ERROR"
-
-
-def test_nobody_listens(api: API) -> None:
-    error = failed(api, base_url="http://127.0.0.1:1")
-    assert error.code == "EXECUTION_ERROR"
-    assert "ConnectError" in str(error)
-
-
-def slow(api: API) -> Any:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        api.released.wait(20)
-        handler.close_connection = True
-
-    return answer
-
-
-def slow_in_the_body(api: API) -> Any:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "10")
-        handler.end_headers()
-        handler.wfile.write(b"[")
-        api.released.wait(20)
-        handler.close_connection = True
-
-    return answer
-
-
-@pytest.mark.parametrize("how", [slow, slow_in_the_body])
-def test_what_takes_too_long(api: API, how: Any) -> None:
-    api.answers["/x"] = how(api)
-    for late in (failed(api, timeout=0.3), failed(api, context=CallContext(deadline=time.monotonic() + 0.3))):
-        assert late.code == "TIMEOUT"
-        assert "may have been carried out" in str(late)
-    before = len(api.arrived)
-    error = failed(api, context=CallContext(deadline=time.monotonic() - 1))
-    assert (error.code, len(api.arrived)) == ("TIMEOUT", before)
-    assert "was not begun" in str(error)
-
-
-def test_the_time_of_a_client_that_is_given(api: API) -> None:
-    api.answers["/x"] = slow(api)
-
-    async def run() -> None:
-        async with httpx2.AsyncClient(timeout=0.3) as client:
-            operations = await from_openapi(document(one("/x"), api.url), client)
-            await operations.register_into(OperationRegistry()).execute("api.op", {})
-
-    with pytest.raises(CallError) as caught:
-        asyncio.run(run())
-    assert caught.value.code == "TIMEOUT"
-
-
 def test_a_client_that_is_given_is_used_and_left_open(api: API) -> None:
     async def run() -> None:
         async with httpx2.AsyncClient(base_url=api.url, headers={"X-Client": "mine"}) as client:
@@ -441,45 +247,6 @@ def test_a_client_that_is_given_is_used_and_left_open(api: API) -> None:
 
     asyncio.run(run())
     assert api.last.header("x-client") == "mine"
-
-
-@pytest.mark.parametrize("status", [400, 404, 500, 599])
-def test_a_status_of_400_or_more_is_an_error(api: API, status: int) -> None:
-    headers = [("Retry-After", "7"), ("X-RateLimit-Left", "0"), ("Set-Cookie", "a=b"), ("X-Other", "c")]
-    api.usual = Answer(b'{"why": "no"}', status=status, headers=headers)
-    error = failed(api)
-    assert error.code == "EXECUTION_ERROR"
-    assert str(status) in str(error)
-    assert error.details == {
-        "status": status,
-        "headers": {"retry-after": "7", "x-ratelimit-left": "0", "content-type": "application/json"},
-        "body": '{"why": "no"}',
-    }
-    json.dumps(error.to_dict())
-
-
-@pytest.mark.parametrize("limit", range(1, 12))
-def test_the_body_of_an_error_is_cut_on_a_character(api: API, limit: int) -> None:
-    api.usual = Answer("aé😀é".encode() * 100_000, "text/plain", 500)
-    details = failed(api, max_error_bytes=limit).details
-    whole = "aé😀é" * 2
-    assert whole.startswith(details["body"])
-    assert limit - 3 <= len(details["body"].encode()) <= limit
-    assert details["body_cut"] == f"the first {len(details['body'].encode())} of {len(api.usual.body)} bytes"
-
-
-def test_the_body_of_an_error_that_fits_is_whole(api: API) -> None:
-    api.usual = Answer("é".encode() * 5, "text/plain", 500)
-    assert failed(api, max_error_bytes=10).details["body"] == "é" * 5
-    assert "body_cut" not in failed(api, max_error_bytes=10).details
-    assert failed(api, max_error_bytes=9).details["body_cut"] == "the first 8 of 10 bytes"
-
-
-def test_an_answer_without_end_is_not_read_to_its_end(api: API) -> None:
-    api.usual = Answer(gzip.compress(b" " * 50_000_000), headers=[("Content-Encoding", "gzip")])
-    error = failed(api, max_body_bytes=1_000_000)
-    assert error.code == "EXECUTION_ERROR"
-    assert "max_body_bytes" in str(error)
 
 
 def test_cookies_of_one_call_are_not_sent_with_the_next(api: API) -> None:

@@ -4,9 +4,6 @@ import contextlib
 import errno
 import os
 import socket
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,7 @@ from headgate import FileRefDenied, FileRefNotFound, HeadgateError, InvalidArgum
 from headgate.refs import files
 from headgate.refs.files import Roots
 from headgate.refs.mounts import is_pseudo
-
-SECRET = b"from outside"
+from refs_files import SECRET, read, refused
 
 
 @pytest.fixture
@@ -33,18 +29,6 @@ def root(tmp_path: Path) -> Path:
     (root / "file").write_bytes(b"top")
     (root / "a" / "b" / "file").write_bytes(b"deep")
     return root
-
-
-def read(roots: Roots, path: str) -> bytes:
-    with roots.open(path) as file:
-        return file.read(0, file.size)
-
-
-def refused(roots: Roots, path: str) -> str:
-    with pytest.raises(FileRefDenied) as caught:
-        read(roots, path)
-    assert len(str(caught.value)) < 600
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["a/b/file", "./a/b/file", "a//b/./file", "a/b/file/"])
@@ -243,94 +227,3 @@ def test_nothing_stays_open(root: Path, outside: Path) -> None:
             with contextlib.suppress(HeadgateError):
                 read(roots, path)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
-
-
-@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
-def test_what_is_put_in_its_place_after_the_first_look_is_refused(
-    root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check, looks = files._check, []
-
-    def check_and_swap(status: os.stat_result, path: str) -> None:
-        check(status, path)
-        looks.append(status)
-        if len(looks) > 1:
-            return
-        (root / "file").unlink()
-        match kind:
-            case "link":
-                (root / "file").symlink_to(outside / "file")
-            case "hard link":
-                (root / "file").hardlink_to(outside / "file")
-            case "pipe":
-                os.mkfifo(root / "file")
-            case "folder":
-                (root / "file").mkdir()
-
-    monkeypatch.setattr(files, "_check", check_and_swap)
-    assert refused(Roots([root], None), "file")
-    assert len(looks) == 1
-
-
-def test_a_file_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
-    def swap(number: int) -> None:
-        new = root / f"new{number}"
-        if number % 2:
-            new.symlink_to(outside / "file")
-        else:
-            new.write_bytes(b"inside")
-        new.replace(root / "swapped")
-
-    swap(0)
-    assert_never_outside(Roots([root], None), "swapped", swap, lambda: (root / "swapped").read_bytes())
-
-
-def test_a_folder_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
-    folder, kept = root / "a" / "swapped", root / "a" / "kept"
-    kept.mkdir()
-    (kept / "file").write_bytes(b"inside")
-
-    def swap(number: int) -> None:
-        if number % 2:
-            folder.rename(kept)
-            folder.symlink_to(outside)
-        else:
-            folder.unlink(missing_ok=True)
-            kept.rename(folder)
-
-    swap(0)
-    assert_never_outside(Roots([root], None), "a/swapped/file", swap, lambda: (folder / "file").read_bytes())
-
-
-def assert_never_outside(
-    roots: Roots, path: str, swap: Callable[[int], None], naively: Callable[[], bytes], tries: int = 4000
-) -> None:
-    is_over = threading.Event()
-
-    def keep_swapping() -> None:
-        number = 1
-        while not is_over.is_set():
-            swap(number)
-            number += 1
-
-    seen: set[bytes | type] = set()
-    is_exposed = False
-    thread = threading.Thread(target=keep_swapping)
-    thread.start()
-    try:
-        ends = time.monotonic() + 60
-        done = 0
-        # As long as it takes to have met both, and to have seen that a plain opening falls for it.
-        while done < tries or not (is_exposed and b"inside" in seen and FileRefDenied in seen):
-            assert time.monotonic() < ends, (seen, is_exposed)
-            with contextlib.suppress(OSError):
-                is_exposed = is_exposed or naively() == SECRET
-            try:
-                seen.add(read(roots, path))
-            except HeadgateError as error:
-                seen.add(type(error))
-            done += 1
-    finally:
-        is_over.set()
-        thread.join()
-    assert seen <= {b"inside", FileRefDenied, FileRefNotFound}

@@ -13,12 +13,10 @@ from headgate import (
     FileRefDenied,
     FileRefNotFound,
     FileRefTooLarge,
-    HandleNotFound,
     HeadgateError,
     InvalidArgument,
     InvalidFormat,
     InvalidJSON,
-    PathNotFound,
     Store,
 )
 from headgate.refs.resolve import References
@@ -39,6 +37,7 @@ FILES = {
     "array": " [1,\n 2]",
     "word": '"w"',
 }
+
 SCHEMA = {"properties": {"text": {"type": "string"}, "json": {"type": ["object", "array"]}}}
 
 
@@ -84,19 +83,24 @@ def naively(arguments: Any, path: tuple[str | int, ...] = ()) -> Any:
 
 
 lines = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)
+
 of_text = st.fixed_dictionaries({"$file": st.sampled_from([*FILES])}) | st.fixed_dictionaries(
     {"$file": st.sampled_from(["plain", "empty", "array"]), "lines": lines}
 )
+
 of_bytes = st.fixed_dictionaries(
     {"$file": st.sampled_from([*FILES]), "encoding": st.just("base64")},
     optional={"offset": st.integers(0, 30), "length": st.integers(0, 30)},
 )
+
 of_json = st.fixed_dictionaries({"$file": st.sampled_from(["reference", "object", "array", "word"])})
+
 inner = st.recursive(
     values | of_text | of_bytes,
     lambda some: st.lists(some, max_size=3) | st.dictionaries(st.sampled_from(["a", "$$file", "b"]), some, max_size=3),
     max_leaves=6,
 )
+
 calls = st.fixed_dictionaries({}, optional={"text": of_text | of_bytes, "json": of_json | of_bytes, "other": inner})
 
 of_one_place = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -213,72 +217,6 @@ def test_a_range_may_not_cut_a_character(references: References, root: Path) -> 
                     references.resolve(call)
             else:
                 assert as_objects(references.resolve(call)) == {"text": text}
-
-
-DOCUMENT = {"rows": [{"id": 1, "text": 'a "quoted"\nline\nmore'}, {"id": 2}], "word": "w", "n": 7, "inner": '{"a": 1}'}
-
-
-@pytest.mark.parametrize(
-    ("reference", "text"),
-    [
-        ({}, json.dumps(DOCUMENT)),
-        ({"path": ""}, json.dumps(DOCUMENT)),
-        ({"path": "/rows/1"}, '{"id": 2}'),
-        ({"path": "/rows"}, json.dumps(DOCUMENT["rows"])),
-        ({"path": "/word"}, "w"),
-        ({"path": "/n"}, "7"),
-        ({"path": "/rows/0/text"}, 'a "quoted"\nline\nmore'),
-        ({"path": "/rows/0/text", "lines": [1, 2]}, "line\n"),
-        ({"path": "/rows/0/text", "offset": 2, "length": 8}, '"quoted"'),
-        ({"path": "/word", "encoding": "base64"}, "dw=="),
-    ],
-)
-def test_a_stored_output_and_what_is_in_it(references: References, store: Store, reference: Any, text: str) -> None:
-    handle = store.put(json.dumps(DOCUMENT)).output_handle
-    found = as_objects(references.resolve({"text": {"$handle": handle, **reference}}, SCHEMA))
-    assert found == {"text": text}
-
-
-def test_a_text_that_is_json_is_parsed_where_that_is_wanted(references: References, store: Store) -> None:
-    handle = store.put(DOCUMENT).output_handle
-    for path, value in (("/inner", {"a": 1}), ("/rows/1", {"id": 2}), ("", DOCUMENT)):
-        found = as_objects(references.resolve({"json": {"$handle": handle, "path": path}}, SCHEMA))
-        assert found == {"json": value}
-    with pytest.raises(InvalidJSON):
-        references.resolve({"json": {"$handle": handle, "path": "/word"}}, SCHEMA)
-
-
-def test_a_stored_string_is_its_text_by_its_path_only(references: References, store: Store) -> None:
-    handle = store.put(b' "a\\nb" ', mime_type="application/json").output_handle
-    several = store.put(b'"a"\n"b"\n', mime_type="application/json").output_handle
-    call = {"a": {"$handle": handle}, "b": {"$handle": handle, "path": ""}, "c": {"$handle": several, "path": ""}}
-    assert as_objects(references.resolve(call)) == {"a": ' "a\\nb" ', "b": "a\nb", "c": '"a"\n"b"\n'}
-
-
-def test_half_of_a_surrogate_pair_is_no_text(references: References, store: Store) -> None:
-    handle = store.put(b'{"a": "\\ud800"}').output_handle
-    with pytest.raises(InvalidJSON, match="half of a surrogate pair"):
-        references.resolve({"a": {"$handle": handle, "path": "/a"}})
-
-
-def test_what_another_principal_stored_does_not_exist(references: References, store: Store) -> None:
-    handle = store.put("mine", principal="ann").output_handle
-    assert as_objects(references.resolve({"a": {"$handle": handle}}, None, "ann")) == {"a": "mine"}
-    for other in (None, "bob"):
-        with pytest.raises(HandleNotFound):
-            references.resolve({"a": {"$handle": handle}}, None, other)
-    for wrong in ("", "oh_", "../" + handle, "x" * 10**6, handle + "A"):
-        with pytest.raises(HandleNotFound) as caught:
-            references.resolve({"a": {"$handle": wrong}}, None, "ann")
-        assert len(str(caught.value)) < 300
-
-
-def test_a_path_that_leads_nowhere_is_told_what_there_is(references: References, store: Store) -> None:
-    handle = store.put({"rows": [{"id": 1}]}).output_handle
-    with pytest.raises(PathNotFound, match=r"nothing at path '/none'; there is {rows: \[{id: int}\]"):
-        references.resolve({"a": {"$handle": handle, "path": "/none"}})
-    with pytest.raises(InvalidFormat, match="leave the path out"):
-        references.resolve({"a": {"$handle": store.put("text").output_handle, "path": "/a"}})
 
 
 def test_a_call_takes_in_no_more_than_it_may(store: Store, root: Path) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headgate.config.kinds import (
     ADDRESS,
@@ -16,70 +16,19 @@ from headgate.config.kinds import (
     SIZE,
     TEXT,
     URL,
-    Kind,
     choice,
     length,
     or_none,
     positive,
 )
+from headgate.config.option import Option, described
+from headgate.config.option import option as _option
 from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
 
 if TYPE_CHECKING:
     from headgate.config.targets import Target
 
 __all__ = ["OPTIONS", "Option", "Settings"]
-
-_T = TypeVar("_T")
-_BOTH = ("wrap", "serve")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Option:
-    """`name` is its key in TOML and its field of `Settings`; where headgate's own API calls it otherwise, `gate`."""
-
-    name: str
-    kind: Kind
-    default: Any
-    help: str
-    flag: str
-    variable: str
-    commands: tuple[str, ...]
-    gate: str | None
-    is_secret: bool
-    in_file: bool
-
-    @property
-    def key(self) -> str | None:
-        """What TOML calls it; a file does not name itself."""
-        return self.name if self.in_file else None
-
-
-def _option(
-    default: _T,
-    kind: Kind,
-    about: str,
-    *,
-    flag: str | None = None,
-    variable: str | None = None,
-    commands: tuple[str, ...] = _BOTH,
-    gate: str | None = None,
-    is_secret: bool = False,
-    in_file: bool = True,
-) -> _T:
-    metadata = {
-        "default": default,
-        "kind": kind,
-        "help": about,
-        "flag": flag,
-        "variable": variable,
-        "commands": commands,
-        "gate": gate,
-        "is_secret": is_secret,
-        "in_file": in_file,
-    }
-    # Dataclasses want every mapping to be one of its own.
-    return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
-
 
 _NONE: Mapping[str, Any] = {}
 
@@ -324,11 +273,4 @@ class Settings:
         return value
 
 
-def _described(field: "dataclasses.Field[Any]") -> Option:
-    about = dict(field.metadata)
-    flag = about.pop("flag") or "--" + field.name.replace("_", "-")
-    variable = about.pop("variable") or f"HEADGATE_{field.name.upper()}"
-    return Option(name=field.name, flag=flag, variable=variable, **about)
-
-
-OPTIONS = {field.name: _described(field) for field in dataclasses.fields(Settings) if field.metadata}
+OPTIONS = {field.name: described(field) for field in dataclasses.fields(Settings) if field.metadata}

@@ -1,12 +1,13 @@
 """Asks a server on stdio something, without any SDK: start it, introduce oneself, ask, end it."""
 
 import contextlib
-import os
 import queue
-import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,10 @@ import orjson
 import headgate
 from headgate.arguments import shown
 from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.lines import Line, Lines
+from headgate.gateway.messages import METHOD_NOT_FOUND
+from headgate.gateway.process import Process
+from headgate.gateway.spool import Spool
 
 __all__ = ["Asking", "tools_of"]
 
@@ -30,12 +35,13 @@ _MODERN_META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
-_METHOD_NOT_FOUND = -32601
-
 _MOST_PAGES = 1000
 
 _GRACE = 2.0
 """How long a server may take to end once its input has, and once it was told to."""
+
+_LINES = partial(Lines, most_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))
+"""What a server lists is looked at whole, so it has to fit into memory."""
 
 
 class Asking:
@@ -44,42 +50,28 @@ class Asking:
     What it writes to stderr is shown where this process writes its own.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> None:
-        self._command = list(command)
+    def __init__(self, command: Sequence[str], *, timeout: float = 30.0) -> None:
+        self._command = command
         self._timeout = timeout
-        self._env = None if env is None else {**os.environ, **env}
-        self._cwd = cwd
         self._number = 0
         self._meta: dict[str, Any] = {}
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
         self._deadline = time.monotonic() + self._timeout
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - what to run is what was asked for
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._env, cwd=self._cwd
-            )
-        except (OSError, ValueError) as error:
-            raise UpstreamFailed(f"{shown(self._command[0])} cannot be started: {error}; check the command") from None
+        self._process = Process(self._command)
         threading.Thread(target=self._read, daemon=True).start()
         try:
             self._introduce()
         except BaseException:
-            self._end()
+            self._process.end(_GRACE)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._end()
+        self._process.end(_GRACE)
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The result of a request."""
@@ -118,7 +110,7 @@ class Asking:
             if not line:
                 raise UpstreamFailed(f"the server ended before it answered {method}; run it alone to see why")
             with contextlib.suppress(orjson.JSONDecodeError):
-                message = orjson.loads(line)
+                message = orjson.loads(line) if isinstance(line, bytes | bytearray) else None
                 if isinstance(message, dict):
                     return message
 
@@ -126,40 +118,25 @@ class Asking:
         """Servers ask, too, and some wait for the answer."""
         if "id" not in message:
             return
-        refusal = {"error": {"code": _METHOD_NOT_FOUND, "message": "this client only asks"}}
+        refusal = {"error": {"code": METHOD_NOT_FOUND, "message": "this client only asks"}}
         self._send({"id": message["id"], **({"result": {}} if message["method"] == "ping" else refusal)})
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
         # That it has ended shows where its answer is missing.
-        with contextlib.suppress(OSError):
-            self._process.stdin.write(orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
-            self._process.stdin.flush()
+        with contextlib.suppress(UpstreamFailed):
+            self._process.send(orjson.dumps({"jsonrpc": "2.0", **message}))
 
     def _read(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
-        with self._process.stdout as lines:
-            for line in lines:
-                self._lines.put(line)
+        for line in self._process.lines(_LINES):
+            self._lines.put(line)
         self._lines.put(b"")
 
-    def _end(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        for harder in (self._process.terminate, self._process.kill):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_GRACE)
-                return
-            harder()
-        self._process.wait()
 
-
-def tools_of(command: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-    """All tools that a server lists, of all pages; the options are those of `Asking`."""
+def tools_of(command: Sequence[str], *, timeout: float = 30.0) -> list[dict[str, Any]]:
+    """All tools that a server lists, of all pages."""
     tools: dict[str, dict[str, Any]] = {}
     cursors: list[Any] = [None]
-    with Asking(command, **options) as server:
+    with Asking(command, timeout=timeout) as server:
         # Some servers give the same page for every cursor, or begin again after the last.
         while cursors[-1] not in cursors[:-1] and len(cursors) <= _MOST_PAGES:
             page = server.ask("tools/list", {} if cursors[-1] is None else {"cursor": cursors[-1]})

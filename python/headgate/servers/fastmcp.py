@@ -3,11 +3,10 @@
 mcp = FastMCP("crawler", middleware=[HeadgateMiddleware(output_mode="auto")])
 """
 
-import base64
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -15,8 +14,7 @@ from typing import Any
 import mcp_types as wire
 from anyio.to_thread import run_sync
 from fastmcp.exceptions import FastMCPError
-from fastmcp.resources import ResourceContent, ResourceResult, ResourceTemplate
-from fastmcp.server.dependencies import FastMCPRequestContext, get_access_token, get_context
+from fastmcp.resources import ResourceResult, ResourceTemplate
 from fastmcp.server.middleware import CallNext, MiddlewareContext
 from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
 from fastmcp.server.providers import Provider
@@ -24,20 +22,26 @@ from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.base import InputRequiredToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import PrivateAttr
 
 from headgate.contract.place import is_inside
 from headgate.errors import HeadgateError, InvalidArgument
-from headgate.handles import LONG, SHORT
 from headgate.servers import resources
+from headgate.servers.fastmcp_added import AddedTool, asks
+from headgate.servers.fastmcp_requests import about_call, call_of, caller_of, lasting_of, request_of
+from headgate.servers.fastmcp_shapes import (
+    STORED_OUTPUT,
+    about_tool,
+    on_wire,
+    relisted,
+    resource_content,
+    tool_result,
+)
 from headgate.servers.gate import Gate
-from headgate.servers.mcp import lasting, principal_of
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.result import Result
-from headgate.servers.schemas import or_handle
-from headgate.servers.tools import Caller, error_result, text_result
-from headgate.servers.wrapped import or_handle_typed, without_wrap
+from headgate.servers.tools import error_result, text_result
+from headgate.servers.wrapped import without_wrap
 
 __all__ = ["HeadgateMiddleware"]
 
@@ -45,9 +49,6 @@ _log = logging.getLogger("headgate")
 
 _lists_all: ContextVar[bool] = ContextVar("headgate_lists_all", default=False)
 """Whether it is `expand_tools` that lists: it has to see what is hidden."""
-
-_asks: ContextVar[Caller | None] = ContextVar("headgate_asks", default=None)
-"""Who calls `expand_tools`: what fastmcp runs a tool with has no room for it."""
 
 
 class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
@@ -66,7 +67,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
 
     def _name(self, prefix: str) -> None:
         super()._name(prefix)
-        self._added = {tool["name"]: _AddedTool.of(self, tool) for tool in self.tools.listed()}
+        self._added = {tool["name"]: AddedTool.of(self, tool) for tool in self.tools.listed()}
 
     @property
     def injected_tools(self) -> Sequence[Tool]:
@@ -85,16 +86,16 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         """The server's tools, those that may answer with a handle saying so, and ours."""
         await self._learn_from(context)
         tools = await call_next(context)
-        self.learn(map(_about, tools), is_all=False)
+        self.learn(map(about_tool, tools), is_all=False)
         if _lists_all.get():
             return self._relisted(tools)
-        expanded = self.expanded(_lasting(context)) or ()
+        expanded = self.expanded(lasting_of(context)) or ()
         tools = [tool for tool in tools if self.capabilities.is_shown(tool.name, expanded)]
         return [*self._relisted(tools), *self._added.values()]
 
     def _relisted(self, tools: Sequence[Tool]) -> list[Tool]:
-        about = [_about(tool) for tool in tools]
-        return [*map(_relisted, tools, about, self.relisted(about))]
+        about = [about_tool(tool) for tool in tools]
+        return [*map(relisted, tools, about, self.relisted(about))]
 
     async def on_call_tool(
         self,
@@ -107,23 +108,23 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             return await call_next(context)
         name, given = context.message.name, context.message.arguments or {}
         await self._learn_from(context, name)
-        call = _call_of(name, _request_of(context), self.handle_length, self.tools.fetch_with)
+        call = call_of(name, request_of(context), self)
         if name in self._added:
             expands = self._expanding(context) if name == self.tools.expand_with else contextlib.nullcontext()
             async with expands:
                 result = await call_next(context)
             # A page is written out once more for it, so not where nobody watches.
             if self.monitor is not None and isinstance(result, ToolResult):
-                self.watch(name, _on_wire(result), **_about_call(context, call))
+                self.watch(name, on_wire(result), **about_call(context, call))
             return result
         if (refusal := self.refused(name, call.principal)) is not None:
-            return _tool_result(refusal)
+            return tool_result(refusal)
         try:
             mode, rest = self.mode_of(name, given)
             if self.has_references(rest):
                 rest = await run_sync(self.resolved, name, rest, call.principal)
         except HeadgateError as error:
-            return _tool_result(error_result(error))
+            return tool_result(error_result(error))
         if rest is not given:
             context = context.copy(message=context.message.model_copy(update={"arguments": rest}))
         with self.place(
@@ -145,7 +146,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
                 return stored
         if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
             return result
-        return await self._stored(context, _on_wire(result), mode, call) or result
+        return await self._stored(context, on_wire(result), mode, call) or result
 
     async def on_list_resource_templates(
         self,
@@ -153,7 +154,7 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         call_next: CallNext[wire.ListResourceTemplatesRequest, Sequence[ResourceTemplate]],
     ) -> Sequence[ResourceTemplate]:
         """The server's, and the one that leads to stored payloads."""
-        return [*await call_next(context), _TEMPLATE]
+        return [*await call_next(context), STORED_OUTPUT]
 
     async def on_read_resource(
         self,
@@ -168,13 +169,13 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             # Those further in are not called, and may have something against it.
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
-        caller = _caller(self)
+        caller = caller_of(self)
         read = partial(resources.read, is_ascii=caller.is_ascii)
         try:
             page = await run_sync(read, self.store, uri, self.most_bytes, caller.principal)
         except HeadgateError as error:
             raise MCPError(code=wire.INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
-        return ResourceResult([_resource_content(content) for content in page["contents"]])
+        return ResourceResult([resource_content(content) for content in page["contents"]])
 
     @contextlib.asynccontextmanager
     async def _expanding(self, context: MiddlewareContext[Any]) -> AsyncIterator[None]:
@@ -187,13 +188,13 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
         finally:
             _lists_all.reset(is_listing)
         listed = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
-        caller = dataclasses.replace(_caller(self), tools=listed, expanded=self.expanded(_lasting(context)))
+        caller = dataclasses.replace(caller_of(self), tools=listed, expanded=self.expanded(lasting_of(context)))
         before = set(caller.expanded or ())
-        is_asking = _asks.set(caller)
+        is_asking = asks.set(caller)
         try:
             yield
         finally:
-            _asks.reset(is_asking)
+            asks.reset(is_asking)
         if before != (caller.expanded or set()):
             await fastmcp.session.send_tool_list_changed()
 
@@ -212,169 +213,18 @@ class HeadgateMiddleware(Gate, ToolInjectionMiddleware):
             self.leave_room(server._mcp_server.server_info_stamp)
         # A server that cannot list its tools just now can still be called.
         with contextlib.suppress(Exception):
-            self.learn([_about(tool) for tool in await Provider.list_tools(server)])
+            self.learn([about_tool(tool) for tool in await Provider.list_tools(server)])
 
     async def _stored(
         self, context: MiddlewareContext[wire.CallToolRequestParams], result: Result, mode: Mode, call: Call
     ) -> ToolResult | None:
         """What to answer instead of a result; `None` if it goes inline."""
-        fastmcp, request = context.fastmcp_context, _request_of(context)
+        fastmcp, request = context.fastmcp_context, request_of(context)
         if fastmcp and request and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
             # Added to every result on its way out: what is measured is what is sent.
             stamp = {wire.SERVER_INFO_META_KEY: fastmcp.fastmcp._mcp_server.server_info_stamp}
             result = {**result, "resultType": "complete", "_meta": {**(result.get("_meta") or {}), **stamp}}
         is_inline = self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
         answer = result if is_inline else await run_sync(self.pipeline.stored, without_wrap(result), call)
-        self.watch(call.tool, answer, mode, is_inline=is_inline, **_about_call(context, call))
-        return None if is_inline else _tool_result(answer, result)
-
-
-class _AddedTool(Tool):
-    """One of ours, as fastmcp has tools."""
-
-    _gate: Gate = PrivateAttr()
-
-    @classmethod
-    def of(cls, gate: Gate, listed: Mapping[str, Any]) -> "_AddedTool":
-        tool = cls(
-            name=listed["name"],
-            description=listed["description"],
-            parameters=listed["inputSchema"],
-            annotations=wire.ToolAnnotations.model_validate(listed["annotations"]),
-        )
-        tool._gate = gate
-        return tool
-
-    async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        caller = _asks.get() or _caller(self._gate)
-        try:
-            request = get_context().request_context
-        except RuntimeError:
-            request = None
-        call = _call_of(self.name, request, self._gate.handle_length, self._gate.tools.fetch_with)
-        return _tool_result(await run_sync(self._gate.called, arguments, caller, call))
-
-
-class _StoredOutput(ResourceTemplate):
-    """Stored payloads are of any type: fastmcp would say that all of them are text."""
-
-    def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
-        return super().to_mcp_template(**{"mimeType": None, **overrides})
-
-
-_TEMPLATE = _StoredOutput(
-    uri_template=resources.TEMPLATE["uriTemplate"],
-    name=resources.TEMPLATE["name"],
-    description=resources.TEMPLATE["description"],
-    parameters={
-        "type": "object",
-        "properties": {
-            "output_handle": {"type": "string"},
-            "offset": {"type": "integer"},
-            "limit": {"type": "integer"},
-        },
-        "required": ["output_handle"],
-    },
-)
-
-
-def _request_of(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
-    return context.fastmcp_context.request_context if context.fastmcp_context else None
-
-
-def _caller(gate: Gate) -> Caller:
-    """Who calls, as far as fastmcp knows; outside of a request, the program itself."""
-    principal = principal_of(get_access_token())
-    try:
-        request = get_context().request_context
-    except RuntimeError:
-        request = None
-    if request is None or request.request is None:
-        return Caller(principal)
-    is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return Caller(principal, is_one_of_many=gate.is_open(request.request), is_ascii=is_ascii)
-
-
-def _call_of(tool: str, request: FastMCPRequestContext | None, handle_length: int | None, fetch_with: str) -> Call:
-    principal = principal_of(get_access_token())
-    if request is None:
-        return Call(tool, principal, handle_length=handle_length or SHORT)
-    # What the client called: in front of the name is that under which this server is mounted in another one.
-    asked = str((request._srctx.params or {}).get("name", tool))
-    namespace = asked.removesuffix(tool) if asked.endswith(tool) else ""
-    return Call(
-        tool,
-        principal,
-        protocol_version=request.protocol_version,
-        request_id=request.request_id,
-        # Over HTTP whoever can reach the server may guess.
-        handle_length=handle_length or (SHORT if request.request is None else LONG),
-        is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
-        fetch_with=namespace + fetch_with if namespace else None,
-    )
-
-
-def _about_call(context: MiddlewareContext[Any], call: Call) -> dict[str, Any]:
-    """Whose answer it is, and as what it goes out."""
-    request = _request_of(context)
-    is_lasting = request is not None and request.protocol_version not in MODERN_PROTOCOL_VERSIONS
-    connection = getattr(request.session, "_connection", None) if request is not None and is_lasting else None
-    return {
-        "principal": call.principal,
-        "connection": connection,
-        "request_id": call.request_id,
-        "is_ascii": call.is_ascii,
-    }
-
-
-def _lasting(context: MiddlewareContext[Any]) -> object:
-    request = _request_of(context)
-    return None if request is None else lasting(request.session, request.protocol_version)
-
-
-def _about(tool: Tool) -> dict[str, Any]:
-    """What `Gate` asks of a tool."""
-    annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
-    return {
-        "name": tool.name,
-        "inputSchema": tool.parameters,
-        "outputSchema": tool.output_schema,
-        "annotations": annotations,
-        "_meta": tool.meta,
-    }
-
-
-def _relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:
-    if after == before:
-        return tool
-    schema = after["outputSchema"]
-    if tool.output_schema and schema == or_handle(tool.output_schema):
-        schema = or_handle_typed(tool.output_schema)
-    return tool.model_copy(update={"parameters": after["inputSchema"], "output_schema": schema})
-
-
-def _on_wire(result: ToolResult) -> Result:
-    """A result as fastmcp is about to send it."""
-    sent = result.to_mcp_result()
-    if isinstance(sent, tuple):
-        sent = wire.CallToolResult(content=sent[0], structured_content=sent[1])
-    elif isinstance(sent, list):
-        sent = wire.CallToolResult(content=sent)
-    return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
-
-
-def _tool_result(answer: Result, result: Result | None = None) -> ToolResult:
-    """An answer of ours as fastmcp has results; it adds the server's stamp to them itself, where it is not shorter."""
-    sent = wire.CallToolResult.model_validate(answer)
-    stamp = ((result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
-    meta = {
-        key: value
-        for key, value in (sent.meta or {}).items()
-        if key != wire.SERVER_INFO_META_KEY or (stamp is not None and value != stamp)
-    }
-    return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
-
-
-def _resource_content(content: Mapping[str, Any]) -> ResourceContent:
-    data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
-    return ResourceContent(data, content["mimeType"], content["_meta"])
+        self.watch(call.tool, answer, mode, is_inline=is_inline, **about_call(context, call))
+        return None if is_inline else tool_result(answer, result)

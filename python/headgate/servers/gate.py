@@ -1,8 +1,6 @@
 """What every server has of headgate, whichever SDK it is written with: a store, modes, and tools."""
 
 import contextlib
-import dataclasses
-import functools
 import inspect
 import os
 import re
@@ -22,15 +20,13 @@ from headgate.payload import encoded
 from headgate.refs.reference import refers
 from headgate.refs.resolve import MOST_BYTES, References
 from headgate.refs.resolved import as_objects
-from headgate.refs.schemas import admitting
-from headgate.servers.contracts import CONTRACT_SCHEMA, ContractRules, Contracts
-from headgate.servers.modes import ARGUMENTS, Mode, Modes, OutputMode, added_arguments, asked
+from headgate.servers.contracts import ContractRules, Contracts
+from headgate.servers.listing import Listing
+from headgate.servers.modes import Mode, Modes, OutputMode
 from headgate.servers.monitor import CONNECTION, Monitor
-from headgate.servers.pipeline import MESSAGE, Call, Pipeline
+from headgate.servers.pipeline import Call, Pipeline, kind_of
 from headgate.servers.result import Result
-from headgate.servers.schemas import or_else, or_handle
 from headgate.servers.tools import Caller, Tools, error_result
-from headgate.servers.wrapped import is_of_fastmcp, or_handle_typed
 from headgate.store import Options, Store, open_store
 from headgate.store.options import check_handle_length
 
@@ -43,9 +39,6 @@ _ON_CLASH = "headgate_"
 
 _ENVELOPE = 256
 """What of a message is not the page."""
-
-_MOST_MODES = 512
-"""How many tools' modes are kept: callers make up names."""
 
 _LEAST_PAGE = 1280
 """A page has to say where it is from, however little may go inline."""
@@ -95,12 +88,10 @@ class Gate:
             check_handle_length(handle_length)
         if file_roots is not None and not file_refs:
             raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
-        default = Mode(output_mode, output_inline_limit_bytes)
-        self._modes = Modes(default, tools or {})
-        self._per_call = per_call
+        modes, contracts = Modes(Mode(output_mode, output_inline_limit_bytes), tools or {}), Contracts(contract)
+        self._listing = Listing(modes, contracts, per_call=per_call, has_references=file_refs)
         self._prefix = prefix
         self._journal = journal
-        self._contracts = Contracts(contract)
         self.capabilities = Capabilities(
             tools_only=tools_only,
             disable_tools=disable_tools,
@@ -110,7 +101,6 @@ class Gate:
             known=known_capabilities,
         )
         self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
-        self._mode_of = functools.lru_cache(_MOST_MODES)(self._looked_up)
         self.handle_length = handle_length
         self._limit = output_inline_limit_bytes
         self._envelope = _ENVELOPE
@@ -123,7 +113,7 @@ class Gate:
         except BaseException:
             self.close()
             raise
-        is_watched = journal or bool(self._contracts) if monitor is None else monitor
+        is_watched = journal or bool(contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
         self._listed: dict[str, Mapping[str, Any]] = {}
@@ -191,49 +181,16 @@ class Gate:
 
     def relisted(self, tools: Iterable[Any]) -> list[Any]:
         """Tools as they are to be listed, whether or not they are: those that may answer with a handle say so."""
-        return [tool if name_of(tool) is None else self._tool(dict(tool)) for tool in tools]
-
-    def _tool(self, tool: dict[str, Any]) -> dict[str, Any]:
-        mode = self._mode_of(tool["name"])
-        may_ask = self._may_ask(tool)
-        taken = _input_schema(tool)
-        if self._references is not None and taken is not None:
-            tool["inputSchema"] = taken = admitting(taken)
-        if may_ask and taken is not None:
-            tool["inputSchema"] = added_arguments(taken, mode)
-        schema = tool.get("outputSchema")
-        if isinstance(schema, dict) and mode.contract is not None:
-            tool["outputSchema"] = or_else(schema, CONTRACT_SCHEMA)
-        elif isinstance(schema, dict) and (may_ask or mode.output_mode != "inline"):
-            tool["outputSchema"] = or_handle_typed(schema) if is_of_fastmcp(tool) else or_handle(schema)
-        return tool
-
-    def _looked_up(self, tool: str) -> Mode:
-        mode, limits = self._modes.of(tool), self._contracts.of(tool)
-        return mode if limits is None else dataclasses.replace(mode, contract=limits)
-
-    def _may_ask(self, tool: Mapping[str, Any]) -> bool:
-        """Whether calls of a tool may choose its mode: not with a contract, or arguments of that name."""
-        if not self._per_call or self._contracts.of(tool["name"]) is not None:
-            return False
-        properties = (_input_schema(tool) or {}).get("properties") or {}
-        return isinstance(properties, Mapping) and not any(name in properties for name in ARGUMENTS)
+        return [tool if name_of(tool) is None else self._listing.of(tool) for tool in tools]
 
     def mode_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
         """How a call is to be answered, and what the tool is to be called with."""
-        mode = self._mode_of(tool)
-        if not self._per_call:
-            return mode, arguments
-        # What is not known may have arguments of that name itself.
-        listed = self._listed.get(tool)
-        if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
-            return asked(mode, arguments)
-        return mode, arguments
+        return self._listing.asked(tool, self._listed.get(tool), arguments)
 
     @property
     def looks_at_arguments(self) -> bool:
         """Whether what a tool is called with may be something else than it is called with here."""
-        return self._per_call or self._references is not None
+        return self._listing.per_call or self._references is not None
 
     def denied(self, tool: str) -> CapabilityDisabled | None:
         """Why a tool cannot be called, if it cannot; ours always can, so that no handle is stranded."""
@@ -276,8 +233,7 @@ class Gate:
         """
         if self._references is None:
             return arguments
-        schema = (self._listed.get(tool) or {}).get("inputSchema")
-        found = self._references.resolve(arguments, schema, principal, tool=tool)
+        found = self._references.resolve(arguments, self.input_schema_of(tool), principal, tool=tool)
         return arguments if found is arguments else finish(found)
 
     def is_open(self, request: object) -> bool:
@@ -330,7 +286,7 @@ class Gate:
     ) -> None:
         """The same of an answer whose size is known."""
         if self.monitor is not None:
-            kind, budget = ("inline", self._limit) if mode is None else _kind(mode, is_inline)
+            kind, budget = ("inline", self._limit) if mode is None else kind_of(mode, is_inline)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:
@@ -340,19 +296,3 @@ class Gate:
 
 
 _OPTIONS = [name for name, given in inspect.signature(Gate).parameters.items() if given.kind is given.KEYWORD_ONLY]
-
-
-def _input_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What a tool says that it takes; `None` if that is no schema, and stays as it is."""
-    schema = tool.get("inputSchema") or {}
-    return schema if isinstance(schema, Mapping) else None
-
-
-def _kind(mode: Mode, is_inline: bool) -> tuple[str, int]:
-    """What kind of an answer it is, and what it may weigh."""
-    if mode.contract is not None:
-        return "contract", mode.contract.max_bytes
-    if not is_inline:
-        return "handle", MESSAGE
-    # Where nothing is ever stored, nobody chose a limit.
-    return "inline", mode.output_inline_limit_bytes if mode.output_mode == "auto" else ResponseLimits().max_bytes

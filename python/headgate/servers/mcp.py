@@ -33,7 +33,7 @@ from headgate.servers.result import without_stamp
 from headgate.servers.tools import Caller, error_result, text_result
 from headgate.store.catalog import LONGEST_NAME
 
-__all__ = ["Headgate", "lasting", "principal_of"]
+__all__ = ["Headgate", "connection_of", "lasting", "principal_of"]
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -169,7 +169,7 @@ class Headgate(Gate):
                 mode,
                 is_inline=is_inline,
                 principal=_principal(),
-                connection=_connection(ctx),
+                connection=connection_of(ctx.session, ctx.protocol_version),
                 request_id=ctx.request_id,
                 is_ascii=_is_ascii(ctx),
             )
@@ -247,14 +247,14 @@ def principal_of(token: AccessToken | None) -> str | None:
     return name if len(name) <= LONGEST_NAME else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-def _connection(ctx: _Context) -> object:
+def connection_of(session: ServerSession, protocol_version: str) -> Any:
     """What lasts from one call to the next; nothing does since sessions are gone."""
-    return None if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else getattr(ctx.session, "_connection", None)
+    return None if protocol_version in MODERN_PROTOCOL_VERSIONS else getattr(session, "_connection", None)
 
 
 def lasting(session: ServerSession, protocol_version: str) -> object:
     """The connection, if it lasts and can be told that a list has changed."""
-    connection = None if protocol_version in MODERN_PROTOCOL_VERSIONS else session._connection
+    connection = connection_of(session, protocol_version)
     return connection if connection is not None and connection.has_standalone_channel else None
 
 

@@ -21,7 +21,7 @@ from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds,
 from headgate.servers.tools import error_result, text_result
 from headgate.store import Store
 
-__all__ = ["MESSAGE", "Call", "Pipeline"]
+__all__ = ["MESSAGE", "Call", "Pipeline", "kind_of"]
 
 _log = logging.getLogger("headgate")
 
@@ -244,3 +244,13 @@ def _shortened(preview: str, room: int, *, is_ascii: bool) -> str | None:
         return weigh(encoded(_core.preview(preview, most))[1:-1], 1, is_ascii=True)
 
     return _core.preview(preview, bisect.bisect_right(range(1, _PREVIEW + 1), room, key=weight))
+
+
+def kind_of(mode: Mode, is_inline: bool) -> tuple[str, int]:
+    """What kind of an answer it is, and what it may weigh."""
+    if mode.contract is not None:
+        return "contract", mode.contract.max_bytes
+    if not is_inline:
+        return "handle", MESSAGE
+    # Where nothing is ever stored, nobody chose a limit.
+    return "inline", mode.output_inline_limit_bytes if mode.output_mode == "auto" else ResponseLimits().max_bytes

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
@@ -25,7 +25,7 @@ from headgate.gateway.serving.subscribed import Subscribed
 __all__ = ["Attended"]
 
 
-class Attended:
+class Attended(ObjectReceiveStream[SessionMessage | Exception]):
     """The reading side of a connection, with what its writing side needs."""
 
     def __init__(
@@ -105,35 +105,16 @@ class Attended:
             task.cancel()
         await self._reading.aclose()
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class AttendedWriting:
+class AttendedWriting(ObjectSendStream[SessionMessage]):
     """The writing side."""
 
     def __init__(self, attended: Attended, writing: WriteStream[SessionMessage]) -> None:
-        self.send = attended.send
-        self.aclose = writing.aclose
+        self._attended = attended
+        self._writing = writing
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def send(self, item: SessionMessage) -> None:
+        await self._attended.send(item)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+    async def aclose(self) -> None:
+        await self._writing.aclose()

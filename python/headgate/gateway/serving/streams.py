@@ -6,11 +6,9 @@ import math
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from types import TracebackType
-from typing import Self
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
@@ -61,7 +59,7 @@ class Incoming:
             self._loop.call_soon_threadsafe(safely)
 
 
-class Outgoing:
+class Outgoing(ObjectSendStream[SessionMessage]):
     """Messages that a thread writes, in the order in which they were sent: the event loop never waits for a pipe."""
 
     def __init__(self, write: Callable[[bytes], None], noted: Callable[[SessionMessage], None] | None = None) -> None:
@@ -92,14 +90,3 @@ class Outgoing:
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
             self._write(line)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-Reading = MemoryObjectReceiveStream[Received]

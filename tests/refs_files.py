@@ -1,0 +1,19 @@
+"""Reading files below roots, and what is said where they are refused."""
+
+import pytest
+from headgate import FileRefDenied
+from headgate.refs.files import Roots
+
+SECRET = b"from outside"
+
+
+def read(roots: Roots, path: str) -> bytes:
+    with roots.open(path) as file:
+        return file.read(0, file.size)
+
+
+def refused(roots: Roots, path: str) -> str:
+    with pytest.raises(FileRefDenied) as caught:
+        read(roots, path)
+    assert len(str(caught.value)) < 600
+    return str(caught.value)
