@@ -29,6 +29,7 @@ from headgate.servers.monitor import CONNECTION, Monitor
 from headgate.servers.pipeline import MESSAGE, Call, Pipeline
 from headgate.servers.result import Result
 from headgate.servers.schemas import or_else, or_handle
+from headgate.servers.tasks import Tasks
 from headgate.servers.tools import Caller, Tools, error_result
 from headgate.servers.wrapped import is_of_fastmcp, or_handle_typed
 from headgate.store import Options, Store, open_store
@@ -128,6 +129,7 @@ class Gate:
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
         self._listed: dict[str, Mapping[str, Any]] = {}
         self._learning = threading.Lock()
+        self.tasks = Tasks()
         self.has_learnt = False
         """Until then a call cannot be understood: a tool of that name could be the server's own."""
         self._name(prefix)
