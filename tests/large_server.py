@@ -1,6 +1,7 @@
 """A server without any SDK whose answers are as large as it is told: `python large_server.py stdio|json|sse [known]`.
 
-It serves both eras. A call with `later` is answered with a task; `known` is one that it has before. Over HTTP it says on stdout which port it is at.
+It serves both eras. A call with `later` is answered with a task; `known` is one that it has before. Over HTTP it says
+on stdout which port it is at.
 """
 
 import base64
@@ -127,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    do_DELETE = do_GET
+    def do_DELETE(self) -> None:
+        self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
