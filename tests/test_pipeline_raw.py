@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 LINES = "a line é\n" * 5000
 ROWS = [{"id": number, "weight": number / 3, "big": 10**30} for number in range(500)]
+BLOCKS = [{"type": "text", "text": "words"}] * 9
 META = {"mine": 1e300, "io.modelcontextprotocol/serverInfo": {"name": "n", "icon": "x" * 2000}}
 RESULTS: list[dict[str, Any]] = [
     {"content": [{"type": "text", "text": LINES, "annotations": {"priority": 0.1234567890123456789}}], "_meta": META},
@@ -73,6 +74,47 @@ def test_the_answer_is_that_to_the_same_result_parsed(
             assert answer.keys() - {"_meta"} == parsed.keys() - {"_meta"}
             assert answer["isError"] == parsed["isError"]
             assert answer.get("_meta", {}) == parsed.get("_meta", {})
+
+
+@pytest.mark.parametrize("contract", [None, ResponseLimits()])
+@pytest.mark.parametrize("key", [r"\ud800", "k" * 2000])
+def test_of_one_with_names_that_cannot_be_read_the_others_are(
+    store: Store, spools: Path, key: str, contract: ResponseLimits | None
+) -> None:
+    """Such a result is `Raw` as a whole, and all of it is stored."""
+    meta = b'{"mine":1,"io.modelcontextprotocol/serverInfo":{"name":"n"}}'
+    rest = b'"content":%s,"isError":true,"structuredContent":{"a":1},"_meta":%s' % (orjson.dumps(BLOCKS), meta)
+    message = b'{"%s":1,%s}' % (key.encode(), rest)
+    pipeline, call = Pipeline(store, "output_fetch"), Call("tool", contract=contract)
+    parsed = orjson.loads(written(pipeline.stored(orjson.loads(b"{%s}" % rest), call)))
+    with Spool(spools) as spool:
+        spool.write(message)
+        for source in (message, spool):
+            result = taken_apart(source)
+            assert isinstance(result, Raw)
+            assert not pipeline.is_inline(result, Mode("handle"))
+            answer = orjson.loads(written(pipeline.stored(result, call)))
+            assert answer["isError"]
+            assert answer["_meta"] == parsed["_meta"]
+            assert answer.keys() == parsed.keys()
+            if contract is None:
+                assert answer["structuredContent"].keys() == parsed["structuredContent"].keys()
+                assert stored(store, answer) == message
+            else:
+                assert answer["structuredContent"]["success"] is False
+
+
+def test_what_is_no_answer_of_a_tool_is_none_whatever_its_names_are(store: Store) -> None:
+    pipeline = Pipeline(store, "output_fetch")
+    for said in (b'"task":{}', b'"content":1', b'"content":[],"resultType":"input_required"'):
+        assert pipeline.is_inline(taken_apart(b'{"\\ud800":1,%s}' % said), Mode("handle"))
+
+
+def test_what_is_no_object_after_all_is_stored_whole(store: Store) -> None:
+    broken = b'{"\\ud800":1,"content":[],nonsense}'
+    answer = Pipeline(store, "output_fetch").stored(taken_apart(broken), Call("tool"))
+    assert isinstance(answer, dict)
+    assert stored(store, answer) == broken
 
 
 def test_what_is_too_large_to_look_at_is_only_stored(

@@ -7,7 +7,7 @@ are in bytes unless a name says items, lines or chars.
 The owner of a read-only buffer must not change it during a call: the answer would be wrong, though never unsafe.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, final
 
 from typing_extensions import Buffer
@@ -455,6 +455,12 @@ def each_says(content: tuple[Buffer | str, int, int], items: tuple[Buffer | str,
     """Whether each text of `content` is its item of `items`, or the JSON of it.
 
     `content` is an array of `{"type": "text", "text": ...}`, with nothing else in them.
+    """
+
+def members(part: tuple[Buffer | str, int, int], names: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Where the values of an object's members of these names are, in the order of the names.
+
+    Of several with one name the last; what is no object has none. Raises `InvalidJSON` for an object that has no end.
     """
 
 def only_member(part: tuple[Buffer | str, int, int], name: str) -> tuple[int, int] | None:

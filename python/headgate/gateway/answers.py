@@ -1,9 +1,10 @@
 """What a client gets in place of a server's answer. `None` means the answer as it came: most of them."""
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.lists import parsed, with_ours
@@ -16,6 +17,7 @@ from headgate.gateway.spool import Spool
 from headgate.servers import resources
 from headgate.servers.gate import Gate
 from headgate.servers.result import SERVER_INFO
+from headgate.servers.tasks import ASKING, filled, result_in
 from headgate.servers.wrapped import without_wrap
 
 __all__ = ["Answers"]
@@ -35,8 +37,7 @@ class Answers:
         self._stamp = stamp
         self._steps: dict[str, _Step] = {
             "tools/call": self._call,
-            # What a call answers that was made to be waited for.
-            "tasks/result": self._call,
+            **dict.fromkeys(ASKING, self._call),
             "tools/list": self._tools,
             "initialize": self._hello,
             "server/discover": self._hello,
@@ -50,20 +51,26 @@ class Answers:
         return None if step is None else step(pending, message, line)
 
     def _call(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
-        result, gate = message.get("result"), self._gate
+        whole, gate = message.get("result"), self._gate
+        gate.tasks.note(whole, pending.tool, pending.mode)
+        result = result_in(pending.method, whole)
         if not isinstance(result, dict | Raw):
             return None
-        around = len(written({**message, "result": 0})) - 1
-        size = len(line) - around
+
+        def answered(answer: object) -> bytes:
+            return written({**message, "result": self._stamped(filled(pending.method, whole, answer))})
+
+        size = len(line) - len(written({**message, "result": filled(pending.method, whole, 0)})) + 1
         if gate.pipeline.is_inline(result, pending.mode, size=size):
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
         result = result if isinstance(result, Raw) else without_wrap(result)
-        answer = gate.pipeline.stored(result, call_of(pending, gate))
+        around = len(written(filled(pending.method, whole, 0))) - 1
+        answer = gate.pipeline.stored(result, dataclasses.replace(call_of(pending, gate), around=around))
         if answer is result:
             return None
-        made = written({**message, "result": self._stamped(cast("dict[str, Any]", answer))})
+        made = answered(self._stamped(answer))
         _log.info(
             "headgate: %s answered %d bytes, of which the client gets %d (%.1f ms)",
             (pending.tool or pending.method)[:64],
@@ -134,9 +141,9 @@ class Answers:
         message = taken_apart(line)
         return written({**message, "result": {**message["result"], "capabilities": added}})
 
-    def _stamped(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def _stamped(self, answer: Any) -> Any:
         """An answer that was made here does not say that the server made it."""
-        meta = answer.get("_meta")
+        meta = answer.get("_meta") if isinstance(answer, dict) else None
         if not isinstance(meta, dict) or SERVER_INFO not in meta:
             return answer
         return {**answer, "_meta": {**meta, SERVER_INFO: self._stamp}}

@@ -1,15 +1,12 @@
 """JSON-RPC messages: how they are read, told apart and written."""
 
-import contextlib
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from headgate import _core
-from headgate.errors import InvalidJSON, PathNotFound
+from headgate.errors import InvalidJSON
 from headgate.gateway.lines import Kept
-from headgate.gateway.raw import Raw, taken_apart, written
-from headgate.gateway.spool import Spool
+from headgate.gateway.raw import Raw, taken_apart, whole_of, written
 from headgate.servers.result import SERVER_INFO
 
 __all__ = [
@@ -65,13 +62,8 @@ def _is_hidden(message: Any) -> bool:
 
 def _members(line: Kept) -> dict[str, Any] | None:
     """What a message says whose names Python cannot read, such as half of a surrogate pair, each as it came."""
-    whole = memoryview(b"".join(line.pieces()) if isinstance(line, Spool) else line).toreadonly()
-    found: dict[str, Any] = {}
-    for key in _MEMBERS:
-        with contextlib.suppress(PathNotFound):
-            start, end = _core.locate(whole, f"/{key}")
-            found[key] = taken_apart(whole, start, end)
-    return found or None
+    members = whole_of(line).members(_MEMBERS)
+    return {name: member.taken_apart() for name, member in members.items()} or None
 
 
 def key_of(request_id: object) -> bytes:

@@ -5,7 +5,7 @@ import dataclasses
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import orjson
@@ -24,6 +24,7 @@ __all__ = [
     "part_of",
     "spliced",
     "taken_apart",
+    "whole_of",
     "written",
 ]
 
@@ -92,10 +93,23 @@ class Raw(WrittenJSON):
         source = self._source
         return (source.path if isinstance(source, Spool) else source, self.start, self.end)
 
+    def at(self, start: int, end: int) -> "Raw":
+        """What stands elsewhere in the same message."""
+        return Raw(self._source, start, end)
+
     def only_member(self, name: str) -> "Raw | None":
         """The value of the only member, if that is called so."""
         span = _core.only_member(self.part, name)
-        return None if span is None else Raw(self._source, *span)
+        return None if span is None else self.at(*span)
+
+    def members(self, names: Sequence[str]) -> "dict[str, Raw]":
+        """The members of these names, each as it came, whatever others are called. Raises `InvalidJSON`."""
+        spans = _core.members(self.part, names)
+        return {name: self.at(*span) for name, span in zip(names, spans, strict=True) if span is not None}
+
+    def taken_apart(self) -> Any:
+        """What `taken_apart` makes of it."""
+        return taken_apart(self._source, self.start, self.end)
 
     def json_pieces(self) -> Iterator[bytes | memoryview]:
         """The bytes that came."""
@@ -157,13 +171,18 @@ def taken_apart(
 
     Raises `InvalidJSON` for what is not one JSON value.
     """
-    if not isinstance(source, Spool):
-        source = memoryview(source).cast("B").toreadonly()
-    whole = Raw(source, start, (source.size if isinstance(source, Spool) else len(source)) if end is None else end)
+    whole = whole_of(source, start, end)
     skeleton, holes = _core.dissect(
         whole.part, _TOKEN, most_string=most_string, most_container=most_container, most_depth=most_depth
     )
-    return _filled(orjson.loads(skeleton), [Raw(source, *hole) for hole in holes])
+    return _filled(orjson.loads(skeleton), [whole.at(*hole) for hole in holes])
+
+
+def whole_of(source: bytes | bytearray | memoryview | Spool, start: int = 0, end: int | None = None) -> Raw:
+    """A message that nobody parsed."""
+    if not isinstance(source, Spool):
+        source = memoryview(source).cast("B").toreadonly()
+    return Raw(source, start, len(source) if end is None else end)
 
 
 def _filled(skeleton: Any, holes: list[Raw]) -> Any:

@@ -26,6 +26,7 @@ from headgate.refs.resolved import as_fragments
 from headgate.servers import resources
 from headgate.servers.gate import Gate
 from headgate.servers.pipeline import Call
+from headgate.servers.tasks import ASKING
 from headgate.servers.tools import Caller, error_result
 
 __all__ = ["Forwarded", "Requests", "call_of", "refused"]
@@ -101,6 +102,9 @@ class Requests:
                 return self._call(pending, line)
         except HeadgateError as error:
             return [self.failed(pending, error)]
+        if method in ASKING:
+            tool, mode = self._gate.tasks.call_of(params) or ("", self._gate.mode_of("", {})[0])
+            pending = dataclasses.replace(pending, tool=tool, mode=mode)
         return Forwarded(pending)
 
     def failed(self, pending: Pending, error: HeadgateError, **more: Any) -> bytes:

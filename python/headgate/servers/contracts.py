@@ -97,7 +97,7 @@ def by_contract(
 
     def around(head: Mapping[str, Any]) -> int:
         message = encoded({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)})
-        return weigh(message, 0, is_ascii=call.is_ascii)
+        return weigh(message, 0, is_ascii=call.is_ascii) + call.around
 
     payload = found.payload.whole() if isinstance(found.payload, Pieces) else found.payload
     made = Response(payload) if isinstance(payload, str) and payload in call.made else None

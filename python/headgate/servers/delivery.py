@@ -4,6 +4,7 @@ import contextvars
 import dataclasses
 from types import TracebackType
 
+from headgate.gateway.raw import Raw
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call, Pipeline
 from headgate.servers.result import Result
@@ -29,12 +30,12 @@ class Delivery:
     answer: Result | None = None
     _token: "contextvars.Token[Delivery | None] | None" = None
 
-    def take(self, result: Result, size: int) -> bool:
+    def take(self, result: "Result | Raw", size: int, around: int = 0) -> bool:
         """Stores a result of so many bytes, unless it goes inline: then it is not taken."""
         if self.pipeline.is_inline(result, self.mode, size=size):
             return False
-        answer = self.pipeline.stored(result, self.call)
-        if answer is result:
+        answer = self.pipeline.stored(result, dataclasses.replace(self.call, around=around))
+        if answer is result or isinstance(answer, Raw):
             return False
         self.answer = answer
         return True

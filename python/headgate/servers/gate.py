@@ -26,6 +26,7 @@ from headgate.servers.modes import Mode, Modes, OutputMode
 from headgate.servers.monitor import CONNECTION, Monitor
 from headgate.servers.pipeline import Call, Pipeline, kind_of
 from headgate.servers.result import Result
+from headgate.servers.tasks import Tasks
 from headgate.servers.tools import Caller, Tools, error_result
 from headgate.store import Options, Store, open_store
 from headgate.store.options import check_handle_length
@@ -118,6 +119,7 @@ class Gate:
         """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
         self._listed: dict[str, Mapping[str, Any]] = {}
         self._learning = threading.Lock()
+        self.tasks = Tasks()
         self.has_learnt = False
         """Until then a call cannot be understood: a tool of that name could be the server's own."""
         self._name(prefix)

@@ -24,12 +24,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
+from headgate.payload import encoded
 from headgate.servers import resources
 from headgate.servers.delivery import Delivery
 from headgate.servers.gate import Gate
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.result import without_stamp
+from headgate.servers.tasks import ASKING, filled, result_in
 from headgate.servers.tools import Caller, error_result, text_result
 from headgate.store.catalog import LONGEST_NAME
 
@@ -79,6 +81,8 @@ class Headgate(Gate):
         match ctx.method:
             case "tools/call":
                 return await self._call(ctx, call_next)
+            case method if method in ASKING:
+                return await self._ask(ctx, call_next)
             case "tools/list":
                 return await self._list(ctx, call_next)
             case "resources/read" if resources.is_address((ctx.params or {}).get("uri")):
@@ -102,18 +106,8 @@ class Headgate(Gate):
             # A server that cannot list its tools just now can still be called.
             with contextlib.suppress(Exception):
                 await self._learn(ctx, call_next)
-        principal = _principal()
-        is_ascii = _is_ascii(ctx)
-        # Over HTTP whoever can reach the server may guess.
-        handle_length = self.handle_length or (SHORT if ctx.request is None else LONG)
-        call = Call(
-            tool=name,
-            principal=principal,
-            protocol_version=ctx.protocol_version,
-            request_id=ctx.request_id,
-            handle_length=handle_length,
-            is_ascii=is_ascii,
-        )
+        call = self._called(ctx, name)
+        principal, is_ascii = call.principal, call.is_ascii
         if name in self.tools:
             return await self._answer(ctx, call_next, call)
         if (refusal := self.refused(name, principal)) is not None:
@@ -128,8 +122,9 @@ class Headgate(Gate):
         if rest is not given:
             ctx = replace(ctx, params={**params, "arguments": rest})
         delivery = Delivery(self.pipeline, replace(call, contract=mode.contract), mode)
-        with self.place(principal, handle_length, is_ascii=is_ascii, limits=mode.contract) as place, delivery:
+        with self.place(principal, call.handle_length, is_ascii=is_ascii, limits=mode.contract) as place, delivery:
             result = await call_next(ctx)
+        self.tasks.note(result, name, mode)
         if delivery.answer is not None:
             answer = self._enveloped(ctx, without_stamp(delivery.answer))
             self._watch(ctx, name, answer, mode, is_inline=False)
@@ -143,6 +138,34 @@ class Headgate(Gate):
         answer = await _threaded(self.pipeline.stored, result, call)
         self._watch(ctx, name, answer, mode, is_inline=False)
         return answer
+
+    def _called(self, ctx: _Context, tool: str) -> Call:
+        return Call(
+            tool=tool,
+            principal=_principal(),
+            protocol_version=ctx.protocol_version,
+            request_id=ctx.request_id,
+            # Over HTTP whoever can reach the server may guess.
+            handle_length=self.handle_length or (SHORT if ctx.request is None else LONG),
+            is_ascii=_is_ascii(ctx),
+        )
+
+    async def _ask(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        """The result of a call that was answered with a task."""
+        tool, mode = self.tasks.call_of(ctx.params) or (ctx.method, self.mode_of("", {})[0])
+        call = replace(self._called(ctx, tool), contract=mode.contract)
+        with Delivery(self.pipeline, call, mode) as delivery:
+            whole = await call_next(ctx)
+        result, answer = result_in(ctx.method, whole), delivery.answer
+        if not isinstance(whole, dict) or not isinstance(result, dict):
+            return whole
+        if answer is not None:
+            answer = _as_enveloped(result, without_stamp(answer))
+        elif not self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+            around = len(encoded(filled(ctx.method, whole, 0))) - 1
+            answer = await _threaded(self.pipeline.stored, result, replace(call, around=around))
+        self._watch(ctx, tool, result if answer is None else answer, mode, is_inline=answer is None)
+        return whole if answer is None else cast("dict[str, Any]", filled(ctx.method, whole, answer))
 
     async def _answer(self, ctx: _Context, call_next: CallNext, call: Call) -> HandlerResult:
         """What a tool of ours answers."""
@@ -261,6 +284,12 @@ def lasting(session: ServerSession, protocol_version: str) -> object:
 def _is_ascii(ctx: _Context) -> bool:
     """Whether what goes out is escaped to ASCII: the SDK does that over HTTP, in the newest version."""
     return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _as_enveloped(placeholder: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer with what its version of the protocol has put around what stood in its place."""
+    meta = {**(placeholder.get("_meta") or {}), **(answer.get("_meta") or {})}
+    return {**placeholder, **answer, **({"_meta": meta} if meta else {})}
 
 
 def _is_hidden(result: HandlerResult, tool: str) -> bool:

@@ -17,7 +17,7 @@ from headgate.payload import encoded
 from headgate.servers.contracts import by_contract
 from headgate.servers.modes import Mode
 from headgate.servers.resources import link
-from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds, own_meta, payload_of
+from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds, own_meta, payload_of, seen
 from headgate.servers.tools import error_result, text_result
 from headgate.store import Store
 
@@ -42,6 +42,9 @@ _MOST_STAMP = 128
 _MOST_VIEWED = 64 << 20
 """What of a message in a spool is read whole, to be shown by the contract."""
 
+_PROTOCOL_S = (SERVER_INFO, "io.modelcontextprotocol/related-task")
+"""The keys of `_meta` that are not the tool's to use: whoever waits for a task looks for its name."""
+
 _HAS_LINKS = "2025-06-18"
 """The first version of the protocol with `resource_link`."""
 
@@ -61,6 +64,8 @@ class Call:
     """What the answer keeps to, where it is to be one by the contract."""
     made: Sequence[str] = ()
     """What the tool answered by the contract itself."""
+    around: int = 0
+    """How many bytes the message has beside the result, and what every answer has."""
     fetch_with: str | None = None
     """What the client calls the tool that redeems handles, if it has another name for it than the server."""
 
@@ -112,8 +117,8 @@ class Pipeline:
 
     def _stored(self, whole: Result | Raw, call: Call) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
-        # Of one that could not be taken apart nothing is known, and all is stored.
-        result: Result = {} if isinstance(whole, Raw) else whole
+        # One that could not be taken apart is stored whole, whatever is known of it.
+        result = seen(whole)
         own, said = own_meta(result), beside(result)
         is_little = weigh(encoded([own, said]), 0, is_ascii=call.is_ascii) <= _MOST_META
         found = payload_of(whole, with_meta=not is_little)
@@ -153,8 +158,7 @@ def _is_beyond_memory(found: Found) -> bool:
 
 def _is_answer(result: Result | Raw) -> bool:
     """Whether it is what a tool has to say: requests for input, and what extensions define, are theirs."""
-    if isinstance(result, Raw):
-        return result.is_object
+    result = seen(result)
     content = result.get("content")
     is_listed = isinstance(content, list) or (isinstance(content, Raw) and content.is_array)
     return is_listed and bool(result.get("resultType", "complete") == "complete")
@@ -162,11 +166,10 @@ def _is_answer(result: Result | Raw) -> bool:
 
 def _protocol_s(result: Result | Raw, own: Container[str]) -> dict[str, Any]:
     """What of a result is about the protocol and stays, with what the tool says of its own."""
-    if isinstance(result, Raw):
-        return {}
+    result = seen(result)
     kept: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
     if isinstance(result.get("_meta"), dict):
-        kept["_meta"] = {key: value for key, value in result["_meta"].items() if key == SERVER_INFO or key in own}
+        kept["_meta"] = {key: value for key, value in result["_meta"].items() if key in _PROTOCOL_S or key in own}
     return kept
 
 
@@ -199,7 +202,7 @@ class _Answer:
 
     def room(self) -> int:
         message = {"jsonrpc": "2.0", "id": self.call.request_id, "result": self.built()}
-        return MESSAGE - weigh(encoded(message), 0, is_ascii=self.call.is_ascii)
+        return MESSAGE - self.call.around - weigh(encoded(message), 0, is_ascii=self.call.is_ascii)
 
     def smaller(self) -> Iterator["_Answer"]:
         """The same with less and less in it: what can be done without goes first."""

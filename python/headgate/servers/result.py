@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from headgate.errors import InvalidJSON
 from headgate.fetch import weigh
 from headgate.gateway.raw import Pieces, Raw, spliced
 from headgate.payload import encoded, plausible
@@ -20,12 +21,13 @@ __all__ = [
     "exceeds",
     "own_meta",
     "payload_of",
+    "seen",
     "without_stamp",
 ]
 
 _MANY = 1000
 
-_KNOWN = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
+_KNOWN = ("content", "structuredContent", "isError", "_meta", "resultType")
 """The members of a result of which each is in the answer, or in the payload."""
 
 _BESIDE = frozenset({"type", "annotations", "_meta"})
@@ -98,6 +100,17 @@ def _is_surely_larger(value: Any, limit: int) -> bool:
     return least - 1 > limit
 
 
+def seen(result: "Result | Raw") -> Result:
+    """What can be said of a result: of one that has names that nobody can read, what has other names."""
+    if not isinstance(result, Raw):
+        return result
+    try:
+        return {name: member.taken_apart() for name, member in result.members(_KNOWN).items()}
+    except InvalidJSON:
+        # Whatever it is, it is kept whole.
+        return {"content": [result]}
+
+
 def own_meta(result: Mapping[str, Any]) -> dict[str, Any]:
     """What the tool itself says of its result, beside it."""
     meta = result.get("_meta")
@@ -143,7 +156,7 @@ def payload_of(result: Mapping[str, Any] | Raw, *, with_meta: bool = False) -> F
 def _is_known(result: Mapping[str, Any]) -> bool:
     """Whether a result has nothing but what it should have: of that the answer says what the payload does not."""
     is_usual = isinstance(result.get("isError"), bool | None) and _has_usual_meta(result)
-    return is_usual and result.keys() <= _KNOWN
+    return is_usual and result.keys() <= set(_KNOWN)
 
 
 def _has_usual_meta(said: Mapping[str, Any]) -> bool:

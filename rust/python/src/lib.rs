@@ -29,7 +29,9 @@ mod _core {
     #[pymodule_export]
     use super::lines::{LinePage, read_lines};
     #[pymodule_export]
-    use super::message::{Unescaper, dissect, each_says, only_member, same_json, same_text, unescape};
+    use super::message::{
+        Unescaper, dissect, each_says, members, only_member, same_json, same_text, unescape,
+    };
     #[pymodule_export]
     use super::outline::outline;
     #[pymodule_export]

@@ -166,3 +166,17 @@ pub fn only_member(
     let found = part.detached(py, |object| message::only_member(object, name))?;
     Ok(found.map(|span| (span.start, span.end)))
 }
+
+/// Where the values of an object's members of these names are, in the order of the names.
+///
+/// Of several with one name the last; what is no object has none.
+#[pyfunction]
+pub fn members(
+    py: Python<'_>,
+    part: Part,
+    names: Vec<String>,
+) -> std::result::Result<Vec<Option<(u64, u64)>>, CoreError> {
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let found = part.detached(py, |object| message::members(object, &names))?;
+    Ok(found.into_iter().map(|span| span.map(|span| (span.start, span.end))).collect())
+}

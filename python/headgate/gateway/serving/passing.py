@@ -177,6 +177,8 @@ class Passing:
         try:
             if len(scope.upstreams) == 1:
                 return await sole()
+            if (upstream := scope.made(ctx)) is not None:
+                return await forward(upstream, dict(ctx.params or {}))
             return self._translated(ctx, await Routes(scope, forward)(ctx.method, dict(ctx.params or {})))
         except _Failed as failure:
             data = failure.error.to_dict()["error"]

@@ -13,6 +13,8 @@ from headgate.operations.registry import OperationRegistry
 from headgate.servers.gate import Gate
 
 if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
     from headgate.config.options import Settings
 
 __all__ = ["Scope"]
@@ -67,6 +69,12 @@ class Scope:
         task = asyncio.ensure_future(self.front.changed())
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
+
+    def made(self, ctx: "ServerRequestContext[Any, Any]") -> MCPUpstream | None:
+        """Who made the task that a request names, if it names one."""
+        call = self._gate.tasks.call_of(ctx.params) if ctx.method.startswith("tasks/") else None
+        spec = None if call is None else self.tools.find(ctx, call[0])
+        return None if spec is None else self.upstreams.get(spec.namespace)
 
     @property
     def capabilities(self) -> dict[str, Any]:

@@ -6,16 +6,23 @@ import math
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 import anyio
+import orjson
 from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic_core import from_json
 
 from headgate.gateway.lines import Kept
+from headgate.gateway.raw import Raw, taken_apart
 from headgate.gateway.spool import Spool
 
 __all__ = ["Incoming", "Outgoing"]
+
+_LARGE = 1 << 20
+"""From here on the SDK's own reader takes seven times the memory."""
 
 Received = SessionMessage | Exception
 
@@ -30,13 +37,7 @@ class Incoming:
 
     def send(self, line: Kept) -> None:
         """A message, whole. What is none goes on as what is wrong with it."""
-        data = b"".join(line.pieces()) if isinstance(line, Spool) else bytes(line)
-        try:
-            item: Received = SessionMessage(
-                jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False)
-            )
-        except ValueError as error:
-            item = error
+        item = _read(line)
         self._soon(lambda: self._put(item))
 
     def _put(self, item: Received) -> None:
@@ -59,6 +60,38 @@ class Incoming:
             self._loop.call_soon_threadsafe(safely)
 
 
+def _read(line: Kept) -> Received:
+    """A message, or what is wrong with it."""
+    try:
+        if len(line) > _LARGE:
+            return SessionMessage(jsonrpc_message_adapter.validate_python(objects(taken_apart(line)), by_name=False))
+        data = b"".join(line.pieces()) if isinstance(line, Spool) else line
+        return SessionMessage(jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False))
+    except ValueError as error:
+        return error
+
+
+def _written(message: JSONRPCMessage) -> bytes:
+    """A message as JSON; most large ones are answers, of which the SDK's own writer makes two more copies."""
+    if isinstance(message, JSONRPCResponse):
+        with contextlib.suppress(TypeError):
+            return orjson.dumps({"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result})
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+def objects(value: Any) -> Any:
+    """A message that was taken apart, put together: each large text is in memory once beside what is made of it."""
+    if isinstance(value, dict):
+        return {key: objects(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [objects(inner) for inner in value]
+    if not isinstance(value, Raw):
+        return value
+    if value.is_string:
+        return value.text().decode(errors="replace")
+    return from_json(value.json().decode(errors="replace"))
+
+
 class Outgoing(ObjectSendStream[SessionMessage]):
     """Messages that a thread writes, in the order in which they were sent: the event loop never waits for a pipe."""
 
@@ -76,7 +109,7 @@ class Outgoing(ObjectSendStream[SessionMessage]):
             raise anyio.ClosedResourceError
         if self._noted is not None:
             self._noted(item)
-        self._lines.put(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+        self._lines.put(_written(item.message))
 
     async def aclose(self) -> None:
         self._is_closed = True
@@ -90,3 +123,5 @@ class Outgoing(ObjectSendStream[SessionMessage]):
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
             self._write(line)
+            # It may be large, and nothing else may come for long.
+            del line

@@ -13,7 +13,7 @@ from mcp_types import JSONRPCRequest
 from headgate.gateway.lines import Kept
 from headgate.gateway.messages import key_of, version_of
 from headgate.gateway.pending import Pending
-from headgate.gateway.raw import written
+from headgate.gateway.raw import Raw, written
 from headgate.gateway.relay import Relay
 from headgate.gateway.requests import Forwarded, Requests
 from headgate.gateway.serving.streams import Incoming, Outgoing
@@ -21,6 +21,8 @@ from headgate.gateway.session import Session
 from headgate.servers.delivery import PLACEHOLDER, Delivery, current_delivery
 from headgate.servers.gate import Gate
 from headgate.servers.modes import Mode
+from headgate.servers.result import seen
+from headgate.servers.tasks import ASKING, filled, result_in
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -70,20 +72,26 @@ class DeliveringRelay(Relay):
     def note(self, item: SessionMessage) -> None:
         """Remembers for whom a request is made; called where it is made."""
         delivery = current_delivery()
-        if delivery is not None and isinstance(item.message, JSONRPCRequest) and item.message.method == "tools/call":
-            self._deliveries[key_of(item.message.id)] = delivery
+        asked = item.message
+        if delivery is not None and isinstance(asked, JSONRPCRequest) and asked.method in ("tools/call", *ASKING):
+            self._deliveries[key_of(asked.id)] = delivery
 
     def _delivered(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         if pending.method == "initialize":
             self._agree(message)
         delivery = self._deliveries.pop(key_of(pending.id), None)
-        result = message.get("result")
-        if delivery is None or not isinstance(result, dict):
+        whole = message.get("result")
+        result = result_in(pending.method, whole)
+        if delivery is None or not isinstance(result, dict | Raw):
             return None
-        around = len(written({**message, "result": 0})) - 1
-        if not delivery.take(result, len(line) - around):
+
+        def answered(answer: object) -> bytes:
+            return written({**message, "result": filled(pending.method, whole, answer)})
+
+        around = len(written(filled(pending.method, whole, 0))) - 1
+        if not delivery.take(result, len(line) - len(answered(0)) + 1, around):
             return None
-        return written({**message, "result": {**PLACEHOLDER, "isError": result.get("isError") is True}})
+        return answered({**PLACEHOLDER, "isError": seen(result).get("isError") is True})
 
     def _agree(self, message: Mapping[str, Any]) -> None:
         result = message.get("result")

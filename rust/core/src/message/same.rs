@@ -3,6 +3,7 @@
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
+use super::minified::Minified;
 use super::scanner::{Scanner, string_end};
 use super::source::{Reader, Source, Value};
 use super::unescape::Unescaper;
@@ -11,6 +12,9 @@ use crate::scan::Isa;
 
 /// How much of each side is looked at at once.
 const PIECE: usize = 64 * 1024;
+
+/// What is worth a look before it is read token by token.
+const LONG: u64 = 512;
 
 /// The longest key that anyone looks for here, quotes included.
 const MOST_KEY: usize = 16;
@@ -43,7 +47,19 @@ pub fn same_json(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
     if !text.is_string()? {
         return Ok(false);
     }
+    // Most strings are written alike, and white space is all that they differ in.
+    if value.len() >= LONG && is_minified_alike(text, value)? {
+        return Ok(true);
+    }
     are_same(&mut Canonical::new(Text::of(text)?), &mut Canonical::new(Bytes::of(value)?))
+}
+
+/// Whether they surely are the same; if not, that is yet to be seen.
+fn is_minified_alike(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
+    let isa = Isa::detect();
+    let (mut said, mut meant) = (Minified::new(Text::of(text)?, isa), Minified::new(Bytes::of(value)?, isa));
+    let is_same = are_same(&mut said, &mut meant)?;
+    Ok(is_same && !said.is_unsure && !meant.is_unsure)
 }
 
 /// Whether `content` is an array of `{"type": "text", "text": …}`, with nothing else in them, `items` one of as many
@@ -103,12 +119,12 @@ impl<'a> Value<'a> {
         Ok(first == b"\"" && self.len() >= 2)
     }
 
-    fn scanner(&self) -> Result<Scanner<Reader<'a>>> {
+    pub(super) fn scanner(&self) -> Result<Scanner<Reader<'a>>> {
         Ok(Scanner::new(self.source.reader(self.span.clone())?, Isa::detect()))
     }
 
     /// A value inside of this one.
-    fn part(&self, span: &Range<u64>) -> Self {
+    pub(super) fn part(&self, span: &Range<u64>) -> Self {
         let start = self.span.start;
         Self { source: self.source, span: start + span.start..start + span.end }
     }
@@ -159,7 +175,7 @@ fn key<R: BufRead>(scanner: &mut Scanner<R>) -> Result<Option<Vec<u8>>> {
 }
 
 /// Bytes that come in pieces of any size.
-trait Pieces {
+pub(super) trait Pieces {
     /// Appends the next piece, which may be empty; `false` if there is none.
     fn pull(&mut self, out: &mut Vec<u8>) -> Result<bool>;
 }

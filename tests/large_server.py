@@ -1,0 +1,156 @@
+"""A server without any SDK whose answers are as large as it is told: `python large_server.py stdio|json|sse [known]`.
+
+It serves both eras. A call with `later` is answered with a task; `known` is one that it has before. Over HTTP it says
+on stdout which port it is at.
+"""
+
+import base64
+import itertools
+import json
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+INFO = {"name": "large server (tests)", "version": "1"}
+KINDS = ["text", "json", "structured", "resource", "blob", "blocks"]
+TOOLS = [{"name": kind, "inputSchema": {"type": "object"}} for kind in KINDS]
+VERSION = "io.modelcontextprotocol/protocolVersion"
+RELATED = "io.modelcontextprotocol/related-task"
+
+TASKS: dict[str, dict[str, Any]] = {}
+NUMBERS = itertools.count(1)
+
+
+def rows(size: int) -> list[dict[str, Any]]:
+    row = {"id": 100_000, "name": "a name", "text": "words that are in every row", "tags": ["a", "b"]}
+    return [{**row, "id": 100_000 + number} for number in range(size // len(json.dumps(row)))]
+
+
+def result_of(kind: str, size: int) -> dict[str, Any]:
+    match kind:
+        case "json":
+            return {"content": [{"type": "text", "text": json.dumps(rows(size))}]}
+        case "structured":
+            structured = {"result": rows(size // 2)}
+            return {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
+        case "resource":
+            resource = {"uri": "test://large", "mimeType": "text/plain", "text": text(size)}
+            return {"content": [{"type": "resource", "resource": resource}]}
+        case "blob":
+            data = base64.b64encode(bytes(range(256)) * (size * 3 // 4 // 256)).decode()
+            resource = {"uri": "test://large", "mimeType": "application/zip", "blob": data}
+            return {"content": [{"type": "resource", "resource": resource}]}
+        case "blocks":
+            block = {"type": "text", "text": "a block of many"}
+            return {"content": [block] * (size // len(json.dumps(block)))}
+    return {"content": [{"type": "text", "text": text(size)}]}
+
+
+def text(size: int) -> str:
+    line = 'a line of "text" with é\n'
+    return line * (size // len(line))
+
+
+def made(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    is_modern = VERSION in (params.get("_meta") or {})
+    complete = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": INFO}} if is_modern else {}
+    listed = {"ttlMs": 0, "cacheScope": "private"} if is_modern else {}
+    capabilities: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "tasks": {}}
+    match method:
+        case "initialize":
+            return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": INFO}
+        case "server/discover":
+            return {**complete, **listed, "supportedVersions": ["2026-07-28"], "capabilities": capabilities}
+        case "tools/list":
+            return {**complete, **listed, "tools": TOOLS}
+        case "tools/call":
+            result = {**complete, **result_of(params["name"], params["arguments"]["size"])}
+            result |= params["arguments"].get("more", {})
+            return task(result, is_modern) if params["arguments"].get("later") else result
+        case "tasks/result":
+            return {**TASKS[params["taskId"]], "_meta": {RELATED: {"taskId": params["taskId"]}}}
+        case "tasks/get":
+            state = {**complete, **state_of(params["taskId"], "completed")}
+            return {**state, "result": TASKS[params["taskId"]]} if is_modern else state
+        case "resources/list":
+            return {**complete, **listed, "resources": [{"uri": "test://large", "name": "large"}]}
+        case "resources/read":
+            size = int(params["uri"].rpartition("/")[2])
+            return {**complete, **listed, "contents": [{"uri": params["uri"], "text": text(size)}]}
+        case "prompts/get":
+            size = int(params["arguments"]["size"])
+            return {**complete, "messages": [{"role": "user", "content": {"type": "text", "text": text(size)}}]}
+        case "completion/complete":
+            size = int(params["argument"]["value"])
+            return {**complete, "completion": {"values": [text(size)], "total": 1}}
+    raise LookupError(method)
+
+
+def task(result: dict[str, Any], is_modern: bool) -> dict[str, Any]:
+    name = f"task-{next(NUMBERS)}"
+    TASKS[name] = result
+    state = state_of(name, "working")
+    return {**state, "resultType": "task"} if is_modern else {"task": state}
+
+
+def state_of(name: str, status: str) -> dict[str, Any]:
+    return {"taskId": name, "status": status, "createdAt": "2026-01-01T00:00:00Z", "ttl": None}
+
+
+def answered(message: dict[str, Any]) -> bytes:
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+    try:
+        answer["result"] = made(message["method"], message.get("params") or {})
+    except LookupError as error:
+        answer["error"] = {"code": -32601, "message": f"no {error}"}
+    return json.dumps(answer, ensure_ascii=False).encode()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = answered(message) if "id" in message else b""
+        kind = "application/json"
+        if body and sys.argv[1] == "sse":
+            body, kind = b"event: message\ndata: " + body + b"\n\n", "text/event-stream"
+        self.send_response(200 if body else 202)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_response(405)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+def main() -> None:
+    if "known" in sys.argv:
+        TASKS["known"] = result_of("text", 200_000)
+    if sys.argv[1] != "stdio":
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        sys.stdout.write(f"{server.server_port}\n")
+        sys.stdout.flush()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sys.stdin.read()
+        os._exit(0)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message:
+            sys.stdout.buffer.write(answered(message) + b"\n")
+            sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Answers that are large and no tool's: they pass whole, and cost little more than they are."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from documents import values
+from gateway_harness import Talk, script, wrap
+from headgate.gateway.raw import taken_apart
+from headgate.gateway.serving.streams import objects
+from hypothesis import given
+from hypothesis import strategies as st
+from large_server import text
+from serve_harness import EraTalk, command_of, config, serving
+from wires import ERAS, LEGACY
+
+SIZE = 2_000_000
+SERVER = [*script("large_server.py"), "stdio"]
+
+
+def asked(size: int) -> dict[str, dict[str, Any]]:
+    ref = {"type": "ref/prompt", "name": "any"}
+    return {
+        "resources/read": {"uri": f"test://sized/{size}"},
+        "prompts/get": {"name": "any", "arguments": {"size": str(size)}},
+        "completion/complete": {"ref": ref, "argument": {"name": "any", "value": str(size)}},
+    }
+
+
+@contextmanager
+def opened(how: str, folder: Path, era: str) -> Iterator[EraTalk]:
+    if how == "serve":
+        with serving(config(folder, {"large": command_of("large_server.py", "stdio")}), era) as talk:
+            yield talk
+        return
+    talk = EraTalk(wrap(folder / "store", server=SERVER), era, {})
+    try:
+        talk.hello()
+        yield talk
+    finally:
+        talk.kill()
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("how", ["wrap", "serve"])
+def test_they_pass_unchanged(how: str, era: str, tmp_path: Path) -> None:
+    with opened(how, tmp_path, era) as talk:
+        for method, params in asked(SIZE).items():
+            result = talk.ask(method, params)["result"]
+            assert text(SIZE) in _strings(result), method
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [found for one in inner for found in _strings(one)]
+
+
+def test_a_resource_of_20_mb_is_in_memory_three_times_at_most(tmp_path: Path) -> None:
+    with opened("serve", tmp_path, LEGACY) as talk:
+        talk.ask("resources/read", {"uri": "test://sized/100000"})
+        before = _peak(talk)
+        number = talk.request("resources/read", {"uri": "test://sized/20000000"})
+        line = talk.line()
+        assert json.loads(line)["id"] == number
+        assert _peak(talk) - before < 3.5 * len(line)
+
+
+def _peak(talk: Talk) -> int:
+    status = Path(f"/proc/{talk.process.pid}/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+@given(values, st.integers(2, 64), st.integers(2, 200))
+def test_what_was_taken_apart_is_put_together(document: Any, most_string: int, most_container: int) -> None:
+    apart = taken_apart(json.dumps(document).encode(), most_string=most_string, most_container=most_container)
+    assert objects(apart) == document

@@ -1,0 +1,142 @@
+"""The result of a call that was answered with a task is a tool's result like any other, in both eras."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_harness import Talk, said, script, talking, wrap
+from headgate import open_store
+from headgate.gateway.raw import taken_apart
+from headgate.servers.modes import Mode
+from headgate.servers.tasks import Tasks, filled, result_in
+from large_server import RELATED, result_of
+from serve_harness import EraTalk, command_of, config, serving
+from wires import ERAS, LEGACY
+
+SIZE = 200_000
+SERVER = [*script("large_server.py"), "stdio"]
+
+
+@contextmanager
+def wrapping(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
+    talk = EraTalk(wrap(folder / "store", *options, server=SERVER), era, {})
+    try:
+        talk.hello()
+        yield talk
+    finally:
+        talk.kill()
+
+
+@pytest.fixture(params=["wrap", "serve one", "serve two"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Makes a talk with the server behind headgate, of an era, with options as the command line has them."""
+    if request.param == "wrap":
+        return lambda era, *options: wrapping(tmp_path, era, *options)
+    upstream = command_of("large_server.py", "stdio")
+    others = {"other": command_of("raw_server.py", "stdio")} if request.param == "serve two" else {}
+    path = config(tmp_path, {"large": upstream, **others})
+    return lambda era, *options: serving(path, era, *options)
+
+
+@contextmanager
+def talking_to_known(folder: Path) -> Iterator[Talk]:
+    """A server that has a task called `known` before anyone asks for one."""
+    with talking(*wrap(folder / "store", server=[*SERVER, "known"])) as talk:
+        yield talk
+
+
+def later(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The result of a call by way of a task, as a client of either era gets it."""
+    given = {"name": tool, "arguments": {**arguments, "later": True}}
+    if talk.era == LEGACY:
+        made = talk.ask("tools/call", {**given, "task": {"ttl": 60_000}})["result"]
+        return dict(talk.ask("tasks/result", {"taskId": made["task"]["taskId"]})["result"])
+    made = talk.ask("tools/call", given)["result"]
+    assert made["resultType"] == "task"
+    number = talk.request("tasks/get", {"taskId": made["taskId"]})
+    line = talk.line()
+    assert json.loads(line)["id"] == number
+    assert arguments["size"] < 10_000 or len(line) <= 4096
+    state = json.loads(line)["result"]
+    assert state["status"] == "completed"
+    assert state["taskId"] == made["taskId"]
+    assert state["resultType"] == "complete"
+    return dict(state["result"])
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("kind", ["text", "blocks", "structured"])
+def test_a_large_one_is_a_handle(era: str, kind: str, opened: Any, tmp_path: Path) -> None:
+    with opened(era) as talk:
+        result = later(talk, kind, size=SIZE, more={"isError": True})
+        handle = said(result)["output_handle"]
+        assert result["isError"]
+        assert ("structuredContent" in result) is (kind == "structured")
+        if era == LEGACY:
+            assert result["_meta"][RELATED]["taskId"]
+    expected = result_of(kind, SIZE)
+    with open_store((tmp_path / "store").as_uri()) as store:
+        with store.open(handle) as file:
+            stored = file.read()
+        events = store.journal.recent(50, is_operator=True)
+    if kind == "text":
+        assert stored.decode() == expected["content"][0]["text"]
+    elif kind == "blocks":
+        assert json.loads(stored)["content"] == expected["content"]
+    else:
+        assert json.loads(stored) == expected["structuredContent"]
+    # Which tool it was is known by the call that made the task.
+    assert {event["source_tool"] for event in events if event["event"] == "output_handle_created"} == {kind}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_small_one_is_as_it_was(era: str, opened: Any) -> None:
+    with opened(era) as talk:
+        result = later(talk, "text", size=1000)
+        assert result["content"] == result_of("text", 1000)["content"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_tool_s_own_mode_holds(era: str, tmp_path: Path) -> None:
+    with wrapping(tmp_path, era, "--contract", "text") as talk:
+        answer = said(later(talk, "text", size=5000))
+        assert answer["success"]
+        assert answer["data"]
+
+
+def test_of_a_task_that_was_not_made_here_the_server_s_mode_holds(tmp_path: Path) -> None:
+    with talking_to_known(tmp_path) as talk:
+        result = talk.ask("tasks/result", {"taskId": "known"})["result"]
+        assert "output_handle" in said(result)
+
+
+def test_tasks_are_forgotten_one_by_one() -> None:
+    tasks, mode = Tasks(), Mode("auto")
+    for number in range(5000):
+        tasks.note({"task": {"taskId": f"t{number}"}}, "tool", mode)
+    assert tasks.call_of({"taskId": "t4999"}) == ("tool", mode)
+    assert tasks.call_of({"taskId": "t0"}) is None
+    assert tasks.call_of({"taskId": 1}) is tasks.call_of(None) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"content": []}, {"task": 1}, {"task": {"taskId": 1}}, {"resultType": "task"}, {"taskId": "a"}, None, []],
+)
+def test_what_is_no_task_is_not_noted(answer: Any) -> None:
+    tasks = Tasks()
+    tasks.note(answer, "tool", Mode())
+    assert tasks.call_of({"taskId": "a"}) is None
+
+
+def test_where_the_result_is() -> None:
+    state = {"status": "completed", "result": {"content": []}}
+    assert result_in("tasks/get", state) == {"content": []}
+    assert result_in("tasks/get", {"status": "working"}) is None
+    assert result_in("tasks/get", taken_apart(b'"' + b"x" * 2000 + b'"')) is None
+    assert result_in("tasks/result", state) is state
+    assert filled("tasks/get", state, 1) == {"status": "completed", "result": 1}
+    assert filled("tasks/result", state, 1) == 1
