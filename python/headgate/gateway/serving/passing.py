@@ -136,10 +136,10 @@ class Passing:
         return {**await _beside_tools(scope), **page, "tools": [listed(tool) for tool in tools]}
 
     async def _listed(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
-        """What a server lists, by name, and whether it is the whole of it: if it is of the same version of the protocol.
+        """What a server lists, by name, and whether that is all of it: it is in the same version of the protocol.
 
-        Else a tool is listed as it is served here, but for what it says of itself in every version: a filter may go
-        by that.
+        In another, a tool is listed as it is served here, but for what it says of itself in every version: a filter
+        may go by that.
         """
         try:
             tools = (await upstream.connection()).listed
