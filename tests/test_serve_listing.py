@@ -31,7 +31,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def _listed(folder: Path, era: str, target: Target) -> list[str]:
     async def listed() -> list[str]:
         settings = Settings(store=(folder / "store").as_uri(), upstreams={target.name: target})
-        async with Client(Serving(settings).server, mode=era) as client:  # type: ignore[arg-type]
+        async with Client(Serving(settings).server, mode=era) as client:
             return [tool.name for tool in (await client.list_tools()).tools]
 
     return asyncio.run(listed())

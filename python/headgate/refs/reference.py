@@ -9,7 +9,6 @@
 """
 
 import dataclasses
-import os.path
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -89,7 +88,9 @@ def _nearest(key: str) -> Kind | None:
 
 def _is_near(name: str, right: str) -> bool:
     """Whether it is the same, but for one letter too many, missing, or wrong, or two that are swapped."""
-    same = len(os.path.commonprefix([name, right]))
+    same = 0
+    while name[same : same + 1] == right[same : same + 1] != "":
+        same += 1
     rest, wanted = name[same:], right[same:]
     is_swapped = rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:]
     return is_swapped or rest == wanted[1:] or rest[1:] in (wanted, wanted[1:])
