@@ -241,6 +241,7 @@ def test_a_query_finds_by_every_word_of_name_capability_and_description() -> Non
     assert len(found["description"]) <= 120 + len("...")
     assert [tool["name"] for tool in expand(capabilities, {"query": "CRAWL"}, listed, None)["hidden_tools"]] == ["b"]
     assert expand(capabilities, {"query": "page crawl"}, listed, None) == {"hidden_tools": []}
+    assert "again with names or a capability" in expand(capabilities, {}, listed, None)["next"]
 
 
 def gate_of(root: Path, **told: Any) -> Gate:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from headgate import InvalidArgument
 from headgate.config.document import Document, expanded
-from headgate.config.explain import explained, masked_url
+from headgate.config.explain import explained
 from headgate.config.load import load
+from headgate.config.masked import masked_args, masked_url
 from headgate.config.options import OPTIONS, Settings
 from headgate.servers.gate import Gate
 from hypothesis import given
@@ -164,6 +165,56 @@ def test_what_is_wrong_in_an_upstream_is_named_too(upstream: str, line: int, sai
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("one", "two", "said"),
+    [
+        ("my_", "my_", "the upstreams one and two have the same prefix my_; give one another"),
+        ("x_", "one_", "before them when they clash; give two another prefix, or rename one"),
+        ("x_", "one", "before them when they clash; give two another prefix, or rename one"),
+    ],
+)
+def test_a_prefix_says_whose_a_tool_is(one: str, two: str, said: str, tmp_path: Path) -> None:
+    written = "".join(
+        f'[upstreams.{name}]\ncommand = "x"\nprefix = "{prefix}"\n' for name, prefix in {"one": one, "two": two}.items()
+    )
+    path = toml(tmp_path, written)
+    for message in (refused("serve", {"config": path}), _unexplained(path)):
+        assert message.startswith(f"{path}:6: ")
+        assert said in message
+
+
+def _unexplained(path: str) -> str:
+    with pytest.raises(InvalidArgument) as caught:
+        explained({"config": path}, {})
+    return str(caught.value)
+
+
+def test_prefixes_that_are_told_apart_are_taken(tmp_path: Path) -> None:
+    written = """
+[upstreams.one]
+command = "x"
+prefix = "one_"
+[upstreams.two]
+command = "x"
+prefix = "one_two_"
+[upstreams.three]
+command = "x"
+prefix = ""
+[upstreams.four]
+command = "x"
+prefix = ""
+"""
+    settings = load("serve", {"config": toml(tmp_path, written)}, {})
+    assert [target.prefix for target in settings.upstreams.values()] == ["one_", "one_two_", "", ""]
+
+
+def test_a_prefix_is_not_the_name_of_a_client_s_server_either(tmp_path: Path) -> None:
+    path = toml(tmp_path, '[upstreams.one]\ncommand = "x"\nprefix = "files_"\n')
+    servers = tmp_path / "mcp.json"
+    servers.write_text('{"mcpServers": {"files": {"command": "x"}}}')
+    assert "or rename files" in refused("serve", {"config": path, "mcp_servers": str(servers)})
+
+
 @pytest.mark.parametrize("text", ["a = ", "[", 'a = "\n', "a = 1\na = 2", "[a]\n[a]", "a = " + "[" * 5000])
 def test_what_is_no_toml_is_refused(text: str, tmp_path: Path) -> None:
     assert "is no TOML" in refused("wrap", {"config": toml(tmp_path, text)})
@@ -260,6 +311,39 @@ def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
 def test_addresses_keep_nothing_of_what_lets_one_in(before: str, after: str) -> None:
     assert "SECRET" not in masked_url(f"http://{before.replace('/', '').replace('?', '')}SECRET@host/{after}")
     assert "SECRET" not in masked_url(f"http://host/?a=SECRET&{after}")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--api-key", "abc"], ["--api-key", "***"]),
+        (["--apiKey", "abc"], ["--apiKey", "***"]),
+        (["--token=abc", "x"], ["--token=***", "x"]),
+        (["-p", "GITHUB_PAT=abc"], ["-p", "GITHUB_PAT=***"]),
+        (["-e", "LANG=abc", "--env", "A=b"], ["-e", "LANG=***", "--env", "A=***"]),
+        (["--env=A_SECRET=b"], ["--env=***"]),
+        (["-H", "X-Own: abc"], ["-H", "X-Own: ***"]),
+        (["--header", "Authorization: Bearer abc"], ["--header", "***"]),
+        (["--header=X: abc"], ["--header=***"]),
+        (["postgresql://me:abc@host/db"], ["postgresql://***@host/db"]),
+        (["--db=https://me:abc@host/?k=abc"], ["--db=https://***@host/?k=***"]),
+        (["ghp_abcdefgh1234"], ["***"]),
+        (["--with=sk-abcdefgh1234"], ["--with=***"]),
+        (["0123456789abcdef0123456789"], ["***"]),
+        (["--token", "${TOKEN}", "--key=${KEY}", "-H", "A: Bearer ${B}"],) * 2,
+        (["--password", "--verbose", "x"],) * 2,
+        (["-y", "@modelcontextprotocol/server-filesystem", "/data", "--author", "me", "--monkey=1", "-e", "x"],) * 2,
+        (["-m", "my_package.server_with_a_long_name", "--port", "8000", "https://host/a?b"],) * 2,
+    ],
+)
+def test_what_looks_like_a_secret_in_the_words_of_a_command_is_not_shown(
+    args: list[str], told: list[str], tmp_path: Path
+) -> None:
+    assert masked_args(args) == told
+    words = ", ".join(f"'{word}'" for word in args)
+    given = toml(tmp_path, f'[upstreams.one]\ncommand = "x"\nargs = [{words}]\n')
+    shown = explained({"config": given}, {"TOKEN": "t", "KEY": "k", "B": "b"})["upstreams"]
+    assert shown == [{"name": "one", "command": "x", "args": told}]
 
 
 def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from documents import values
 from headgate import InvalidArgument
-from headgate.refs.reference import Bytes, Lines, Reference, reference_in, refers, unescaped
+from headgate.refs.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def escape(value: Any) -> Any:
 
 
 def _escaped(key: str) -> str:
-    return "$" + key if key.startswith("$") and key.lstrip("$") in ("file", "handle") else key
+    return "$" + key if key.startswith("$") and key.lstrip("$") in ("file", "handle", "files") else key
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def _escaped(key: str) -> str:
         ({"$handle": "b", "lines": [2, 5]}, Reference("$handle", "b", None, False, Lines(2, 5))),
         ({"$handle": "b", "path": "/a/0"}, Reference("$handle", "b", "/a/0", False, Bytes())),
         ({"file": "a"}, None),
-        ({"$files": "a"}, None),
+        ({"$filter": "a"}, None),
         ({"$$file": "a"}, None),
         ({}, None),
     ],
@@ -120,3 +120,59 @@ def test_nothing_is_too_deep_to_be_looked_through() -> None:
         deep, plain = [deep], [plain]
     assert refers(deep)
     assert not refers(plain)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        *((key, "$file") for key in ("$flie", "$File", "$FILE", "$fil", "$files", "$ifle", "$fille", "$fule")),
+        *((key, "$handle") for key in ("$hanlde", "$handel", "$andle", "$handles", "$Handle", "$output_handle")),
+    ],
+)
+def test_what_is_all_but_a_reference_is_an_error_that_names_the_right_key(key: str, kind: str) -> None:
+    for options in ({}, {"encoding": "base64"}, {"lines": [0, 1]}):
+        value = {key: "x", **options}
+        assert refers([{"a": value}])
+        with pytest.raises(InvalidArgument) as caught:
+            reference_in(value)
+        assert str(caught.value) == (
+            f'there is no reference "{key}"; did you mean "{kind}"? To pass the object as it is, write "${key}"'
+        )
+    # And so it is passed.
+    assert refers({f"${key}": "x"})
+    assert reference_in({f"${key}": "x"}) is None
+    assert unescaped(f"${key}") == key
+    assert unescaped(f"$${key}") == f"${key}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$ref": "#/x"},
+        {"$filter": "a"},
+        {"$match": "a"},
+        {"$first": "a"},
+        {"$": "a"},
+        {"file": "a"},
+        {"flie": "a"},
+        {"$flie": {"a": 1}},
+        {"$flie": 1},
+        {"$flie": "a", "name": "b"},
+        {"$profile": "a"},
+    ],
+)
+def test_what_is_far_from_a_reference_is_none(value: dict[str, object]) -> None:
+    assert reference_in(value) is None
+
+
+@given(st.text("filehand", max_size=8), st.sampled_from(["file", "handle"]))
+def test_near_is_one_slip_of_the_pen(name: str, right: str) -> None:
+    """As a naive twin has it, that makes all of them."""
+    letters = "filehand"
+    cuts = [(right[:at], right[at:]) for at in range(len(right) + 1)]
+    slips = {right} | {before + after[1:] for before, after in cuts}
+    slips |= {before + letter + after[skip:] for before, after in cuts for letter in letters for skip in (0, 1)}
+    slips |= {before + after[1] + after[0] + after[2:] for before, after in cuts if len(after) > 1}
+    assert _is_near(name, right) == (name in slips)
+    for slip in slips:
+        assert _is_near(slip, right)

@@ -114,11 +114,10 @@ def test_names_do_not_depend_on_which_server_is_up_first(tmp_path: Path) -> None
         upstreams = {name: command_of("speaking_server.py", "stdio", name) for name in ("one", "two")}
         late = "import os, sys, time; time.sleep(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
         upstreams[slow]["args"] = ["-c", late, *upstreams[slow]["args"]]
-        upstreams["two"]["prefix"] = "one_"
         with serving(config(tmp_path, upstreams)) as talk:
             listed.append(tool_names(talk))
     assert listed[0] == listed[1]
-    assert listed[0][0] == "level"
+    assert listed[0][0] == "one_level"
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -100,3 +100,16 @@ def test_resources(era: str, tmp_path: Path) -> None:
                 await client.read_resource(wrong)
 
     serve(test, tmp_path / "store", era, output_mode="auto")
+
+
+def test_an_argument_that_is_none_is_an_error_that_names_the_nearest(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+        handle = told(await call(client, "text", size=50_000))["output_handle"]
+        for tool, more in (("output_fetch", {"limits": 3}), ("output_search", {"pattern": "x", "limits": 3})):
+            result = await call(client, tool, output_handle=handle, **more)
+            assert result.is_error
+            assert "no 'limits'; did you mean limit?" in told(result)["error"]["message"]
+        result = await call(client, "expand_tools", nam="rows")
+        assert "no 'nam'; did you mean name?" in told(result)["error"]["message"]
+
+    serve(test, tmp_path / "store", era, make_server(), output_mode="auto", hidden_tools=["rows"])

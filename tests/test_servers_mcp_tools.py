@@ -31,6 +31,8 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
             ({}, "invalid_argument", "output_fetch needs output_handle"),
             (None, "invalid_argument", "output_fetch needs output_handle"),
             ({"output_handle": handle, "page": 2}, "invalid_argument", "it has output_handle, offset"),
+            ({"output_handle": handle, "ofset": 2}, "invalid_argument", "no 'ofset'; did you mean offset?"),
+            ({"handle": handle}, "invalid_argument", "no 'handle'; did you mean output_handle?"),
             ({"output_handle": handle, "offset": "3"}, "invalid_argument", "offset must be a whole number"),
             ({"output_handle": handle, "format": "items"}, "invalid_format_for_payload", "use format="),
             ({"output_handle": None}, "invalid_argument", "output_fetch needs output_handle"),

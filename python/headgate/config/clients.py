@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headgate.config.explain import MASK, masked_url
 from headgate.config.jsonc import Edit, Node, edited, parsed
+from headgate.config.masked import MASK, hidden, masked_args, masked_url
 from headgate.config.options import OPTIONS
 from headgate.config.targets import Target, target_of
 from headgate.errors import InvalidArgument
@@ -102,23 +102,21 @@ def masked(text: str, path: str) -> str:
         for name in ("env", "headers"):
             member = server.member(name)
             if member is not None and isinstance(member.node.value, dict):
-                edits += [_masked(inner.node, is_secret=True) for inner in member.node.value.values()]
-        for name in ("url", "args"):
-            member = server.member(name)
-            if member is not None:
-                nodes = member.node.value if isinstance(member.node.value, list) else [member.node]
-                edits += [_masked(node, is_secret=False) for node in nodes if _is_address(node)]
+                edits += [_masked(inner.node) for inner in member.node.value.values()]
+        url = server.member("url")
+        if url is not None and isinstance(url.node.value, str) and masked_url(url.node.value) != url.node.value:
+            edits.append(_shown(url.node, masked_url(url.node.value)))
+        args = server.member("args")
+        if args is not None and isinstance(args.node.value, list):
+            words = [node for node in args.node.value if isinstance(node.value, str)]
+            shown = masked_args([str(word.value) for word in words])
+            edits += [_shown(word, told) for word, told in zip(words, shown, strict=True) if told != word.value]
     return edited(text, [edit for edit in edits if edit[2] != text[edit[0] : edit[1]]])
 
 
-def _is_address(node: Node) -> bool:
-    return isinstance(node.value, str) and re.match(r"https?://", node.value) is not None
+def _masked(node: Node) -> Edit:
+    return _shown(node, hidden(node.value) if isinstance(node.value, str) else MASK)
 
 
-def _masked(node: Node, *, is_secret: bool) -> Edit:
-    if is_secret and isinstance(node.value, str) and re.fullmatch(r"(?:[A-Za-z]+ )?\$\{[^}]*\}", node.value):
-        # It only says where the secret is.
-        shown = node.value
-    else:
-        shown = MASK if is_secret else masked_url(node.value)
+def _shown(node: Node, shown: str) -> Edit:
     return node.start, node.end, json.dumps(shown, ensure_ascii=False)

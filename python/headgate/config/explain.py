@@ -1,16 +1,15 @@
 """Every option, what is in force, and where that came from. Secrets are not shown."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from headgate.config.load import Given, given
+from headgate.config.masked import MASK, masked_args, masked_url
 from headgate.config.options import OPTIONS, Option
 from headgate.config.targets import targets_in
 
-__all__ = ["MASK", "explained", "masked_url"]
+__all__ = ["explained"]
 
-MASK = "***"
 _SECRETS = ("env", "headers", "auth")
 _ADDRESSES = ("url", "openapi", "base_url")
 
@@ -56,13 +55,6 @@ def _has_variable(written: Any) -> bool:
     return isinstance(written, str) and "${" in written
 
 
-def masked_url(url: str) -> str:
-    """An address without the passwords and values that it may carry."""
-    address, mark, query = url.partition("?")
-    host = re.sub(r"(?<=://)[^/]*(?=@)", MASK, address)
-    return f"{host}{mark}{re.sub(r'(?<==)[^&#]+', MASK, query)}"
-
-
 def _upstream(table: Mapping[str, Any]) -> dict[str, Any]:
     """An upstream as it is written: what it is given to be let in is masked."""
     return {key: _said(key, written) for key, written in table.items()}
@@ -71,4 +63,6 @@ def _upstream(table: Mapping[str, Any]) -> dict[str, Any]:
 def _said(key: str, written: Any) -> Any:
     if key in _SECRETS:
         return dict.fromkeys(written, MASK)
+    if key == "args":
+        return masked_args(written)
     return masked_url(written) if key in _ADDRESSES else written

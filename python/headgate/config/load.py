@@ -8,7 +8,7 @@ from headgate.arguments import shown
 from headgate.config.document import Document, expanded
 from headgate.config.nearest import meant
 from headgate.config.options import OPTIONS, Option, Settings
-from headgate.config.targets import Target, targets_in
+from headgate.config.targets import Target, check_prefixes, targets_in
 from headgate.errors import InvalidArgument, InvalidPattern
 
 __all__ = ["Given", "given", "load"]
@@ -153,6 +153,7 @@ def _upstreams(
             if name in targets:
                 raise InvalidArgument(f"{document.path} and {path} both have an upstream {name}; rename one of them")
             targets[name] = target
+        check_prefixes(targets, document)
     return targets
 
 

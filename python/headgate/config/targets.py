@@ -11,7 +11,7 @@ from headgate.config.nearest import meant
 from headgate.config.rules import HEADERS
 from headgate.errors import InvalidArgument
 
-__all__ = ["KINDS", "Target", "target_of", "targets_in"]
+__all__ = ["KINDS", "Target", "check_prefixes", "target_of", "targets_in"]
 
 KINDS = {
     "command": ("args", "env", "cwd"),
@@ -103,7 +103,31 @@ def targets_in(document: Document, environ: Mapping[str, str]) -> dict[str, Targ
 
         target = target_of(name, table, place_of, lambda written: expanded(written, environ))
         found[name] = _located(target, document)
+    check_prefixes(found, document)
     return found
+
+
+def check_prefixes(targets: Mapping[str, Target], document: Document) -> None:
+    """Refuses prefixes by which nobody could tell whose a tool is: of two upstreams, or the name of another.
+
+    A name goes before a tool as a prefix does, where two tools are called the same.
+    """
+    owners: dict[str, str] = {}
+    for name, target in targets.items():
+        if not target.prefix:
+            continue
+        place = document.place("upstreams", name, "prefix")
+        owner = owners.setdefault(target.prefix, name)
+        if owner != name:
+            raise InvalidArgument(
+                f"{place}: the upstreams {owner} and {name} have the same prefix {target.prefix}; give one another"
+            )
+        named = target.prefix.rstrip("_.-")
+        if named != name and named in targets:
+            raise InvalidArgument(
+                f"{place}: the prefix {target.prefix} of the upstream {name} is what tools of the upstream {named} "
+                f"have before them when they clash; give {name} another prefix, or rename {named}"
+            )
 
 
 def target_of(

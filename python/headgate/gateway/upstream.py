@@ -19,6 +19,9 @@ _SOON = 1.0
 """A server that is back by then is worth waiting for."""
 _MOST_WAITING = 1000
 
+_LARGE = 10 << 20
+"""Servers of the TypeScript SDK end when a message has more bytes than this."""
+
 
 class Upstream:
     """Sends to the server that runs; what it says goes to the relay."""
@@ -43,11 +46,14 @@ class Upstream:
         self._waiting: list[Kept] | None = None
         """Messages for a server that is on its way; `None` while one runs."""
         self._is_down = False
+        self._largest = 0
+        """Bytes of the largest message for the server that runs."""
         self._closing = threading.Event()
 
     def send(self, line: Kept) -> None:
         """To the server, or to the one that is about to take its place. Raises `UpstreamFailed`."""
         with self._lock:
+            self._largest = max(self._largest, len(line))
             if self._is_down:
                 raise UpstreamFailed("the server has ended and is being started again; ask again in a while")
             if self._waiting is not None:
@@ -67,7 +73,8 @@ class Upstream:
             code = self._process.end(self._grace)
             with self._lock:
                 self._waiting = []
-            relay.ended(_ended(code))
+                largest, self._largest = self._largest, 0
+            relay.ended(_ended(code, largest))
             if self._closing.is_set() or not has_ever_spoken or not self._restarted(relay):
                 with self._lock:
                     self._is_down = True
@@ -120,6 +127,9 @@ class Upstream:
         self._process.end(self._grace)
 
 
-def _ended(code: int) -> UpstreamFailed:
+def _ended(code: int, largest: int) -> UpstreamFailed:
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return UpstreamFailed(f"the server {how} before it answered; it may have done what it was asked to")
+    told = f"the server {how} before it answered; it may have done what it was asked to"
+    if largest > _LARGE:
+        told += f"; it was sent a message of {largest} bytes, and many end at more than 10 MiB: send less at once"
+    return UpstreamFailed(told)

@@ -9,7 +9,6 @@
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -26,7 +25,8 @@ _OPTIONS = {
     FILE: ("encoding", "offset", "length", "lines"),
     HANDLE: ("path", "encoding", "offset", "length", "lines"),
 }
-_MARKED = re.compile(r"\$+(?:file|handle)")
+_MISNAMED = {"output_handle": HANDLE}
+"""What else a reference is taken to be called, however far from it."""
 
 
 class Bytes(NamedTuple):
@@ -65,7 +65,7 @@ def refers(arguments: object) -> bool:
         if isinstance(value, dict):
             # Hardly any key begins so, and there may be very many.
             marked = [key for key in value if isinstance(key, str) and key.startswith("$")]
-            if any(map(_MARKED.fullmatch, marked)):
+            if any(_nearest(key) for key in marked):
                 return True
             waiting += value.values()
         elif isinstance(value, list):
@@ -75,13 +75,44 @@ def refers(arguments: object) -> bool:
 
 def unescaped(key: Any) -> Any:
     """A key as it was before it was escaped."""
-    is_escaped = isinstance(key, str) and key.startswith("$$") and _MARKED.fullmatch(key)
+    is_escaped = isinstance(key, str) and key.startswith("$$") and _nearest(key)
     return key[1:] if is_escaped else key
+
+
+def _nearest(key: str) -> Kind | None:
+    """What a key that begins with `$` is, or is all but for a slip of the pen; however often it was escaped."""
+    name = key.lstrip("$").lower()
+    near = (kind for kind in (FILE, HANDLE) if _is_near(name, kind[1:]))
+    return next(near, None) or _MISNAMED.get(name)
+
+
+def _is_near(name: str, right: str) -> bool:
+    """Whether it is the same, but for one letter too many, missing, or wrong, or two that are swapped."""
+    same = 0
+    while name[same : same + 1] == right[same : same + 1] != "":
+        same += 1
+    rest, wanted = name[same:], right[same:]
+    is_swapped = rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:]
+    return is_swapped or rest == wanted[1:] or rest[1:] in (wanted, wanted[1:])
+
+
+def _check_misnamed(value: Mapping[Any, Any]) -> None:
+    """Refuses what would be a reference if its key were right: the tool would take it for the content."""
+    options = (*_OPTIONS[HANDLE], *_OPTIONS[FILE])
+    rest = [key for key in value if key not in options]
+    if len(rest) != 1 or not isinstance(rest[0], str) or not isinstance(value[rest[0]], str):
+        return
+    (key,) = rest
+    if key.startswith("$") and not key.startswith("$$") and (kind := _nearest(key)) is not None:
+        raise InvalidArgument(
+            f'there is no reference "{key:.64}"; did you mean "{kind}"? To pass the object as it is, write "${key:.64}"'
+        )
 
 
 def reference_in(value: Mapping[Any, Any]) -> Reference | None:
     """The reference that an object is. What is nearly one is an error: what was meant would be a guess."""
     if FILE not in value and HANDLE not in value:
+        _check_misnamed(value)
         return None
     kind = FILE if FILE in value else HANDLE
     foreign = [key for key in value if key != kind and key not in _OPTIONS[kind]]

@@ -25,6 +25,8 @@ _MOST_NAMED = 20
 
 _LONGEST_ABOUT = 120
 
+_NEXT = "call this again with names or a capability to show them"
+
 _Tool = Mapping[str, Any]
 
 
@@ -46,7 +48,8 @@ def expand(
         asked = _named(capabilities, names, tools, hidden)
     else:
         found = [tool for tool in hidden if _matches(tool, capabilities, arguments.get("query", ""))]
-        return {"hidden_tools": [_about(tool, capabilities) for tool in found]}
+        named = {"hidden_tools": [_about(tool, capabilities) for tool in found]}
+        return {**named, "next": _NEXT} if found else named
     if expanded is None:
         return {"tools": asked}
     expanded.update(map(_name, asked))

@@ -93,7 +93,7 @@ class Tools:
                 f"{_REFERENCES if has_references else ''}",
                 {
                     "output_handle": handle,
-                    "offset": {**count, "description": "item, line or byte to start at"},
+                    "offset": {**count, "description": "from item, line or (text) byte"},
                     "limit": {"type": "integer", "minimum": 1},
                     "format": {"enum": ["auto", "items", "lines", "text", "bytes"]},
                     "path": {"type": "string", "description": "JSON Pointer to a value inside, like /rows/3"},
@@ -236,9 +236,13 @@ def _checked(name: str, tool: _Tool, arguments: object) -> Mapping[str, Any]:
         raise InvalidArgument(f"the arguments of {name} are an object")
     # Many clients send null for what they leave out.
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
-    unknown = ", ".join(str(key) for key in given if key not in tool.properties)
+    unknown = [str(key) for key in given if key not in tool.properties]
     if unknown:
-        raise InvalidArgument(f"{name} has no {unknown!r:.64}; it has {', '.join(tool.properties)}")
+        # Only who is wrong waits for it to be imported.
+        from headgate.config.nearest import meant
+
+        hint = meant(unknown[0], tool.properties, f"it has {', '.join(tool.properties)}")
+        raise InvalidArgument(f"{name} has no {', '.join(unknown)!r:.64}; {hint}")
     for needed in tool.required:
         if needed not in given:
             raise InvalidArgument(f"{name} needs {needed}")

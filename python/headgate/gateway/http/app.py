@@ -23,6 +23,7 @@ from headgate.config.listening import LOOPBACK_NAMES, is_beyond_loopback
 from headgate.gateway.http.oauth import Issuer
 from headgate.gateway.http.rates import RateLimit, Rates
 from headgate.gateway.http.revoked import EndRevoked
+from headgate.gateway.http.session_ids import shorten_session_ids
 from headgate.gateway.http.sessions import Sessions
 from headgate.gateway.http.shares import Share
 from headgate.gateway.http.tokens import TokenFile
@@ -40,6 +41,7 @@ def http_app(server: Server[Any], settings: "Settings") -> Starlette:
 
     Raises `InvalidArgument` for a file of tokens that cannot be used.
     """
+    shorten_session_ids()
     sessions = Sessions(
         server,
         security_settings=_security(settings),

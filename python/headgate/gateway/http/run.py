@@ -7,7 +7,7 @@ import logging
 import math
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -31,14 +31,15 @@ _TICK = 0.05
 _BACKLOG = 1024
 
 
-def run_http(server: Server[Any], settings: "Settings") -> int:
+def run_http(server: Server[Any], settings: "Settings", closed: Callable[[], None] = lambda: None) -> int:
     """Serves until SIGTERM or SIGINT; calls in flight may finish within `shutdown_grace_seconds`. Gives the exit code.
 
+    `closed` is called when all is, but for threads that may still run.
     Raises `InvalidArgument` if the address or the file of tokens cannot be used.
     """
     calls = _Calls(http_app(server, settings))
     with _listener(settings) as listener, _returning(), _streams_kept():
-        running = _Running(_config(calls, settings), calls)
+        running = _Running(_config(calls, settings), calls, closed)
         _log.info("listening on http://%s%s", _written(listener.getsockname()), PATH)
         try:
             running.run([listener])
@@ -69,14 +70,16 @@ class _Calls:
 class _Running(uvicorn.Server):
     """Ends the streams on which nothing but news is sent as soon as no call is left: nothing else would end them."""
 
-    def __init__(self, config: uvicorn.Config, calls: _Calls) -> None:
+    def __init__(self, config: uvicorn.Config, calls: _Calls, closed: Callable[[], None]) -> None:
         super().__init__(config)
         self._calls = calls
+        self._closed = closed
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         ending = asyncio.create_task(self._end_streams())
         await super().shutdown(sockets)
         ending.cancel()
+        self._closed()
 
     async def _end_streams(self) -> None:
         while self._calls.in_flight:

@@ -9,12 +9,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-import anyio.to_thread
+import anyio
 from mcp.server.mcpserver.exceptions import InvalidSignature
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
 from pydantic import PydanticUserError, ValidationError
 
 from headgate.errors import InvalidArgument
+from headgate.gateway.serving.threads import in_daemon
 from headgate.operations.errors import CallError
 from headgate.operations.spec import CallContext, Operation, OperationSpec
 
@@ -91,9 +92,8 @@ async def _called(
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     # Whoever gives up waiting must not keep others from being served; the function itself cannot be stopped.
-    return await anyio.to_thread.run_sync(
-        functools.partial(function, **arguments), abandon_on_cancel=True, limiter=_limiter()
-    )
+    async with _limiter():
+        return await in_daemon(functools.partial(function, **arguments))
 
 
 @functools.cache

@@ -126,26 +126,36 @@ class Passing:
         page = await call_next(ctx)
         if not isinstance(page, dict):
             return page
-        tools = [await self._listed(ctx, scope, tool) for tool in page.get("tools") or ()]
-        return {**await _beside_tools(scope), **page, "tools": tools}
+        tools = page.get("tools") or ()
+        # All at once: looked for one by one, they take the square of their number.
+        specs = scope.tools.find_all(ctx, (tool["name"] for tool in tools))
+        behind = {spec.namespace for spec in specs.values()} & scope.upstreams.keys()
+        lists = {name: await self._listed(ctx, scope.upstreams[name]) for name in behind}
 
-    async def _listed(self, ctx: _Context, scope: Scope, tool: dict[str, Any]) -> dict[str, Any]:
-        """A tool as its server lists it, if that is of the same version of the protocol; else as it is served here."""
-        spec = scope.tools.find(ctx, tool["name"])
-        upstream = None if spec is None else scope.upstreams.get(spec.namespace)
-        if spec is None or upstream is None:
-            return tool
+        def listed(tool: dict[str, Any]) -> dict[str, Any]:
+            spec = specs.get(tool["name"])
+            is_whole, by_name = (False, {}) if spec is None else lists.get(spec.namespace, (False, {}))
+            own = None if spec is None else by_name.get(spec.name)
+            return tool if own is None else {**({} if is_whole else tool), **own, "name": tool["name"]}
+
+        return {**await _beside_tools(scope), **page, "tools": [listed(tool) for tool in tools]}
+
+    async def _listed(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
+        """What a server lists, by name, and whether that is all of it: it is in the same version of the protocol.
+
+        In another, a tool is listed as it is served here, but for what it says of itself in every version: a filter
+        may go by that.
+        """
         try:
-            connection = await upstream.connection()
+            tools = (await upstream.connection()).listed
+            is_whole = await upstream.is_modern() == is_modern(ctx.protocol_version)
         except CallError:
-            return tool
-        listed = next((each for each in connection.listed if each.get("name") == spec.name), None)
-        if listed is None:
-            return tool
-        if await upstream.is_modern() != is_modern(ctx.protocol_version):
-            # What it says of itself is the same in every version, and a filter may go by it.
-            return {**tool, **{key: listed[key] for key in ("annotations", "_meta") if key in listed}}
-        return {**listed, "name": tool["name"]}
+            return False, {}
+        by_name: dict[str, dict[str, Any]] = {}
+        for tool in tools:
+            own = {key: value for key, value in tool.items() if is_whole or key in ("annotations", "_meta")}
+            by_name.setdefault(str(tool.get("name")), own)
+        return is_whole, by_name
 
     async def _call_tool(self, ctx: _Context, call_next: CallNext, scope: Scope) -> HandlerResult:
         params = dict(ctx.params or {})

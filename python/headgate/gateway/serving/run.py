@@ -28,6 +28,7 @@ from mcp_types import (
 import headgate
 from headgate.capabilities import CORE
 from headgate.gateway.client import Client, private_stdout
+from headgate.gateway.ending import end_within
 from headgate.gateway.lines import Lines, Unspooled
 from headgate.gateway.serving.front import Front
 from headgate.gateway.serving.passing import Passing
@@ -57,7 +58,7 @@ def run(settings: "Settings") -> int:
     if settings.http is not None:
         from headgate.gateway.http.run import run_http
 
-        return run_http(Serving(settings).server, settings)
+        return run_http(Serving(settings).server, settings, lambda: end_within(_LAST_WORDS, 0))
     return asyncio.run(_on_stdio(settings))
 
 
@@ -220,4 +221,6 @@ async def _on_stdio(settings: "Settings") -> int:
     incoming.end()
     await serve
     outgoing.finish(_LAST_WORDS)
+    # Before the loop ends, which waits for threads.
+    end_within(_LAST_WORDS, 0)
     return 0

@@ -1,5 +1,6 @@
 """Connections to one server over HTTP: each has one exchange at a time, and can be cut by whoever does not wait."""
 
+import base64
 import contextlib
 import http.cookiejar
 import socket
@@ -22,6 +23,8 @@ __all__ = ["Connection", "Endpoint", "chunks_of", "is_within"]
 
 _CONNECT = 10.0
 _MOST_REDIRECTS = 5
+_LIKE_A_KEY = 8
+"""Characters of a value in a URL's query: shorter ones are hardly secrets, but words that errors have."""
 _KEPT_IDLE = 2.0
 """Seconds: less than servers wait, or one would be gone just as it is used again."""
 
@@ -96,8 +99,7 @@ class Endpoint:
         agent = {"user-agent": f"headgate/{headgate.__version__}", "accept-encoding": ACCEPTED_CODINGS}
         self._headers = httpx2.Headers([*agent.items()])
         self._headers.update(httpx2.Headers([*headers]))
-        self._secrets = [part for _, value in headers for part in (value, value.rpartition(" ")[2]) if len(part) > 3]
-        self._secrets += [self.url.password] if self.url.password else []
+        self._secrets = _secrets(self.url, headers)
         self._cookies = http.cookiejar.CookieJar()
         self._trusted: ssl.SSLContext | None = None
         self._lock = threading.Lock()
@@ -228,6 +230,17 @@ def is_within(here: httpx2.URL, there: httpx2.URL) -> bool:
         return True
     is_more_secret = (here.scheme, there.scheme) == ("http", "https")
     return is_more_secret and here.host == there.host and here.port is None and there.port is None
+
+
+def _secrets(url: httpx2.URL, headers: Sequence[tuple[str, str]]) -> list[str]:
+    """What is given to the server in confidence, the longest first, so that nothing is left of it."""
+    found = {part for _, value in headers for part in (value, value.rpartition(" ")[2])}
+    if url.password:
+        userinfo = f"{url.username}:{url.password}".encode()
+        # As it stands in the URL, and as it is sent.
+        found |= {url.password, url.userinfo.decode().partition(":")[2], base64.b64encode(userinfo).decode()}
+    found |= {value for value in url.params.values() if len(value) >= _LIKE_A_KEY}
+    return sorted((secret for secret in found if len(secret) > 3), key=len, reverse=True)
 
 
 def _content(line: Kept | None) -> bytes | Iterator[bytes] | None:

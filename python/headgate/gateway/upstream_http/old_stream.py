@@ -15,6 +15,7 @@ from headgate.gateway.spool import Spool
 from headgate.gateway.upstream_http.connection import Endpoint, chunks_of, is_within
 from headgate.gateway.upstream_http.sse import Event, Events
 from headgate.gateway.upstream_http.streams import EVENTS, kind_of
+from headgate.gateway.upstream_http.veil import without_secrets
 
 __all__ = ["OldStream"]
 
@@ -66,7 +67,7 @@ class OldStream:
 
     def _take(self, event: Event) -> None:
         if event.is_message:
-            self._relay.from_upstream(event.data)
+            self._relay.from_upstream(without_secrets(event.data, self._endpoint.veiled))
         elif event.name == "endpoint" and not isinstance(event.data, Spool | Unspooled):
             place = self._endpoint.url.join(event.data.decode(errors="replace"))
             if not is_within(self._endpoint.url, place):

@@ -9,12 +9,13 @@ import httpx2
 import orjson
 
 from headgate.errors import UpstreamFailed
-from headgate.gateway.lines import Begun
+from headgate.gateway.lines import Begun, Line
 from headgate.gateway.raw import written
 from headgate.gateway.relay import Relay
 from headgate.gateway.upstream_http.connection import Connection, Endpoint, chunks_of
 from headgate.gateway.upstream_http.outgoing import Outgoing
 from headgate.gateway.upstream_http.sse import Events
+from headgate.gateway.upstream_http.veil import without_secrets
 
 __all__ = ["EVENTS", "JSON", "Refused", "Streams", "kind_of"]
 
@@ -52,6 +53,9 @@ class Streams:
         self._begin = begin
         self._closing = closing
 
+    def _told(self, line: Line, asked: object = None) -> bool:
+        return self._relay.from_upstream(without_secrets(line, self._endpoint.veiled), asked)
+
     def take(self, response: httpx2.Response, message: Outgoing, connection: Connection) -> Events | None:
         """What a message is answered with; a stream that broke off before the answer is given back, to be resumed."""
         if response.status_code >= 300:
@@ -82,7 +86,7 @@ class Streams:
         except BaseException:
             begun.drop()
             raise
-        if not self._relay.from_upstream(begun.take(), message.id):
+        if not self._told(begun.take(), message.id):
             raise UpstreamFailed(
                 "the server answered what is no answer to this request; it may have done what it was asked to"
             )
@@ -96,7 +100,7 @@ class Streams:
             for chunk in chunks_of(response):
                 for event in events.feed(chunk):
                     if event.is_message:
-                        is_last = self._relay.from_upstream(event.data, message.id)
+                        is_last = self._told(event.data, message.id)
                         if is_last and not is_answered:
                             is_answered = True
                             end.start()
@@ -148,7 +152,7 @@ class Streams:
                         for event in events.feed(chunk):
                             tries = 0
                             if event.is_message:
-                                self._relay.from_upstream(event.data)
+                                self._told(event.data)
             events.drop()
             self._closing.wait(_delay(events, tries))
 
@@ -183,9 +187,9 @@ class Streams:
         if not isinstance(answer, dict) or not isinstance(answer.get("error"), dict) or "jsonrpc" not in answer:
             return False
         if answer.get("id") == message.id:
-            return self._relay.from_upstream(body.translate(_LINE_ENDS), message.id)
+            return self._told(body.translate(_LINE_ENDS), message.id)
         # It was refused before anyone looked for its id.
-        return self._relay.from_upstream(written({**answer, "id": message.id}), message.id)
+        return self._told(written({**answer, "id": message.id}), message.id)
 
 
 def kind_of(response: httpx2.Response) -> str:

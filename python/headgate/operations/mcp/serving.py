@@ -161,6 +161,13 @@ class OperationTools:
         """The operation that a tool is, if whoever asks may call it."""
         return self._named(name, self._shown_to(self._identity(ctx)))
 
+    def find_all(self, ctx: _Context, names: Iterable[str]) -> dict[str, OperationSpec]:
+        """The same of many tools, without those that are none."""
+        shown = self._shown_to(self._identity(ctx))
+        by_id = {spec.id: spec for spec in shown.values()}
+        found = ((name, shown.get(name) or by_id.get(self._given.get(name, ""))) for name in names)
+        return {name: spec for name, spec in found if spec is not None}
+
     def _named(self, name: str, shown: Mapping[str, OperationSpec]) -> OperationSpec | None:
         """By its name, else by what it was called when it was listed, before another came. An id is no name."""
         if name in shown:

@@ -1,0 +1,80 @@
+"""What we give to a server in confidence does not come back in its errors."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import EVENTS, JSON, faulty_server
+from gateways import gateway_to
+from headgate.gateway.upstream_http.connection import Endpoint
+from headgate.gateway.upstream_http.veil import without_secrets
+
+TOKEN = 's3cr3t/"token"'  # noqa: S105 - of nobody
+HEADERS = [f"Authorization: Bearer {TOKEN}"]
+
+
+def _written(**answer: Any) -> str:
+    # As some write it: every slash is escaped.
+    return json.dumps({"jsonrpc": "2.0", "id": "ID", **answer}).replace("/", "\\/").replace('"ID"', "ID")
+
+
+def _error(text: str) -> dict[str, Any]:
+    return {"error": {"code": -32001, "message": f"not {text}", "data": {"sent": [text, {text: 1}]}}}
+
+
+def _result(text: str, **more: Any) -> dict[str, Any]:
+    return {"result": {"content": [{"type": "text", "text": f"not {text}"}], **more}}
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, JSON), (200, JSON), (200, EVENTS)], ids=["refused", "answered", "streamed"]
+)
+def test_an_error_does_not_repeat_what_the_server_was_given(
+    status: int, kind: str, is_old: bool, tmp_path: Path
+) -> None:
+    with faulty_server() as server:
+        server.is_old = is_old
+        kind = JSON if is_old else kind
+        with gateway_to(server.url, tmp_path, headers=HEADERS) as gateway:
+
+            def told(**answer: Any) -> dict[str, Any]:
+                body = _written(**answer)
+                return gateway.call(
+                    "refuses", status=status, body=f"data: {body}\n\n" if kind == EVENTS else body, **{"as": kind}
+                )
+
+            assert told(**_error(TOKEN))["error"] == _error("***")["error"]
+            assert told(**_error(f"Bearer {TOKEN}"))["error"] == _error("***")["error"]
+            if status == 200:
+                assert told(**_result(TOKEN, isError=True)) == _result("***", isError=True)["result"]
+                # What is no error is the server's own data.
+                assert told(**_result(TOKEN)) == _result(TOKEN)["result"]
+                assert told(**_result(TOKEN, isError=False)) == _result(TOKEN, isError=False)["result"]
+        assert "s3cr3t" not in (tmp_path / "log.txt").read_text()
+
+
+def test_what_stands_in_the_url_is_hidden_as_it_is_sent() -> None:
+    endpoint = Endpoint("http://user:p%40ssword@localhost/mcp?key=long-enough&mode=full")
+    sent = base64.b64encode(b"user:p@ssword").decode()
+    said = f"Basic {sent}, p@ssword, p%40ssword, long-enough, full"
+    assert endpoint.veiled(said) == "Basic ***, ***, ***, ***, full"
+
+
+def test_errors_go_on_as_the_bytes_that_came_unless_they_have_a_secret() -> None:
+    veiled = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).veiled
+    for kept in (
+        b'{"jsonrpc":"2.0", "id":1, "error":{"code":1,"message":"\\u0041", "big":123456789012345678901234567890}}',
+        b'{"method":"notifications/message","params":{"error":"s3cr3t"}}',
+        b'{"id":1,"result":{"error":"s3cr3t"}}',
+        b'not json "error" s3cr3t',
+    ):
+        assert without_secrets(kept, veiled) == kept
+    half = b'{"id":1,"error":{"message":"s3cr3t","half":"\\ud800"}}'
+    assert without_secrets(half, veiled) == half.replace(b"s3cr3t", b"***")
+    batch = b'[{"id":1,"error":{"message":"s3cr3t"}}]'
+    assert json.loads(bytes(without_secrets(batch, veiled))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
+    long = b'{"id":1,"error":{"message":"' + b"x" * 200_000 + b's3cr3t"}}'
+    assert without_secrets(long, veiled) == long.replace(b"s3cr3t", b"***")

@@ -1,0 +1,133 @@
+"""`headgate serve` ends when it is told to, whatever a function of a Python module still does."""
+
+import contextlib
+import http.client
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_harness import PATIENCE, said
+from headgate.store import open_store
+from serve_harness import command_of, config, serving
+from stores import whole
+from test_serve_http import _called, _listening, _wire
+from wires import LEGACY, MODERN
+
+MODULE = """
+import asyncio
+import atexit
+import sys
+import threading
+import time
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+def waits() -> str:
+    atexit.register(_say, "left in order")
+    _say("it has begun")
+    time.sleep(600)
+    return "never"
+
+async def awaits_a_thread() -> str:
+    _say("it has begun")
+    await asyncio.to_thread(time.sleep, 600)
+    return "never"
+
+def leaves_a_thread() -> str:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    _say("it has begun")
+    time.sleep(600)
+    return "never"
+
+def takes_a_while(seconds: float) -> str:
+    _say("it has begun")
+    time.sleep(seconds)
+    return "x" * 100_000
+
+def runs_out() -> str:
+    return next(iter(()))
+"""
+
+STUCK = ["waits", "awaits_a_thread", "leaves_a_thread"]
+
+
+def _upstreams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    (folder / "stuck_functions.py").write_text(MODULE)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return {"stuck": {"python": "stuck_functions"}, "adverse": command_of("adverse_server.py")}
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("function", STUCK)
+def test_a_function_does_not_keep_it(
+    function: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=0.5)
+    with serving(path) as talk:
+        pid = int(talk.call("pid")["content"][0]["text"])
+        talk.request("tools/call", {"name": function, "arguments": {}})
+        assert talk.has_logged("it has begun")
+        if is_told:
+            talk.process.send_signal(signal.SIGTERM)
+            assert talk.process.wait(PATIENCE) == 0
+        else:
+            assert talk.close() == 0
+        assert not _is_alive(pid)
+        # Python ends as ever where it can: what a module wants done at the end is done.
+        assert function != "waits" or talk.has_logged("left in order")
+
+
+@pytest.mark.parametrize(
+    ("function", "era"), [("waits", LEGACY), ("awaits_a_thread", MODERN), ("leaves_a_thread", MODERN)]
+)
+def test_a_function_does_not_keep_it_over_http(
+    function: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstreams = _upstreams(tmp_path, monkeypatch)
+    # It is told to end, and ends with 0, when this is left.
+    with _listening(tmp_path, upstreams, shutdown_grace_seconds=0.5) as listening:
+        wire = _wire(listening.port, era, "ann")
+        pid = int(_called(wire, "pid"))
+        params = {"name": function, "arguments": {}}
+
+        def call() -> None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                wire.ask("tools/call", params)
+
+        calling = threading.Thread(target=call)
+        calling.start()
+        listening.wait_for("it has begun")
+    calling.join(PATIENCE)
+    assert not calling.is_alive()
+    assert not _is_alive(pid)
+
+
+def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=PATIENCE)
+    with serving(path) as talk:
+        number = talk.request("tools/call", {"name": "takes_a_while", "arguments": {"seconds": 0.5}})
+        assert talk.has_logged("it has begun")
+        talk.process.send_signal(signal.SIGTERM)
+        handle = said(talk.answer(number)["result"])["output_handle"]
+        assert talk.process.wait(PATIENCE) == 0
+    with open_store((tmp_path / "store").as_uri()) as store:
+        assert b"x" * 100_000 in whole(store, handle)
+
+
+def test_a_function_that_runs_out_is_an_error_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(config(tmp_path, _upstreams(tmp_path, monkeypatch))) as talk:
+        assert talk.call("runs_out")["isError"]
