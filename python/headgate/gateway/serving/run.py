@@ -30,6 +30,7 @@ from headgate.gateway.client import Client, private_stdout
 from headgate.gateway.lines import Lines, Unspooled
 from headgate.gateway.serving.front import Front
 from headgate.gateway.serving.passing import Passing
+from headgate.gateway.serving.questions import Questions
 from headgate.gateway.serving.scope import PATIENCE, Scope
 from headgate.gateway.serving.sources import Sources
 from headgate.gateway.serving.streams import Incoming, Outgoing
@@ -81,7 +82,8 @@ class Serving:
             lifespan=self._lifespan,
             on_subscriptions_listen=self.listeners,
         )
-        self._passing = Passing(self._scope, self.server.server_info_stamp, bus)
+        self._questions = Questions(settings.answer_timeout_seconds)
+        self._passing = Passing(self._scope, self.server.server_info_stamp, bus, self._questions)
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
         self.gate.install(self.server)
@@ -103,6 +105,7 @@ class Serving:
 
     async def leave(self) -> None:
         """Ends all connections to upstreams; each takes the time that it takes, since processes must not be left."""
+        self._questions.close()
         await asyncio.gather(*(scope.close() for scope in [*self._scopes]))
 
     def _scope(self, front: Front) -> Scope:

@@ -11,15 +11,19 @@ from typing import Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import RequestId, jsonrpc_message_adapter
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.spool import Spool
 
-__all__ = ["Incoming", "Outgoing"]
+__all__ = ["Incoming", "Outgoing", "ServerEnded"]
 
 Received = SessionMessage | Exception
+
+
+class ServerEnded(Exception):
+    """What came before this was said by a server that is no more; another may take its place."""
 
 
 class Incoming:
@@ -30,12 +34,13 @@ class Incoming:
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
-    def send(self, line: Kept) -> None:
-        """A message, whole. What is none goes on as what is wrong with it."""
+    def send(self, line: Kept, related: RequestId | None = None) -> None:
+        """A message, whole, and the request whose stream it came by. What is none goes on as what is wrong with it."""
         data = b"".join(line.pieces()) if isinstance(line, Spool) else bytes(line)
         try:
             item: Received = SessionMessage(
-                jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False)
+                jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False),
+                None if related is None else ServerMessageMetadata(related_request_id=related),
             )
         except ValueError as error:
             item = error
@@ -45,6 +50,10 @@ class Incoming:
         if self._noted is not None and isinstance(item, SessionMessage):
             self._noted(item)
         self._send.send_nowait(item)
+
+    def server_ended(self) -> None:
+        """Another one may go on in its place."""
+        self._soon(lambda: self._put(ServerEnded()))
 
     def end(self) -> None:
         """There are no more."""
