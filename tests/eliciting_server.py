@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG001
 
+import math
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from listening import serve_http
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -17,11 +19,14 @@ from mcp_types import (
     CreateMessageRequestParams,
     ElicitRequest,
     ElicitRequestFormParams,
+    ErrorData,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequest,
     InputRequiredResult,
     InputResponse,
+    JSONRPCError,
+    JSONRPCRequest,
     ListPromptsResult,
     ListResourcesResult,
     ListRootsRequest,
@@ -142,6 +147,18 @@ def make_server(era: str) -> Server[Any]:
     return server
 
 
+async def let_in(era: str, reading: Any, writing: Any, send: Any) -> None:
+    """One of the handshake never takes a first message for one of the newest version, as the SDK's does on stdio."""
+    async with send:
+        async for item in reading:
+            message = getattr(item, "message", None)
+            if era == "legacy" and isinstance(message, JSONRPCRequest) and message.method == "server/discover":
+                error = ErrorData(code=-32601, message="Method not found")
+                await writing.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error)))
+            else:
+                await send.send(item)
+
+
 def main() -> None:
     transport, era = sys.argv[1:]
     server = make_server(era)
@@ -151,8 +168,10 @@ def main() -> None:
     from mcp.server.stdio import stdio_server
 
     async def run() -> None:
-        async with stdio_server() as (reading, writing):
-            await server.run(reading, writing, server.create_initialization_options())
+        send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+        async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
+            tasks.start_soon(let_in, era, reading, writing, send)
+            await server.run(receive, writing, server.create_initialization_options())
 
     anyio.run(run)
 
