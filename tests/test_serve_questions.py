@@ -184,7 +184,8 @@ def test_a_state_is_good_for_the_same_call_and_once(talk: EraTalk) -> None:
     refusals = [talk.ask(method, params)["error"] for method, params in others]
     assert {refusal["code"] for refusal in refusals} == {INVALID_PARAMS}
     assert len({refusal["message"] for refusal in refusals}) == 1
-    for wrong in ([], {"question-1": 1}, "yes"):
+    wrongs: list[Any] = [[], {"question-1": 1}, "yes"]
+    for wrong in wrongs:
         assert talk.ask("tools/call", {**again, "inputResponses": wrong})["error"]["code"] == INVALID_PARAMS
     assert _said(talk.ask("tools/call", again)["result"]) == [ACCEPTED]
     assert talk.ask("tools/call", again)["error"] == refusals[0]

@@ -71,7 +71,7 @@ def _run(
 
     async def run() -> None:
         with anyio.fail_after(120):
-            async with Client(command, mode=mode, **callbacks) as client:  # type: ignore[arg-type]
+            async with Client(command, mode=mode, **callbacks) as client:
                 # A server may take longer to come than its client does.
                 while "elicit" not in [tool.name for tool in (await client.list_tools()).tools]:
                     await anyio.sleep(0.1)

@@ -14,7 +14,7 @@ from listening_harness import ALICE, BOB, Listening, tokens_in
 from serve_harness import command_of, config
 from wires import MODERN, Wire, message_of, started, wired_to
 
-CAPABILITIES = {"elicitation": {"form": {}}}
+CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}
 META = {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
 ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 
