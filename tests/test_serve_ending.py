@@ -13,7 +13,7 @@ from gateway_harness import PATIENCE, said
 from headgate.store import open_store
 from serve_harness import command_of, config, serving
 from stores import whole
-from test_serve_http import _called, _listening, _wire
+from serve_http_harness import called, serving_http, wire
 from wires import LEGACY, MODERN
 
 MODULE = """
@@ -97,14 +97,14 @@ def test_a_function_does_not_keep_it_over_http(
 ) -> None:
     upstreams = _upstreams(tmp_path, monkeypatch)
     # It is told to end, and ends with 0, when this is left.
-    with _listening(tmp_path, upstreams, shutdown_grace_seconds=0.5) as listening:
-        wire = _wire(listening.port, era, "ann")
-        pid = int(_called(wire, "pid"))
+    with serving_http(tmp_path, upstreams, shutdown_grace_seconds=0.5) as listening:
+        client = wire(listening.port, era, "ann")
+        pid = int(called(client, "pid"))
         params = {"name": function, "arguments": {}}
 
         def call() -> None:
             with contextlib.suppress(OSError, http.client.HTTPException):
-                wire.ask("tools/call", params)
+                client.ask("tools/call", params)
 
         calling = threading.Thread(target=call)
         calling.start()

@@ -142,6 +142,12 @@ class Settings:
     call_timeout_seconds: float | None = _option(
         None, or_none(SECONDS), "how long a call may take; none for as long as it likes"
     )
+    answer_timeout_seconds: float = _option(
+        600.0,
+        positive(SECONDS),
+        "how long a call waits for its client to answer what the server asks in it",
+        commands=("serve",),
+    )
     shutdown_grace_seconds: float = _option(5.0, SECONDS, "how long calls in flight may take to finish at the end")
     restart_limit: int = _option(
         5, COUNT, "how often at most a server that ends is restarted within the window; 0 never"

@@ -162,7 +162,7 @@ class Relay:
             return False
         if "method" in message:
             self._told(message)
-            self._client.send(line)
+            self._pass_on(line, asked)
             return False
         if asked is not None and key_of(message.get("id")) != key_of(asked):
             _log.warning("headgate: the server answered one request with what is for another; clients are spared it")
@@ -170,6 +170,11 @@ class Relay:
         if not self._own.answered(message, line):
             self._answered(message, line)
         return True
+
+    def _pass_on(self, line: Kept, asked: object) -> None:
+        """What a server says or asks, on account of a request if it came by the stream of one."""
+        del asked
+        self._client.send(line)
 
     def _told(self, message: _Message) -> None:
         params = message.get("params")

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
@@ -20,7 +20,9 @@ from mcp_types import (
 )
 
 from headgate.gateway.serving.front import Front, capabilities_of_request
+from headgate.gateway.serving.streams import ServerEnded
 from headgate.gateway.serving.subscribed import Subscribed
+from headgate.gateway.serving.under_way import UnderWay
 
 __all__ = ["Attended"]
 
@@ -36,6 +38,7 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
         self._front = front
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self._subscribed = Subscribed()
+        self._under_way = UnderWay()
         self._telling: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
         self._teller = asyncio.create_task(self._tell())
         self.hello: dict[str, Any] = {}
@@ -48,22 +51,29 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
                 params["capabilities"] = self._front.capabilities
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
                 meta = cast("dict[str, Any]", params)["_meta"]
-                meta["io.modelcontextprotocol/clientCapabilities"] = capabilities_of_request() or {}
+                meta["io.modelcontextprotocol/clientCapabilities"] = (
+                    self._front.capabilities if self._front.is_lasting else capabilities_of_request() or {}
+                )
         self._subscribed.sent(item.message)
+        self._under_way.sent(item.message)
         await self._writing.send(item)
 
     async def receive(self) -> SessionMessage | Exception:
         """What the SDK is to have."""
         while True:
             item = await self._reading.receive()
-            if isinstance(item, Exception) or not self._is_taken(item.message):
+            if isinstance(item, ServerEnded):
+                self._stop_answering()
+            elif isinstance(item, Exception) or not self._is_taken(item.message, item.metadata):
                 return item
 
-    def _is_taken(self, message: object) -> bool:
+    def _is_taken(self, message: object, metadata: object) -> bool:
         self._subscribed.received(message)
+        self._under_way.received(message)
         match message:
             case JSONRPCRequest(method=method) if method != "ping":
-                task = asyncio.create_task(self._answer(message))
+                related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
+                task = asyncio.create_task(self._answer(message, related))
                 self._answering[message.id] = task
                 task.add_done_callback(lambda _: self._answering.pop(message.id, None))
                 return True
@@ -78,10 +88,17 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
                 self.hello = self.hello or result
         return False
 
-    async def _answer(self, request: JSONRPCRequest) -> None:
+    def _stop_answering(self) -> None:
+        for task in [*self._answering.values()]:
+            task.cancel()
+
+    async def _answer(self, request: JSONRPCRequest, related: RequestId | None) -> None:
         answer: JSONRPCResponse | JSONRPCError
         try:
-            result = await self._front.ask(request.method, request.params)
+            if self._front.is_lasting:
+                result = await self._front.ask(request.method, request.params)
+            else:
+                result = await self._under_way.ask(request.method, request.params, related)
             answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
         except MCPError as error:
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
@@ -101,8 +118,7 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
 
     async def aclose(self) -> None:
         self._teller.cancel()
-        for task in [*self._answering.values()]:
-            task.cancel()
+        self._stop_answering()
         await self._reading.aclose()
 
 

@@ -6,7 +6,7 @@ import contextvars
 import itertools
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -16,6 +16,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_from_wire
 from mcp_types import METHOD_NOT_FOUND
+
+from headgate.gateway.serving.calls import CAPABILITIES
 
 __all__ = ["Front", "capabilities_of_request"]
 
@@ -71,7 +73,7 @@ class Front:
         # Its own: what is told here is nobody else's to hear.
         self._bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(self._bus)
-        self.capabilities = dict(capabilities or {}) if connection is not None else {}
+        self.capabilities = dict(capabilities or {}) if connection is not None else CAPABILITIES
         """What may be asked of it."""
         self._asking: list[_Asking] = []
         self._by_token: dict[object, _Asking] = {}
@@ -101,6 +103,19 @@ class Front:
             self._asking.remove(asking)
             self._by_token.pop(used, None)
             await asking.told()
+
+    @contextlib.contextmanager
+    def going_on(self, earlier: object, token: object) -> Iterator[None]:
+        """While a request goes on with what an earlier one began: what is reported by that one's token is its own."""
+        asking = self._by_token.get(token)
+        if asking is None or earlier is None or earlier == token:
+            yield
+            return
+        self._by_token[earlier] = asking
+        try:
+            yield
+        finally:
+            self._by_token.pop(earlier, None)
 
     async def ask(self, method: str, params: _Params) -> dict[str, Any]:
         """What the client answers. Raises `MCPError`, also where there is nobody to ask."""

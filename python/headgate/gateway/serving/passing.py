@@ -18,16 +18,16 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
 )
 
-from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.messages import enveloped, is_modern
 from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.questions import Questions
+from headgate.gateway.serving.rounds import in_rounds
 from headgate.gateway.serving.routes import Routes
 from headgate.gateway.serving.scope import Scope
 from headgate.gateway.serving.scopes import Scopes
+from headgate.gateway.serving.sending import Failed, Request
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
-from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
-from headgate.operations.mcp.results import error_of
 from headgate.operations.serving import is_wrapped
 from headgate.operations.spec import OperationSpec
 from headgate.servers.mcp import principal_of
@@ -47,16 +47,16 @@ _OF_THE_CONNECTION = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CA
 
 _ONLY_MODERN = ("ttlMs", "cacheScope")
 
-_MOST_ROUNDS = 32
-"""How often a server may ask for more input before it answers."""
-
 
 class Passing:
     """Middleware of the server in front."""
 
-    def __init__(self, make_scope: Callable[[Front], Scope], scopes: Scopes, stamp: dict[str, Any]) -> None:
+    def __init__(
+        self, make_scope: Callable[[Front], Scope], scopes: Scopes, stamp: dict[str, Any], questions: Questions
+    ) -> None:
         self._make_scope = make_scope
         self._scopes = scopes
+        self._questions = questions
         self._stamp = stamp
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -170,7 +170,7 @@ class Passing:
             upstream, params["name"] = scope.upstreams[spec.namespace], spec.name
         try:
             result = await self._forwarded(ctx, scope, upstream, params)
-        except _Failed as failure:
+        except Failed as failure:
             return enveloped(ctx.method, error_result(failure.error), ctx.protocol_version, self._stamp)
         if spec is None or is_modern(ctx.protocol_version):
             return result
@@ -190,7 +190,7 @@ class Passing:
             if (upstream := scope.made(ctx)) is not None:
                 return await forward(upstream, dict(ctx.params or {}))
             return self._translated(ctx, await Routes(scope, forward)(ctx.method, dict(ctx.params or {})))
-        except _Failed as failure:
+        except Failed as failure:
             data = failure.error.to_dict()["error"]
             raise MCPError(code=INTERNAL_ERROR, message=str(failure.error), data=data) from failure
         except LookupError as error:
@@ -208,22 +208,13 @@ class Passing:
         async with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
             if token is not None:
                 meta["progressToken"] = token
-            result = await self._asked(ctx, scope, upstream, {**params, **({"_meta": meta} if meta else {})})
+            params = {**params, **({"_meta": meta} if meta else {})}
+            request = Request(ctx.method, params, capabilities, is_over_http=ctx.request is not None)
+            if is_modern(ctx.protocol_version):
+                result = await self._questions.passed(request, scope.front, upstream)
+            else:
+                result = await in_rounds(request, scope.front, upstream)
         return self._translated(ctx, result)
-
-    async def _asked(
-        self, ctx: _Context, scope: Scope, upstream: MCPUpstream, params: dict[str, Any]
-    ) -> dict[str, Any]:
-        result = await _sent(upstream, ctx.method, params)
-        for _ in range(_MOST_ROUNDS):
-            if is_modern(ctx.protocol_version) or result.get("resultType") != "input_required":
-                break
-            # This client is asked what later ones answer in another request.
-            asked: dict[str, Any] = result.get("inputRequests") or {}
-            responses = {key: await scope.front.ask(each["method"], each.get("params")) for key, each in asked.items()}
-            state = {"requestState": result["requestState"]} if "requestState" in result else {}
-            result = await _sent(upstream, ctx.method, {**params, "inputResponses": responses, **state})
-        return result
 
     def _translated(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
         """It was said by an upstream, and is said by us now."""
@@ -236,27 +227,6 @@ class Passing:
             **enveloped(ctx.method, without_stamp(result), ctx.protocol_version, self._stamp),
             **_protocol_s(result),
         }
-
-
-class _Failed(Exception):
-    """An upstream did not answer."""
-
-    def __init__(self, error: UpstreamFailed | UpstreamTimeout) -> None:
-        self.error = error
-
-
-async def _sent(upstream: MCPUpstream, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    try:
-        connection = await upstream.connection()
-        return await connection.request(method, params, upstream.call_timeout)
-    except (CallError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError, MCPError) as error:
-        told = error_of(error, f"{upstream.name}: {method}")
-        if told.code == "TIMEOUT":
-            raise _Failed(UpstreamTimeout(f"{told}; ask for less, or allow it longer")) from error
-        if isinstance(error, MCPError):
-            # The server has answered, if not as anyone would like.
-            raise
-        raise _Failed(UpstreamFailed(str(told))) from error
 
 
 async def _beside_tools(scope: Scope) -> dict[str, Any]:

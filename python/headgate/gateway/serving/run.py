@@ -32,6 +32,7 @@ from headgate.gateway.ending import end_within
 from headgate.gateway.lines import Lines, Unspooled
 from headgate.gateway.serving.front import Front
 from headgate.gateway.serving.passing import Passing
+from headgate.gateway.serving.questions import Questions
 from headgate.gateway.serving.scope import PATIENCE, Scope
 from headgate.gateway.serving.scopes import Scopes
 from headgate.gateway.serving.sources import Sources
@@ -84,7 +85,8 @@ class Serving:
         # On stdio there is one client, and all ends with it.
         idle = None if settings.http is None else settings.principal_idle_seconds
         self._principals = Scopes(lambda: self._scope(Front()), settings.max_principals, idle)
-        self._passing = Passing(self._scope, self._principals, self.server.server_info_stamp)
+        self._questions = Questions(self._principals, settings.answer_timeout_seconds)
+        self._passing = Passing(self._scope, self._principals, self.server.server_info_stamp, self._questions)
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
         self.gate.install(self.server)
@@ -112,6 +114,7 @@ class Serving:
 
     async def leave(self) -> None:
         """Ends all connections to upstreams; each takes the time that it takes, since processes must not be left."""
+        self._questions.close()
         await asyncio.gather(self._principals.close(), *(scope.close() for scope in [*self._scopes]))
 
     def _scope(self, front: Front) -> Scope:

@@ -11,20 +11,24 @@ from typing import Any
 import anyio
 import orjson
 from anyio.abc import ObjectSendStream
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
 from pydantic_core import from_json
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.raw import Raw, taken_apart
 from headgate.gateway.spool import Spool
 
-__all__ = ["Incoming", "Outgoing"]
+__all__ = ["Incoming", "Outgoing", "ServerEnded"]
 
 _LARGE = 1 << 20
 """From here on the SDK's own reader takes seven times the memory."""
 
 Received = SessionMessage | Exception
+
+
+class ServerEnded(Exception):
+    """What came before this was said by a server that is no more; another may take its place."""
 
 
 class Incoming:
@@ -35,15 +39,19 @@ class Incoming:
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
-    def send(self, line: Kept) -> None:
-        """A message, whole. What is none goes on as what is wrong with it."""
-        item = _read(line)
+    def send(self, line: Kept, related: RequestId | None = None) -> None:
+        """A message, whole, and the request whose stream it came by. What is none goes on as what is wrong with it."""
+        item = _read(line, related)
         self._soon(lambda: self._put(item))
 
     def _put(self, item: Received) -> None:
         if self._noted is not None and isinstance(item, SessionMessage):
             self._noted(item)
         self._send.send_nowait(item)
+
+    def server_ended(self) -> None:
+        """Another one may go on in its place."""
+        self._soon(lambda: self._put(ServerEnded()))
 
     def end(self) -> None:
         """There are no more."""
@@ -60,15 +68,20 @@ class Incoming:
             self._loop.call_soon_threadsafe(safely)
 
 
-def _read(line: Kept) -> Received:
+def _read(line: Kept, related: RequestId | None) -> Received:
     """A message, or what is wrong with it."""
     try:
-        if len(line) > _LARGE:
-            return SessionMessage(jsonrpc_message_adapter.validate_python(objects(taken_apart(line)), by_name=False))
-        data = b"".join(line.pieces()) if isinstance(line, Spool) else line
-        return SessionMessage(jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False))
+        message = _message(line)
     except ValueError as error:
         return error
+    return SessionMessage(message, None if related is None else ServerMessageMetadata(related_request_id=related))
+
+
+def _message(line: Kept) -> JSONRPCMessage:
+    if len(line) > _LARGE:
+        return jsonrpc_message_adapter.validate_python(objects(taken_apart(line)), by_name=False)
+    data = b"".join(line.pieces()) if isinstance(line, Spool) else line
+    return jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False)
 
 
 def _written(message: JSONRPCMessage) -> bytes:

@@ -3,13 +3,14 @@
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 import anyio.to_thread
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest
+from mcp_types import JSONRPCRequest, RequestId
 
+from headgate.errors import UpstreamFailed
 from headgate.gateway.lines import Kept
 from headgate.gateway.messages import key_of, version_of
 from headgate.gateway.pending import Pending
@@ -63,6 +64,7 @@ class DeliveringRelay(Relay):
 
     def __init__(self, gate: Gate, client: Incoming, upstream: "Upstream | HttpUpstream") -> None:
         super().__init__(gate, client, upstream)
+        self._incoming = client
         # Those that nobody waits for any more are nobody's.
         self._deliveries: WeakValueDictionary[bytes, Delivery] = WeakValueDictionary()
         self._requests = _Unchanged(gate, self._session, {}, lambda _: [])
@@ -75,6 +77,14 @@ class DeliveringRelay(Relay):
         asked = item.message
         if delivery is not None and isinstance(asked, JSONRPCRequest) and asked.method in ("tools/call", *ASKING):
             self._deliveries[key_of(asked.id)] = delivery
+
+    def _pass_on(self, line: Kept, asked: object) -> None:
+        self._incoming.send(line, cast("RequestId | None", asked))
+
+    def ended(self, error: UpstreamFailed) -> None:
+        # First: whoever is told of it must not answer what the server had asked.
+        self._incoming.server_ended()
+        super().ended(error)
 
     def _delivered(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
         if pending.method == "initialize":
