@@ -12,8 +12,8 @@ import pytest
 from gateway_harness import PATIENCE, said
 from headgate.store import open_store
 from serve_harness import command_of, config, serving
-from stores import whole
 from serve_http_harness import called, serving_http, wire
+from stores import whole
 from wires import LEGACY, MODERN
 
 MODULE = """
