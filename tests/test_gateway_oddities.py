@@ -160,7 +160,8 @@ def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: 
 
 
 def test_a_server_whose_child_keeps_its_output_open_is_missed_all_the_same(tmp_path: Path) -> None:
-    server = ["sh", "-c", 'sleep 60 & exec "$@"', "sh", *ADVERSE]
+    # Not its errors: whoever reads those to their end would wait for it, too.
+    server = ["sh", "-c", 'sleep 60 2>/dev/null & exec "$@"', "sh", *ADVERSE]
     with talking(*wrap(tmp_path, server=server)) as talk:
         assert said(talk.call("dies", after=10))["error"]["code"] == "upstream_failed"
         assert talk.call("pid")["isError"] is False

@@ -247,7 +247,7 @@ def test_sessions_are_bounded_and_end(tmp_path: Path) -> None:
     with listening(tmp_path, max_sessions=2, session_idle_seconds=1.0) as server:
         session = server.hello().headers["mcp-session-id"]
         assert [server.hello().status for _ in range(2)] == [200, 503]
-        server.wait_for(f"Session {session} idle timeout")
+        server.wait_for(f"Session {session[:8]}… idle timeout")
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
         assert server.post(ping, mcp_session_id=session, mcp_protocol_version="2025-11-25").status == 404
         assert server.hello().status == 200

@@ -92,7 +92,7 @@ def test_a_body_without_a_length_is_none(guarded: Listening) -> None:
         "x: a\x00b",
         "x : y",
         "x\x0b: y",
-        " folded: y",
+        "x: y\r\n folded: y",
         "x: y\r\n" * 3000,
         "x: " + "y" * 70_000,
     ],
