@@ -182,6 +182,23 @@ def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog
     assert (capabilities.denied("b") is None) == (option == "disable_tools")
 
 
+def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    patterns = {"admn*": "admin", "crawl*": "crawl", "theirs": "crawl"}
+    capabilities = Capabilities(disable_tools=["admin"], capabilities=patterns, hidden_tools=["crawl", "cra*", "zzz"])
+    capabilities.alias = lambda tool: tool.removeprefix("up_")
+    for _ in range(2):
+        capabilities.learn([{"name": "admin_wipe"}, {"name": "crawl"}, {"name": "up_theirs"}], is_all=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"headgate: {option} names '{pattern}', which no tool of the server is called"
+        for option, pattern in (("capabilities", "admn*"), ("hidden_tools", "zzz"))
+    ]
+
+
+def test_who_names_a_tool_is_told_how_to_give_it_a_capability(caplog: pytest.LogCaptureFixture) -> None:
+    Capabilities(disable_tools=["wipe"]).learn([{"name": "wipe"}], is_all=True)
+    assert "tools are given another by name: --capability 'wipe=…'" in caplog.text
+
+
 def test_a_wrong_name_is_refused_at_once_where_all_are_configured() -> None:
     with pytest.raises(InvalidArgument, match="tools_only names 'coer', which no tool is for; there are core, crawl"):
         Capabilities(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})

@@ -63,9 +63,9 @@ def test_the_preview_shrinks_first(shared: Store) -> None:
 
 
 def test_then_the_outline_then_where_the_items_are(shared: Store) -> None:
-    descriptor = shared.put({"k" * 4000: [1] * 2000})
+    descriptor = shared.put({"k" * 4000: [1] * 4000})
     assert (descriptor.outline, descriptor.items_path) == (None, None)
-    assert descriptor.item_count == 2000
+    assert descriptor.item_count == 4000
     assert shared.fetch(descriptor.output_handle).format == "items"
     assert descriptor.preview == '{"' + "k" * len(descriptor.preview[2:])  # type: ignore[index]
 

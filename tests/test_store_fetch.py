@@ -103,10 +103,9 @@ def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[
     main = main_array(stands.decode()) if path == "" or isinstance(value, list) else None
     page = store.fetch(handle, path=path)
     assert page.path == path
-    if main is None:
-        assert page.format == "text"
-    else:
-        assert page.format == "items"
+    rest = len(stands) if main is None else len(stands) - (main.end - main.start)
+    assert page.format == ("items" if main and (rest <= 1024 or 2 * rest <= len(stands)) else "text")
+    if main is not None:
         assert items_of(store, handle, path=path, max_bytes=budget) == main.items
     assert "".join(map(content, pages(store, handle, path=path, format="text", max_bytes=budget))) == stands.decode()
     assert b"".join(map(content, pages(store, handle, path=path, format="bytes", max_bytes=budget))) == stands
@@ -347,6 +346,26 @@ def test_auto_is_items_then_text_then_bytes(store: Store) -> None:
         for payload in (b"[1]", b"[]", b'{"a":{"b":[]}}', b"1\n2", b'{"a":1}', b"text", b"", b"\xff")
     }
     assert list(formats.values()) == ["items", "items", "items", "text", "text", "text", "text", "bytes"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"summary": "x" * 40_000 + " THE ANSWER", "errors": []},
+        {f"u{number}": {"name": "n" * 90, "tags": ["a", "b"]} for number in range(500)},
+        {"orders": ["o" * 50] * 90, "customers": ["c" * 50] * 89, "more": {"text": "m" * 1000}},
+    ],
+    ids=["an empty list", "a list in each of many", "two lists alike"],
+)
+def test_whoever_reads_to_the_end_has_read_all_of_it_not_some_list_in_it(document: Any, store: Store) -> None:
+    descriptor = store.put(document)
+    assert (descriptor.item_count, descriptor.items_path) == (None, None)
+    for ask in ({}, {"path": ""}):
+        read = "".join(content(page) for page in pages(store, descriptor.output_handle, **ask))
+        assert json.loads(read) == document
+    page = store.fetch(descriptor.output_handle, format="items")
+    assert page.items_path is not None
+    assert json.loads(page.content) == json.loads(store.get(descriptor.output_handle, page.items_path))
 
 
 @pytest.mark.parametrize("offset", [0, 60_000, 119_950])

@@ -109,9 +109,19 @@ class Capabilities:
         self._unclear -= own.keys()
         self._unclear |= {name for name, tool in named.items() if not _is_clear(tool)}
         self._known |= {name for name in own.values() if name is not None}
+        if is_all and not self._is_complete:
+            self._warn_of_idle_patterns()
         self._is_complete = self._is_complete or is_all
         if self._is_complete and (mistake := self._mistake()) and mistake != before:
             _log.error("headgate: %s; until then none of the server's tools is there", mistake)
+
+    def _warn_of_idle_patterns(self) -> None:
+        """A slip of the pen in a pattern takes nothing away that was to be taken away, and looks as if it had."""
+        names = {*self._own, *map(self.alias, self._own)}
+        for option, patterns in (("capabilities", [*self._patterns]), ("hidden_tools", self._hidden)):
+            for pattern in patterns:
+                if pattern not in self._known and not fnmatch.filter(names, pattern):
+                    _log.warning("headgate: %s names %s, which no tool of the server is called", option, shown(pattern))
 
     def knows(self, tool: str) -> bool:
         """Whether a tool was listed, or is configured: else more could be learnt of it from what the server lists."""
@@ -177,7 +187,10 @@ class Capabilities:
         for option, names in (("tools_only", self._only or ()), ("disable_tools", self._disabled)):
             if unknown := [name for name in names if name not in self._known]:
                 there_are = ", ".join(sorted(self._known))
-                return f"{option} names {', '.join(map(shown, unknown))}, which no tool is for; there are {there_are}"
+                return (
+                    f"{option} names {', '.join(map(shown, unknown))}, which no tool is for; there are {there_are}; "
+                    f"tools are given another by name: --capability '{line(unknown[0], _LONGEST)}=…'"
+                )
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, get_args
 
 import orjson
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     # Stores import this module: whichever of the two comes first, it must not need the other one yet.
     from headgate.store.reader import View
 
-__all__ = ["LARGEST", "Format", "fetch", "weigh"]
+__all__ = ["LARGEST", "Format", "fetch", "is_mostly_items", "weigh"]
 
 Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
 
@@ -50,6 +50,9 @@ _ENVELOPE = 256
 """About what a page takes to say where it is from and where to go on."""
 
 _LEAST_CONTENT = 16
+
+_SEEN = 1024
+"""How much around the items a preview has shown already."""
 
 _BLOCK = 64 * 1024
 """How far an index's entry may lie before what it is asked for."""
@@ -156,7 +159,8 @@ def weigh(message: bytes, escape_levels: int, *, is_ascii: bool = False) -> int:
 def _maker(view: View, format: Format, fields: Sequence[str] | None) -> Callable[[_Ask, int], Page]:  # noqa: A002
     chosen = format
     if format == "auto":
-        chosen = "items" if view.items is not None else "bytes" if view.nature == "binary" else "text"
+        is_items = is_mostly_items(view.items, view.size) if fields is None else view.items is not None
+        chosen = "items" if is_items else "bytes" if view.nature == "binary" else "text"
     if fields is not None and chosen != "items":
         other = "" if view.items is None else ", or use format='items'"
         raise InvalidFormat(f"fields are of items, and this page would be {chosen}; leave the fields out{other}")
@@ -165,6 +169,14 @@ def _maker(view: View, format: Format, fields: Sequence[str] | None) -> Callable
     if chosen in ("text", "lines") and view.nature == "binary":
         raise InvalidFormat(f"this payload is not text; {_has(view)}")
     return _MAKERS[chosen]
+
+
+def is_mostly_items(index: ItemIndex | None, size: int) -> TypeGuard[ItemIndex]:
+    """Whether reading the items is reading the payload: of some small list in it, the last page is no end."""
+    if index is None or index.kind is None:
+        return False
+    items = index.end - index.start
+    return size - items <= max(items, _SEEN)
 
 
 def _has(view: View) -> str:

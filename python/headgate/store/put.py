@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 from headgate._core import Findings, ItemIndex, Survey, outline, preview, read_items
 from headgate.arguments import shown
 from headgate.errors import HeadgateError, InvalidArgument, RedactionFailed, StoreFull
-from headgate.fetch import weigh
+from headgate.fetch import is_mostly_items, weigh
 from headgate.handles import Descriptor, new_handle
 from headgate.payload import (
     PIECE,
@@ -147,7 +147,7 @@ class Intake:
                 pool=self._workers,
                 watch=watch,
             )
-            items = findings.items if findings.items is not None and findings.items.kind is not None else None
+            items = findings.items if is_mostly_items(findings.items, written.size) else None
             if parts and progress is not None:
                 progress(written.size)
             now = self._options.clock()

@@ -140,7 +140,7 @@ class Reader:
 
     @property
     def items_path(self) -> str:
-        return self.contents.meta["items_path"] or ""
+        return "" if self.items is None else self.items.path or ""
 
     @property
     def lines(self) -> ItemIndex | None:
