@@ -152,6 +152,7 @@ def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> Non
         result = talk.call("text", size=400_000, of=os.urandom(200_000).hex())
         assert code(result) == "store_full"
         assert len(said(result)["preview"]) > 100
+        assert said(result)["note"].startswith("the tool has run")
         assert talk.call("text")["content"][0]["text"] == "x" * 10
 
 

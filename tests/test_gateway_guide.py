@@ -9,6 +9,7 @@ import pytest
 from command import run
 from headgate.config.load import load
 from headgate.config.options import OPTIONS
+from headgate.config.targets import KINDS
 from headgate.refs.reference import reference_in
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -43,3 +44,8 @@ def test_the_configuration_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CRM_TOKEN", "t")
     settings = load("serve", {"config": str(path)}, os.environ)
     assert [*settings.upstreams] == ["files", "crm", "shop", "tools"]
+
+
+def test_every_key_of_an_upstream_is_told_of() -> None:
+    told = [set(re.findall(r"`(\w+)`", row)) for row in re.findall(r"^\| (?:an?|any) .*$", GUIDE, re.M)]
+    assert told == [*({kind, *more} for kind, more in KINDS.items()), {"prefix"}]

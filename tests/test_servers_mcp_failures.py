@@ -15,6 +15,7 @@ def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path
         assert result.is_error
         assert told(result)["error"]["code"] == "store_full"
         assert told(result)["preview"].startswith("ééé")
+        assert told(result)["note"].startswith("the tool has run")
         assert len(text_of(result)) < 4096
 
     serve(test, tmp_path / "store", era, output_mode="auto", quota=10)

@@ -62,7 +62,7 @@ def fetch(args: Namespace) -> None:
       lines  lines of a text
       text   bytes of a text, which is never cut inside a character
       bytes  bytes, shown as base64
-      auto   items where there are any, else text, else bytes
+      auto   items where they are most of it, else text, else bytes
     Without --limit: 200 items or lines, or as many bytes as --max-bytes holds.
     """
     with _opened(args) as store:

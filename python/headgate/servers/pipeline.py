@@ -21,7 +21,7 @@ from headgate.servers.result import SERVER_INFO, Found, Result, beside, exceeds,
 from headgate.servers.tools import error_result, text_result
 from headgate.store import Store
 
-__all__ = ["MESSAGE", "Call", "Pipeline", "kind_of"]
+__all__ = ["HAS_RUN", "MESSAGE", "Call", "Pipeline", "kind_of"]
 
 _log = logging.getLogger("headgate")
 
@@ -29,6 +29,9 @@ MESSAGE = 4096
 """What a message with a descriptor may weigh, whole."""
 
 _PREVIEW = 2048
+
+HAS_RUN = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
+"""Else who is told what to make room for would take it that nothing was done."""
 
 _VIEW = 2048
 """How much is shown of what could not be stored, as it goes over the wire."""
@@ -146,9 +149,10 @@ class Pipeline:
     def _not_stored(self, error: HeadgateError, found: Found) -> Result:
         """What can be said of a result that could not be stored: why, and its start, unless that was to be redacted."""
         if self._store.options.redactions:
-            return error_result(error)
+            return error_result(error, note=HAS_RUN)
         start = found.payload.head() if isinstance(found.payload, Pieces) else found.payload
-        return error_result(error, preview=_core.preview(start, _VIEW, max_escaped_bytes=_VIEW, escape_levels=2))
+        view = _core.preview(start, _VIEW, max_escaped_bytes=_VIEW, escape_levels=2)
+        return error_result(error, note=HAS_RUN, preview=view)
 
 
 def _is_beyond_memory(found: Found) -> bool:

@@ -70,7 +70,7 @@ class Quota:
             if limit is not None and taken + size > limit:
                 left = max(0, limit - taken)
                 return (
-                    f"{whose} quota of {limit:,} bytes has {left:,} left, and this takes {size:,}; "
+                    f"{whose} quota of {limit:,} bytes has {left:,} left, and this takes at least {size:,}; "
                     "delete what is no longer needed, wait until it expires, or raise the quota"
                 )
         return None

@@ -208,10 +208,10 @@ class Store:
         `escape_levels` is how often it will be written into a JSON string, and `is_ascii` whether all that is not ASCII
         is escaped then.
 
-        `auto` is items where there are any, else text, else bytes. `limit` is of items or lines (200 if not given), or
-        of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it leads to
-        the items or into one, and always for lines. Of equal keys it means the first, but on the way to the items the
-        one that leads there.
+        `auto` is items where they are most of it, else text, else bytes. `limit` is of items or lines (200 if not
+        given), or of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it
+        leads to the items or into one, and always for lines. Of equal keys it means the first, but on the way to the
+        items the one that leads there.
         `fields` (`user.name` or `/user/name`) keeps only these of every item. Following `next_offset` gives everything
         exactly once; what was too large for a page is named in its `truncated`, with what to ask for to read it.
 

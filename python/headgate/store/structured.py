@@ -17,7 +17,7 @@ class _Structured:
         if not isinstance(error, OSError) or isinstance(error, HeadgateError):
             return
         if error.errno in _NO_ROOM:
-            raise StoreFull("the disk has no room for this payload; free some and call again") from error
+            raise StoreFull("the disk has no room for this payload; free some, or store less of it") from error
         raise StoreUnavailable(f"the store cannot be used: {error.strerror or error}") from error
 
 
