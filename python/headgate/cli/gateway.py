@@ -64,7 +64,9 @@ def serve(args: Namespace) -> None:
     try:
         from headgate.gateway.serving.run import run
     except ModuleNotFoundError as error:
-        raise InvalidArgument(f"headgate serve needs {error.name}: pip install 'headgate[operations]'") from None
+        from headgate.extras import how_to_install
+
+        raise InvalidArgument(f"headgate serve needs {error.name}; {how_to_install('operations')}") from None
 
     sys.exit(run(settings))
 
@@ -137,7 +139,7 @@ def fill(parser: ArgumentParser) -> None:
         parser.add_argument("--write", action="store_true", help="change the file")
         parser.add_argument("--undo", action="store_true", help="take headgate away")
         parser.add_argument(
-            "--headgate", metavar="COMMAND", help='what to run it with, such as "uvx headgate"; else this very one'
+            "--headgate", metavar="COMMAND", help='what to run it with, as in "python3 -m headgate"; else this very one'
         )
     if run is config:
         parser.add_argument("--explain", action="store_true", help="all options, not only those that are set")
@@ -204,7 +206,7 @@ def _headgate(asked: str | None) -> list[str]:
     except ValueError as error:
         raise InvalidArgument(f"--headgate cannot be read: {error}; quote it as a shell would") from None
     if not words or not is_headgate(words[-1]):
-        raise InvalidArgument('--headgate ends with headgate, such as "uvx headgate", so that --undo knows it')
+        raise InvalidArgument('--headgate ends with headgate, such as "python3 -m headgate", so that --undo knows it')
     return words
 
 
