@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_files import CLAUDE_DESKTOP, CURSOR, FILES
+from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from headgate import InvalidArgument
 from headgate.cli import arguments
@@ -176,6 +176,16 @@ def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
         assert shown.code == 0
         assert b"@@" in shown.out
         assert b"hunter2" not in shown.out + shown.err
+
+
+def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
+    file.write_text(CLAUDE_CODE_USER)
+    shown = run("adopt", str(file))
+    assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in shown.err
+    told = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
+    assert told in shown.err
+    assert shown.err.count(b"OAuth") == 1
+    assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
 
 
 def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:

@@ -108,6 +108,11 @@ def adopt(args: Namespace) -> None:
     show.raw(_diff(masked(text, args.path), masked(change.text, args.path), args.path))
     for name, why in change.left.items():
         _remark(f"{name} {why}, and stays as it is")
+    for name in change.without_headers:
+        _remark(
+            f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
+            "give it headers before, or --header 'Authorization: Bearer ${TOKEN}' among its args afterwards"
+        )
     if not change.changed:
         _remark("there is nothing to change")
     elif not args.write:
