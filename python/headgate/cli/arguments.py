@@ -185,7 +185,8 @@ def _principal(parser: _Parser) -> None:
     parser.add_argument(
         "--principal",
         metavar="NAME",
-        help="see only what is this principal's; without it the command is the operator, and sees all",
+        help="see only what is this principal's: the name of a token, or as `headgate ls` shows whose it is; "
+        "without it the command is the operator, and sees all",
     )
 
 

@@ -191,7 +191,7 @@ def stored(entries: Sequence["Stored"]) -> None:
             "size": [_size(entry.size_bytes) for entry in entries],
             "items": ["" if entry.item_count is None else f"{entry.item_count:,}" for entry in entries],
             "tool": [entry.source_tool for entry in entries],
-            "whose": [entry.principal for entry in entries],
+            "whose": [_whose(entry.principal) for entry in entries],
             "until (UTC)": [_when(entry.expires_at) for entry in entries],
         }
     )
@@ -208,7 +208,7 @@ def events(happened: Sequence[dict[str, Any]]) -> None:
             "handle or error": [event.get("handle", event.get("code")) for event in happened],
             "size": [_size(event.get("size_bytes", event.get("returned_bytes"))) for event in happened],
             "tool": [event.get("source_tool") for event in happened],
-            "whose": [event.get("principal") for event in happened],
+            "whose": [_whose(event.get("principal")) for event in happened],
         }
     )
 
@@ -250,6 +250,12 @@ def _when(timestamp: object) -> str:
     day, _, time_of_day = str(timestamp).partition("T")
     is_this_year = day[:4] == time.strftime("%Y", time.gmtime())
     return f"{day[5:]} {time_of_day[:5]}" if is_this_year else day
+
+
+def _whose(principal: str | None) -> str | None:
+    from headgate.principals import shown
+
+    return shown(principal)
 
 
 def _size(size: object) -> str:
