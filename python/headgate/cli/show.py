@@ -218,14 +218,17 @@ def stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> None:
         answer({"tools": tools, "storage": storage})
         return
     rows = list(tools.values())
-    _table(
-        {
-            "tool": list(tools),
-            "calls": [f"{row['count']:,}" for row in rows],
-            **{name: [_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
-            "over budget": [row["oversize"] or "" for row in rows],
-        }
-    )
+    if rows:
+        _table(
+            {
+                "tool": list(tools),
+                "calls": [f"{row['count']:,}" for row in rows],
+                **{name: [_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
+                "over budget": [row["oversize"] or "" for row in rows],
+            }
+        )
+    else:
+        _print("no responses are noted; servers note them with --journal or --contract", style="dim", highlight=False)
     size, on_disk = _size(storage["size_bytes"]), _size(storage["stored_bytes"])
     _print(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
 
