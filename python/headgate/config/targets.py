@@ -49,6 +49,12 @@ class Target:
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
 
+def _command(value: Any) -> str:
+    if isinstance(value, list):
+        raise ValueError('a text, such as "npx"; what follows it is in args, a list of texts')
+    return str(TEXT.read(value))
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ValueError('a list of texts, such as ["-y", "some-server"]')
@@ -73,7 +79,7 @@ def _auth(value: Any) -> dict[str, str | tuple[str, str]]:
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    "command": TEXT.read,
+    "command": _command,
     "args": _texts,
     "env": _variables,
     "cwd": TEXT.read,
