@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from headgate.config.document import Document, expanded
@@ -41,6 +42,8 @@ class Target:
     auth: Mapping[str, str | tuple[str, str]] = dataclasses.field(default_factory=dict, repr=False)
     """A key or token, or user and password, by the names of the document's security schemes."""
     python: str | None = None
+    folder: str | None = None
+    """Where the module may be, too: the folder of the file that names it."""
     prefix: str | None = None
     """Goes before the names of its tools; without one, only on a clash."""
 
@@ -175,4 +178,5 @@ def _located(target: Target, document: Document) -> Target:
         target,
         cwd=cwd and document.located(cwd),
         openapi=openapi if openapi is None or "://" in openapi else document.located(openapi),
+        folder=target.python and str(Path(document.located(".")).resolve()),
     )
