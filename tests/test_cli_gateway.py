@@ -75,6 +75,20 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
         args.run(args)
 
 
+def test_serve_warns_of_tokens_that_nobody_will_show(
+    ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "headgate.toml"
+    path.write_text('token_file = "tokens"\n[upstreams.a]\ncommand = "cat"\n')
+    for words, warnings in (([], 1), (["--http", "127.0.0.1:0"], 0)):
+        caplog.clear()
+        args = parsed("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
+        with pytest.raises(SystemExit):
+            args.run(args)
+        assert sum("nobody shows a token" in record.getMessage() for record in caplog.records) == warnings
+    assert len(ran) == 2
+
+
 def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "headgate.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
@@ -166,6 +180,19 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert "HEADGATE_OUTPUT_MODE" in seen
     for option in OPTIONS.values():
         assert option.flag in seen
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--http", "0.0.0.0:8000"], "0.0.0.0 can be reached by others; give --token-file"),
+        (["--file-root", "/srv"], "give --file-refs"),
+    ],
+)
+def test_config_refuses_what_the_others_would(words: list[str], said: str) -> None:
+    done = run("config", *words)
+    assert (done.code, done.error["code"]) == (2, "invalid_argument")
+    assert said in done.error["message"]
 
 
 @pytest.fixture

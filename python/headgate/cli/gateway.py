@@ -56,6 +56,7 @@ def serve(args: Namespace) -> None:
       command = "npx"
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
     """
+    from headgate.config.listening import has_authentication
     from headgate.config.load import load
 
     settings = load("serve", vars(args), os.environ)
@@ -66,6 +67,10 @@ def serve(args: Namespace) -> None:
                 target.command, f"the upstream {target.name} needs", f"{program} alone is the command; args has {rest}"
             )
     _log(settings.log_level)
+    if settings.http is None and has_authentication(settings):
+        import logging
+
+        logging.getLogger("headgate").warning("without --http nobody shows a token; those given have no effect")
     try:
         from headgate.gateway.serving.run import run
     except ModuleNotFoundError as error:

@@ -11,7 +11,7 @@ from headgate.config.options import OPTIONS, Option, Settings
 from headgate.config.targets import Target, check_prefixes, targets_in
 from headgate.errors import InvalidArgument, InvalidPattern
 
-__all__ = ["Given", "given", "load"]
+__all__ = ["Given", "check_references", "given", "load"]
 
 _PREFIX = "HEADGATE_"
 _OTHER_VARIABLES = ("HEADGATE_HOME",)
@@ -45,7 +45,7 @@ def load(command: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> 
     )
     if command == "serve":
         _check_serving(settings)
-    _check_references(settings)
+    check_references(settings)
     return settings
 
 
@@ -170,7 +170,7 @@ def _check_serving(settings: Settings) -> None:
     check_listening(settings)
 
 
-def _check_references(settings: Settings) -> None:
+def check_references(settings: Settings) -> None:
     """Refuses folders for references that there are not to be."""
     if settings.file_roots and not settings.file_refs:
         roots, refs = OPTIONS["file_roots"], OPTIONS["file_refs"]
