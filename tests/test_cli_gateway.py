@@ -71,7 +71,7 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
     with pytest.raises(InvalidArgument, match="the upstream a needs no-such-command"):
         args.run(args)
     path.write_text('[upstreams.a]\ncommand = "cat -n x"\n')
-    with pytest.raises(InvalidArgument, match="which is no command here; cat alone is the command; args has -n x"):
+    with pytest.raises(InvalidArgument, match="no command here; cat alone is the command; -n x goes into args"):
         args.run(args)
 
 

@@ -63,9 +63,8 @@ def serve(args: Namespace) -> None:
     for target in settings.upstreams.values():
         if target.command is not None:
             program, _, rest = target.command.partition(" ")
-            _check_executable(
-                target.command, f"the upstream {target.name} needs", f"{program} alone is the command; args has {rest}"
-            )
+            hint = f"{program} alone is the command; {rest} goes into args"
+            _check_executable(target.command, f"the upstream {target.name} needs", hint)
     _log(settings.log_level)
     if settings.http is None and has_authentication(settings):
         import logging
