@@ -31,6 +31,32 @@ CLAUDE_CODE = """{"mcpServers":{"github":{"type":"http","url":"https://api.examp
 "db":{"type":"stdio","command":"${HOME}/bin/db","args":["--dsn","${DSN:-sqlite://}"],"env":{}},
 "old":{"type":"sse","url":"https://example.com/sse?key=hunter2"}}}"""
 
+CLAUDE_CODE_USER = """{
+  "numStartups": 7,
+  "projects": {
+    "/home/ann/shop": {
+      "allowedTools": [],
+      "mcpServers": {
+        "db": {
+          "type": "stdio",
+          "command": "db-server",
+          "args": [],
+          "env": {
+            "DB_PASSWORD": "hunter2"
+          }
+        },
+        "github": { "type": "http", "url": "https://api.example.com/mcp?key=hunter2" }
+      },
+      "history": []
+    },
+    "/home/ann/notes": { "mcpServers": { "db": { "command": "other-db" } } },
+    "/home/ann/empty": { "mcpServers": {} },
+    "/home/ann/none": {}
+  },
+  "mcpServers": { "db": { "command": "everywhere" } }
+}
+"""
+
 CURSOR = """{
 \t"mcpServers": {
 \t\t"remote": {
@@ -89,6 +115,7 @@ VS_CODE_SETTINGS = """\ufeff{\r
 FILES = {
     "claude_desktop_config.json": CLAUDE_DESKTOP,
     ".mcp.json": CLAUDE_CODE,
+    ".claude.json": CLAUDE_CODE_USER,
     "cursor.json": CURSOR,
     "mcp.json": VS_CODE,
     "settings.json": VS_CODE_SETTINGS,

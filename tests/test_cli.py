@@ -13,6 +13,8 @@ import pytest
 from command import ROWS, UNKNOWN, run
 from headgate import cli
 from headgate.cli import commands
+from headgate.servers.mcp import principal_of
+from mcp.server.auth.provider import AccessToken
 from peak import measured
 from stores import whole
 
@@ -188,6 +190,31 @@ def test_a_principal_lists_its_own() -> None:
     (event,) = run("journal", "--principal", "bob").json
     assert event["principal"] == "bob"
     assert [run("journal", "summary", *who).json["handles"] for who in (["--principal", "bob"], [])] == [1, 2]
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("command", READS, ids=lambda command: command[0])
+def test_a_principal_with_a_token_is_called_by_its_name(command: list[str]) -> None:
+    name, *rest = command
+    token = principal_of(AccessToken(token="", client_id="ann", scopes=[]))
+    assert token is not None
+    for asked in ("ann", "client:ann", token):
+        handle = run("put", "-", "--principal", token, stdin=b"[1]").json["output_handle"]
+        assert run(name, handle, *rest, "--principal", "bob").error["code"] == "output_handle_not_found"
+        assert run(name, handle, *rest, "--principal", asked).code == 0
+
+
+@pytest.mark.usefixtures("home")
+def test_a_name_lists_what_is_a_token_s_and_what_a_program_has_put() -> None:
+    token = principal_of(AccessToken(token="", client_id="ann", scopes=[]))
+    assert token is not None
+    for name in ("ann", token, "bob"):
+        run("put", "-", "--principal", name, stdin=b"[1]")
+    for asked, whose in (("ann", {"ann", token}), ("client:ann", {token}), (token, {token}), ("client:bob", set())):
+        assert {stored["principal"] for stored in run("ls", "--principal", asked).json} == whose
+        assert {event["principal"] for event in run("journal", "--principal", asked).json} == whose
+        assert run("journal", "summary", "--principal", asked).json["handles"] == len(whose)
+        assert run("stats", "--principal", asked).json["storage"]["payloads"] == len(whose)
 
 
 def test_references_lead_to_their_handles(handle: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_files import CLAUDE_DESKTOP, CURSOR, FILES
+from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from headgate import InvalidArgument
 from headgate.cli import arguments
@@ -70,6 +70,23 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
     path.write_text('[upstreams.a]\ncommand = "no-such-command"\n')
     with pytest.raises(InvalidArgument, match="the upstream a needs no-such-command"):
         args.run(args)
+    path.write_text('[upstreams.a]\ncommand = "cat -n x"\n')
+    with pytest.raises(InvalidArgument, match="no command here; cat alone is the command; -n x goes into args"):
+        args.run(args)
+
+
+def test_serve_warns_of_tokens_that_nobody_will_show(
+    ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "headgate.toml"
+    path.write_text('token_file = "tokens"\n[upstreams.a]\ncommand = "cat"\n')
+    for words, warnings in (([], 1), (["--http", "127.0.0.1:0"], 0)):
+        caplog.clear()
+        args = parsed("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
+        with pytest.raises(SystemExit):
+            args.run(args)
+        assert sum("nobody shows a token" in record.getMessage() for record in caplog.records) == warnings
+    assert len(ran) == 2
 
 
 def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,7 +98,7 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         if name.startswith(("headgate.gateway.serving", "headgate.operations")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    with pytest.raises(InvalidArgument, match=r"needs jsonschema_rs: pip install 'headgate\[operations\]'"):
+    with pytest.raises(InvalidArgument, match=r"needs jsonschema_rs; install .* pip install '\.\[operations\]'"):
         args.run(args)
 
 
@@ -97,12 +114,22 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--output-mod=auto", "--", "cat"], "only --output-mode"),
         (["wrap", "--output-mode", "all", "--", "cat"], "--output-mode is one of inline, handle, auto, not 'all'"),
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
-        (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here"),
+        (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
+        (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here: it is an option of `headgate serve`;"),
+        (["wrap", "--", "/"], "headgate wrap needs /, which is a folder; name a command in it"),
+        (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
+        (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
+        (["wrap", "--file-root", "/", "--", "cat"], "--file-root is where references may lead; give --file-refs to"),
+        (["serve", "--url", "http://x"], "of `headgate wrap`, and the key url of an upstream;"),
+        (["serve", "--header", "A: b"], "of `headgate wrap`, and the key headers of an upstream;"),
         (["serve"], "there is nothing to serve"),
         (["serve", "--config", "/none/headgate.toml"], "cannot be read"),
         (["adopt"], "PATH"),
         (["adopt", "/none/x.json"], "cannot be read"),
-        (["adopt", "/none/x.json", "--url", "http://x"], "there is no --url here"),
+        (
+            ["adopt", "/none/x.json", "--url", "http://x"],
+            "--url here: each server of the file has its own;",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -110,6 +137,13 @@ def test_wrong_usage_is_2(words: list[str], said: str) -> None:
     done = run(*words)
     assert (done.code, done.error["code"]) == (2, "invalid_argument")
     assert said in done.error["message"]
+
+
+def test_what_is_logged_names_headgate_once() -> None:
+    script = "import logging; from headgate.cli import gateway; gateway._log('warning')\n"
+    script += "for text in ('headgate: one', 'two'): logging.getLogger('headgate').warning(text)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "headgate: WARNING: one\nheadgate: WARNING: two\n"
 
 
 def test_every_option_has_its_flag() -> None:
@@ -148,6 +182,19 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
         assert option.flag in seen
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--http", "0.0.0.0:8000"], "0.0.0.0 can be reached by others; give --token-file"),
+        (["--file-root", "/srv"], "give --file-refs"),
+    ],
+)
+def test_config_refuses_what_the_others_would(words: list[str], said: str) -> None:
+    done = run("config", *words)
+    assert (done.code, done.error["code"]) == (2, "invalid_argument")
+    assert said in done.error["message"]
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "claude_desktop_config.json"
@@ -178,11 +225,21 @@ def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
         assert b"hunter2" not in shown.out + shown.err
 
 
+def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
+    file.write_text(CLAUDE_CODE_USER)
+    shown = run("adopt", str(file))
+    assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in shown.err
+    told = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
+    assert told in shown.err
+    assert shown.err.count(b"OAuth") == 1
+    assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
+
+
 def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
     backup = file.with_name(file.name + ".headgate-backup")
-    assert run("adopt", str(file), "--write", "--tool", "a=auto", "--file-root", ".").code == 0
+    assert run("adopt", str(file), "--write", "--tool", "a=auto", "--file-refs", "--file-root", ".").code == 0
     adopted = json.loads(file.read_text())["mcpServers"]["plain"]
-    args = ["wrap", "--tool=a=auto", f"--file-root={Path.cwd()}", "--adopted=no-args", "--", "my-server"]
+    args = ["wrap", "--tool=a=auto", "--file-refs", f"--file-root={Path.cwd()}", "--adopted=no-args", "--", "my-server"]
     assert [adopted["command"], *adopted["args"]] == [*COMMAND, *args]
     assert backup.read_text() == CLAUDE_DESKTOP
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file, backup)] == [0o640, 0o640]

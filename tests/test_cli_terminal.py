@@ -116,6 +116,18 @@ def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.M
     assert "store_full" in told[1]
 
 
+@pytest.mark.parametrize("command", ["ls", "journal"])
+def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    written = ["ann", '["client", "ann"]', '["client", 1]', '["subject", null, "ann"]']
+    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        for principal in written:
+            store.put([1], principal=principal)
+    seen = plain(run_on_terminal(command).out)
+    for shown in ("  ann", "client:ann", '["client", 1]', '["subject", null, "ann"]'):
+        assert seen.count(shown) == 1
+
+
 def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
     assert "whose" not in plain(run_on_terminal("ls").out)
     run("put", "-", "--principal", "ann", stdin=b"x")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from client_files import CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
+from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from headgate import InvalidArgument
 from headgate.config.adopt import adopted, is_headgate, undone
 from headgate.config.clients import masked, servers_in
@@ -19,7 +19,7 @@ WAYS = {"path": HEADGATE, "uvx": ["uvx", "headgate==1.2"], "module": ["/usr/bin/
 
 
 def servers(text: str) -> dict[str, Any]:
-    return {name: node.plain() for name, node in servers_in(text, "f").items()}
+    return {str(one): one.node.plain() for one in servers_in(text, "f")}
 
 
 def words(server: dict[str, Any]) -> list[str]:
@@ -98,6 +98,32 @@ def test_only_those_that_were_named() -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(InvalidArgument, match="f has no server remot; did you mean remote"):
         adopted(CURSOR, "f", HEADGATE, [], ["remot"])
+
+
+def test_servers_of_one_project_are_adopted_too() -> None:
+    text = '{"mcpServers":{},"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}}}}'
+    change = adopted(text, "f", HEADGATE, [])
+    assert change.changed == ("db of /p",)
+    assert words(servers(change.text)["db of /p"]) == [*HEADGATE, "wrap", "--adopted=no-args", "--", "x"]
+    assert undone(change.text, "f").text == text
+    alone = '{"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}},"/q":3,"/r":{"mcpServers":[]}}}'
+    assert adopted(alone, "f", HEADGATE, []).changed == ("db of /p",)
+    with pytest.raises(InvalidArgument, match="has no servers"):
+        adopted('{"projects":{"/p":{"mcpServers":{}}}}', "f", HEADGATE, [])
+
+
+def test_a_name_is_of_every_project_or_of_the_one_that_is_named_with_it() -> None:
+    db = ("db", "db of /home/ann/shop", "db of /home/ann/notes")
+    assert adopted(CLAUDE_CODE_USER, "f", HEADGATE, [], ["db"]).changed == db
+    assert adopted(CLAUDE_CODE_USER, "f", HEADGATE, [], [db[1]]).changed == (db[1],)
+    with pytest.raises(InvalidArgument, match="did you mean db of /home/ann/shop"):
+        adopted(CLAUDE_CODE_USER, "f", HEADGATE, [], ["db of /home/ann/shp"])
+
+
+def test_who_was_let_in_without_headers_is_named() -> None:
+    change = adopted(CLAUDE_CODE, "f", HEADGATE, [])
+    assert change.without_headers == ("old",)
+    assert undone(change.text, "f").without_headers == ()
 
 
 def test_later_edits_are_left_alone() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_files import CLAUDE_CODE, CURSOR, FILES, VS_CODE
+from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CURSOR, FILES, VS_CODE
 from headgate import InvalidArgument
 from headgate.config.clients import targets_of
 from headgate.config.load import load
@@ -53,6 +53,12 @@ def test_what_is_no_server(server: str, tmp_path: Path) -> None:
 def test_what_is_disabled_is_not_served(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"command": "y", "disabled": false}}}'
     assert targets(tmp_path, text).keys() == {"b"}
+
+
+def test_servers_of_one_project_are_not_for_everyone(tmp_path: Path) -> None:
+    assert targets(tmp_path, CLAUDE_CODE_USER)["db"].command == "everywhere"
+    text = '{"mcpServers": {}, "projects": {"/p": {"mcpServers": {"db": {"command": "x"}}}}}'
+    assert "has servers of single projects only, such as db of /p" in refused(tmp_path, text)
 
 
 def test_names_that_tools_cannot_have(tmp_path: Path) -> None:

@@ -69,11 +69,13 @@ FLAGS: dict[str, tuple[Any, str, str, Any]] = {
 def test_flag_variable_and_key_say_the_same(name: str, tmp_path: Path) -> None:
     flag, variable, key, value = FLAGS[name]
     path = toml(tmp_path, f"{name} = {key}\n")
+    # Where there are no references, there are no roots of them.
+    refs = {"HEADGATE_FILE_REFS": "true"}
     for settings in (
-        wrapping({name: flag}),
-        wrapping({}, {OPTIONS[name].variable: variable}),
-        wrapping({"config": path}),
-        wrapping({}, {"HEADGATE_CONFIG": path}),
+        wrapping({name: flag}, refs),
+        wrapping({}, refs | {OPTIONS[name].variable: variable}),
+        wrapping({"config": path}, refs),
+        wrapping({}, refs | {"HEADGATE_CONFIG": path}),
     ):
         assert getattr(settings, name) == value
         assert name in settings.sources
@@ -152,6 +154,7 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, sa
         ('prefix = "x"', 1, "has none of command, url, openapi, python: give it one"),
         ('url = "http://x"\ncwd = "/"', 3, "an upstream by url has no cwd"),
         ('command = "x"\nargs = "-y"', 3, "a list of texts"),
+        ('command = ["x", "-y"]', 2, 'command of the upstream a: a text, such as "npx"; what follows it is in args'),
         ('command = "x"\n[upstreams.a.env]\nA = 1', 3, "a table of texts"),
         ('url = "x"', 2, "begins with http"),
         ('openapi = "x"\nauth = {a = 1}', 3, "a token, or"),
@@ -347,10 +350,21 @@ def test_what_looks_like_a_secret_in_the_words_of_a_command_is_not_shown(
 
 
 def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
-    path = toml(tmp_path, 'file_roots = ["a", "/b"]\ntoken_file = "tokens"\n[upstreams.x]\npython = "m"\n')
+    path = toml(
+        tmp_path, 'file_refs = true\nfile_roots = ["a", "/b"]\ntoken_file = "tokens"\n[upstreams.x]\npython = "m"\n'
+    )
     settings = load("serve", {"config": path}, {})
     assert (settings.file_roots, settings.token_file) == ((str(tmp_path / "a"), "/b"), str(tmp_path / "tokens"))
-    assert wrapping({"file_roots": ["a"]}).file_roots == ("a",)
+    assert wrapping({"file_roots": ["a"], "file_refs": True}).file_roots == ("a",)
+
+
+def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
+    said = "is where references may lead; give"
+    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {said} --file-refs to have them"
+    told = refused("wrap", {}, {"HEADGATE_FILE_ROOTS": "a"})
+    assert told == f"HEADGATE_FILE_ROOTS {said} HEADGATE_FILE_REFS=true to have them"
+    path = toml(tmp_path, '\nfile_roots = ["a"]\n[upstreams.x]\npython = "m"\n')
+    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {said} file_refs = true to have them"
 
 
 OAUTH = {

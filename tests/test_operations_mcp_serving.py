@@ -84,8 +84,10 @@ def test_operations_are_tools(era: str) -> None:
         wrong = await client.call_tool("get", {"n": "x"})
         assert wrong.is_error
         assert told(wrong)["error"]["code"] == "VALIDATION_ERROR"
-        with pytest.raises(MCPError, match="Unknown tool: watch"):
+        with pytest.raises(MCPError, match="Unknown tool: watch; tools/list has all"):
             await client.call_tool("watch", {})
+        with pytest.raises(MCPError, match=r"Unknown tool: gett; did you mean get\? tools/list has all"):
+            await client.call_tool("gett", {})
 
     serve(registry, test, era)
 

@@ -136,6 +136,15 @@ def test_a_module_s_functions_are_tools(era: str, tmp_path: Path, monkeypatch: p
         assert handle["item_count"] == 9000
 
 
+def test_a_module_may_be_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _module(tmp_path, monkeypatch, "def beside() -> None: ...")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    config(tmp_path, {"sums": module})
+    with serving(Path("../headgate.toml")) as talk:
+        assert tool_names(talk) == ["beside", *OURS]
+
+
 def test_a_module_s_all_says_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(tmp_path, monkeypatch, f"{MODULE}\nfrom os.path import basename\n__all__ = ['add', 'basename']\n")
     with serving(config(tmp_path, {"sums": module})) as talk:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -107,3 +109,11 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
         assert "output_handle" in told(result)
 
     serve(test, tmp_path / "store", era, make_server(middleware=[Signs()]), output_mode="auto")
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    script = "import sys; sys.modules['fastmcp'] = None\ntry: import headgate.servers.fastmcp\n"
+    script += "except ModuleNotFoundError as error: print(error.name, error)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("fastmcp fastmcp is not here; install headgate again with the extra fastmcp: ")
+    assert "pip install '.[fastmcp]'" in done.stdout

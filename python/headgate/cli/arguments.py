@@ -55,6 +55,8 @@ class _Parser(argparse.ArgumentParser):
 
         near = difflib.get_close_matches(word, self._option_string_actions, 1)
         hint = f", only {near[0]}" if near else ""
+        if self._fill is not None and (owner := gateway.owner_of(self.get_default("run"), word)) is not None:
+            hint = f": {owner}"
         if not word.startswith("-"):
             is_wrap = self.get_default("run") is gateway.wrap
             hint = (
@@ -185,7 +187,8 @@ def _principal(parser: _Parser) -> None:
     parser.add_argument(
         "--principal",
         metavar="NAME",
-        help="see only what is this principal's; without it the command is the operator, and sees all",
+        help="see only what is this principal's: the name of a token, or as `headgate ls` shows whose it is; "
+        "without it the command is the operator, and sees all",
     )
 
 

@@ -15,7 +15,7 @@ from headgate.cli.failures import InputFailed, OutputFailed, complain, exit_code
 from headgate.errors import HeadgateError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from headgate.store import Store
+    from headgate.store import Store, Stored
     from headgate.store.catalog import Principal
 
 __all__ = ["cat", "fetch", "get", "journal", "ls", "outline", "put", "rm", "search", "stat", "stats", "sweep"]
@@ -43,14 +43,14 @@ def put(args: Namespace) -> None:
 def ls(args: Namespace) -> None:
     """List what is stored, the newest first."""
     with _opened(args) as store:
-        stored = sorted(store.list(principal=_reader(args)), key=lambda entry: entry.created_at, reverse=True)
+        stored = sorted(_listed(store, args), key=lambda entry: entry.created_at, reverse=True)
     show.stored(stored)
 
 
 def stat(args: Namespace) -> None:
     """Print what is known of a stored payload."""
     with _opened(args) as store:
-        known = store.stat(args.handle, principal=_reader(args))
+        known = store.stat(args.handle, principal=_reader(store, args, args.handle))
     show.answer(known.to_dict())
 
 
@@ -74,7 +74,7 @@ def fetch(args: Namespace) -> None:
             path=args.path,
             fields=args.fields,
             max_bytes=args.max_bytes,
-            principal=_reader(args),
+            principal=_reader(store, args, args.handle),
         )
     if args.raw:
         show.content(page)
@@ -87,14 +87,14 @@ def cat(args: Namespace) -> None:
 
     On a terminal its control characters are shown, not obeyed.
     """
-    with _opened(args) as store, store.open(args.handle, principal=_reader(args)) as file:
+    with _opened(args) as store, store.open(args.handle, principal=_reader(store, args, args.handle)) as file:
         show.raw(iter(lambda: file.read(_PIECE), b""))
 
 
 def get(args: Namespace) -> None:
     """Print the value at a JSON Pointer of a stored payload, whole."""
     with _opened(args) as store:
-        value = store.get(args.handle, args.pointer, principal=_reader(args))
+        value = store.get(args.handle, args.pointer, principal=_reader(store, args, args.handle))
     show.json_text(value)
 
 
@@ -110,7 +110,7 @@ def search(args: Namespace) -> None:
             limit=args.limit,
             context=args.context,
             max_bytes=args.max_bytes,
-            principal=_reader(args),
+            principal=_reader(store, args, args.handle),
         )
     show.matches(found)
 
@@ -118,7 +118,7 @@ def search(args: Namespace) -> None:
 def outline(args: Namespace) -> None:
     """Print the shape of a stored JSON payload in one line."""
     with _opened(args) as store:
-        shape = store.outline(args.handle, args.max_bytes, principal=_reader(args))
+        shape = store.outline(args.handle, args.max_bytes, principal=_reader(store, args, args.handle))
     show.outline(args.handle, shape)
 
 
@@ -129,7 +129,7 @@ def rm(args: Namespace) -> None:
     with _opened(args) as store:
         for handle in args.handles:
             try:
-                store.delete(handle, principal=_reader(args))
+                store.delete(handle, principal=_reader(store, args, handle))
                 removed.append(handle)
             except HeadgateError as error:
                 failed.append(error)
@@ -150,7 +150,7 @@ def sweep(args: Namespace) -> None:
 
 def journal(args: Namespace) -> None:
     """Print what happened in the store: recent events, or a summary of all."""
-    whose: dict[str, Any] = {"principal": args.principal, "is_operator": args.principal is None}
+    whose: dict[str, Any] = {"principal": _names(args), "is_operator": args.principal is None}
     with _opened(args) as store:
         if args.action == "summary":
             show.answer(store.journal.summary(**whose))
@@ -167,9 +167,9 @@ def stats(args: Namespace) -> None:
     from headgate.servers.monitor import response_stats
 
     with _opened(args) as store:
-        events = store.journal.events(principal=args.principal, is_operator=args.principal is None)
+        events = store.journal.events(principal=_names(args), is_operator=args.principal is None)
         tools = response_stats(events)
-        stored = [*store.list(principal=_reader(args))]
+        stored = [*_listed(store, args)]
     storage = {
         "payloads": len(stored),
         "size_bytes": sum(entry.size_bytes for entry in stored),
@@ -187,10 +187,27 @@ def _opened(args: Namespace) -> "Store":
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
-def _reader(args: Namespace) -> "Principal":
+def _names(args: Namespace) -> tuple[str, ...]:
+    from headgate.principals import called
+
+    return () if args.principal is None else called(args.principal)
+
+
+def _reader(store: "Store", args: Namespace, handle: str) -> "Principal":
+    """Whoever is asked for, by the name that this handle is stored for."""
     from headgate.store import OPERATOR
 
-    return OPERATOR if args.principal is None else str(args.principal)
+    if args.principal is None:
+        return OPERATOR
+    owner = store.stat(handle, principal=OPERATOR).principal
+    return owner if owner in _names(args) else str(args.principal)
+
+
+def _listed(store: "Store", args: Namespace) -> Iterator["Stored"]:
+    from headgate.store import OPERATOR
+
+    for principal in _names(args) or (OPERATOR,):
+        yield from store.list(principal=principal)
 
 
 class _Source:

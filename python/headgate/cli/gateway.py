@@ -13,6 +13,8 @@ from headgate.cli import show
 from headgate.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headgate.config.options import Option
 
 __all__ = ["adopt", "config", "serve", "wrap"]
@@ -37,7 +39,7 @@ def wrap(args: Namespace) -> None:
     if not args.wrapped and settings.url is None:
         raise InvalidArgument("there is nothing to wrap; name a server: headgate wrap -- COMMAND, or --url URL")
     if args.wrapped:
-        _check_executable(args.wrapped[0])
+        _check_executable(args.wrapped[0], "headgate wrap needs", "leave out the quotes around it and its arguments")
     _log(settings.log_level)
     from headgate.gateway.wrap import run, run_url
 
@@ -54,17 +56,26 @@ def serve(args: Namespace) -> None:
       command = "npx"
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
     """
+    from headgate.config.listening import has_authentication
     from headgate.config.load import load
 
     settings = load("serve", vars(args), os.environ)
     for target in settings.upstreams.values():
         if target.command is not None:
-            _check_executable(target.command, f"the upstream {target.name} needs")
+            program, _, rest = target.command.partition(" ")
+            hint = f"{program} alone is the command; {rest} goes into args"
+            _check_executable(target.command, f"the upstream {target.name} needs", hint)
     _log(settings.log_level)
+    if settings.http is None and has_authentication(settings):
+        import logging
+
+        logging.getLogger("headgate").warning("without --http nobody shows a token; those given have no effect")
     try:
         from headgate.gateway.serving.run import run
     except ModuleNotFoundError as error:
-        raise InvalidArgument(f"headgate serve needs {error.name}: pip install 'headgate[operations]'") from None
+        from headgate.extras import how_to_install
+
+        raise InvalidArgument(f"headgate serve needs {error.name}; {how_to_install('operations')}") from None
 
     sys.exit(run(settings))
 
@@ -106,6 +117,11 @@ def adopt(args: Namespace) -> None:
     show.raw(_diff(masked(text, args.path), masked(change.text, args.path), args.path))
     for name, why in change.left.items():
         _remark(f"{name} {why}, and stays as it is")
+    for name in change.without_headers:
+        _remark(
+            f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
+            "give it headers before, or --header 'Authorization: Bearer ${TOKEN}' among its args afterwards"
+        )
     if not change.changed:
         _remark("there is nothing to change")
     elif not args.write:
@@ -137,7 +153,7 @@ def fill(parser: ArgumentParser) -> None:
         parser.add_argument("--write", action="store_true", help="change the file")
         parser.add_argument("--undo", action="store_true", help="take headgate away")
         parser.add_argument(
-            "--headgate", metavar="COMMAND", help='what to run it with, such as "uvx headgate"; else this very one'
+            "--headgate", metavar="COMMAND", help='what to run it with, as in "python3 -m headgate"; else this very one'
         )
     if run is config:
         parser.add_argument("--explain", action="store_true", help="all options, not only those that are set")
@@ -150,6 +166,19 @@ def fill(parser: ArgumentParser) -> None:
 
 _OF_THE_SERVER = ("url", "headers")
 """What an adopted server brings along."""
+
+
+def owner_of(run: "Callable[[Namespace], None]", flag: str) -> str | None:
+    """Whose an option is that a command does not have, if it is another's."""
+    from headgate.config.options import OPTIONS
+
+    option = next((option for option in OPTIONS.values() if option.flag == flag), None)
+    if option is None:
+        return None
+    if run is adopt and option.name in _OF_THE_SERVER:
+        return "each server of the file has its own"
+    also = f", and the key {option.name} of an upstream" if run is serve and option.name in _OF_THE_SERVER else ""
+    return f"it is an option of `headgate {option.commands[0]}`{also}"
 
 
 def _add(parser: ArgumentParser, option: "Option") -> None:
@@ -204,7 +233,7 @@ def _headgate(asked: str | None) -> list[str]:
     except ValueError as error:
         raise InvalidArgument(f"--headgate cannot be read: {error}; quote it as a shell would") from None
     if not words or not is_headgate(words[-1]):
-        raise InvalidArgument('--headgate ends with headgate, such as "uvx headgate", so that --undo knows it')
+        raise InvalidArgument('--headgate ends with headgate, such as "python3 -m headgate", so that --undo knows it')
     return words
 
 
@@ -221,16 +250,33 @@ def _remark(text: str) -> None:
             sys.stderr.write(text + "\n")
 
 
-def _check_executable(command: str, who: str = "headgate wrap needs") -> None:
+def _check_executable(command: str, who: str, one_word: str) -> None:
+    """`one_word` is what to do if a command and its arguments were given as if they were one."""
     import shutil
 
-    if shutil.which(command) is None:
-        raise InvalidArgument(f"{who} {command}, which is no command here; install it, or give its whole path")
+    if shutil.which(command) is not None:
+        return
+    why = "is no command here; install it, or give its whole path"
+    if os.path.isdir(command):  # noqa: PTH112 - imports less
+        why = "is a folder; name a command in it"
+    elif os.sep in command and os.path.exists(command):  # noqa: PTH110
+        why = f"is not executable; run chmod +x {command}, or put before it what runs it, such as python3"
+    elif " " in command and shutil.which(command.partition(" ")[0]) is not None:
+        why = f"is no command here; {one_word}"
+    raise InvalidArgument(f"{who} {command}, which {why}")
 
 
 def _log(level: str) -> None:
     """What is logged goes to standard error: standard output is the protocol's."""
     import logging
 
-    logging.basicConfig(stream=sys.stderr, format="headgate: %(levelname)s: %(message)s")
+    class Once(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
+            # Our own begin with our name, for the logs of other programs; here every line does.
+            record.message = record.message.removeprefix("headgate: ")
+            return super().formatMessage(record)
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Once("headgate: %(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("headgate").setLevel(level.upper())

@@ -191,7 +191,7 @@ def stored(entries: Sequence["Stored"]) -> None:
             "size": [_size(entry.size_bytes) for entry in entries],
             "items": ["" if entry.item_count is None else f"{entry.item_count:,}" for entry in entries],
             "tool": [entry.source_tool for entry in entries],
-            "whose": [entry.principal for entry in entries],
+            "whose": [_whose(entry.principal) for entry in entries],
             "until (UTC)": [_when(entry.expires_at) for entry in entries],
         }
     )
@@ -208,7 +208,7 @@ def events(happened: Sequence[dict[str, Any]]) -> None:
             "handle or error": [event.get("handle", event.get("code")) for event in happened],
             "size": [_size(event.get("size_bytes", event.get("returned_bytes"))) for event in happened],
             "tool": [event.get("source_tool") for event in happened],
-            "whose": [event.get("principal") for event in happened],
+            "whose": [_whose(event.get("principal")) for event in happened],
         }
     )
 
@@ -218,14 +218,17 @@ def stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> None:
         answer({"tools": tools, "storage": storage})
         return
     rows = list(tools.values())
-    _table(
-        {
-            "tool": list(tools),
-            "calls": [f"{row['count']:,}" for row in rows],
-            **{name: [_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
-            "over budget": [row["oversize"] or "" for row in rows],
-        }
-    )
+    if rows:
+        _table(
+            {
+                "tool": list(tools),
+                "calls": [f"{row['count']:,}" for row in rows],
+                **{name: [_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
+                "over budget": [row["oversize"] or "" for row in rows],
+            }
+        )
+    else:
+        _print("no responses are noted; servers note them with --journal or --contract", style="dim", highlight=False)
     size, on_disk = _size(storage["size_bytes"]), _size(storage["stored_bytes"])
     _print(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
 
@@ -250,6 +253,12 @@ def _when(timestamp: object) -> str:
     day, _, time_of_day = str(timestamp).partition("T")
     is_this_year = day[:4] == time.strftime("%Y", time.gmtime())
     return f"{day[5:]} {time_of_day[:5]}" if is_this_year else day
+
+
+def _whose(principal: str | None) -> str | None:
+    from headgate.principals import shown
+
+    return shown(principal)
 
 
 def _size(size: object) -> str:

@@ -33,6 +33,8 @@ class Change:
     text: str
     changed: tuple[str, ...]
     left: dict[str, str]
+    without_headers: tuple[str, ...]
+    """Those of them that are at a URL, and have nothing to be let in with."""
 
 
 class _Left(Exception):
@@ -61,21 +63,23 @@ def is_headgate(word: str) -> bool:
 
 
 def _changed(text: str, path: str, names: Iterable[str], edit: _Editor) -> Change:
-    servers = servers_in(text, path)
-    wanted = list(names) or list(servers)
+    servers, wanted = servers_in(text, path), [*names]
     for name in wanted:
-        if name not in servers:
-            hint = meant(name, servers, f"it has {', '.join(servers) or 'none'}")
+        if not any(name in (one.name, str(one)) for one in servers):
+            hint = meant(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
             raise InvalidArgument(f"{path} has no server {name}; {hint}")
     edits: list[Edit] = []
     changed, left = [], {}
-    for name in dict.fromkeys(wanted):
+    for one in servers:
+        if wanted and one.name not in wanted and str(one) not in wanted:
+            continue
         try:
-            edits += edit(text, servers[name])
-            changed.append(name)
+            edits += edit(text, one.node)
+            changed.append(one)
         except _Left as why:
-            left[name] = str(why)
-    return Change(edited(text, edits), tuple(changed), left)
+            left[str(one)] = str(why)
+    without = [str(one) for one in changed if one.node.member("url") and not _members(one.node.member("headers"))]
+    return Change(edited(text, edits), tuple(map(str, changed)), left, tuple(without))
 
 
 def _adopt(text: str, server: Node, headgate: Sequence[str], flags: Sequence[str]) -> list[Edit]:

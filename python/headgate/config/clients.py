@@ -1,5 +1,6 @@
 """The files in which MCP clients keep their servers: Claude Desktop, Claude Code, Cursor, VS Code."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
@@ -12,13 +13,16 @@ from headgate.config.options import OPTIONS
 from headgate.config.targets import Target, target_of
 from headgate.errors import InvalidArgument
 
-__all__ = ["HEADER", "masked", "read", "servers_in", "targets_of"]
+__all__ = ["HEADER", "Server", "masked", "read", "servers_in", "targets_of"]
 
 HEADER = OPTIONS["headers"].variable
 """How the variables begin that stand for the headers of an adopted server."""
 
 _PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"))
 """The clients' own, VS Code's mcp.json, and VS Code's settings.json."""
+
+_PROJECTS = "projects"
+"""Where Claude Code keeps servers that are for one project each, beside those for all."""
 
 _VARIABLE = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
 _READ = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
@@ -34,33 +38,65 @@ def read(path: str) -> str:
         raise InvalidArgument(f"{path} is not UTF-8; save it as such") from None
 
 
-def servers_in(text: str, path: str) -> dict[str, Node]:
-    """The servers of a client's file, by name. Raises `InvalidArgument` if there is no place for any."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """A server of a client's file, and what stands there of it."""
+
+    name: str
+    node: Node
+    project: str | None = None
+    """The folder of the project that it is for; without one it is for all."""
+
+    def __str__(self) -> str:
+        return self.name if self.project is None else f"{self.name} of {self.project}"
+
+
+def servers_in(text: str, path: str) -> list[Server]:
+    """The servers of a client's file. Raises `InvalidArgument` if there is no place for any."""
     try:
         root = parsed(text)
     except InvalidArgument as error:
         raise InvalidArgument(f"{path} is no JSON: {error}", error.index) from None
-    for place in _PLACES:
-        node: Node | None = root
-        for name in place:
-            member = node.member(name) if node is not None else None
-            node = None if member is None else member.node
-        if node is not None and isinstance(node.value, dict):
-            return {name: member.node for name, member in node.value.items()}
-    wanted = ", ".join(".".join(place) for place in _PLACES)
-    raise InvalidArgument(f"{path} has no servers; there should be one of {wanted}")
+    places = [found for place in _PLACES if (found := _below(root, *place)) is not None]
+    projects = _below(root, _PROJECTS) or {}
+    in_projects = {project: _below(node, *_PLACES[0]) for project, node in projects.items()}
+    if not places and not any(in_projects.values()):
+        wanted = ", ".join(".".join(place) for place in _PLACES)
+        raise InvalidArgument(f"{path} has no servers; there should be one of {wanted}")
+    return [
+        *(Server(name, node) for name, node in (places[0] if places else {}).items()),
+        *(Server(name, node, project) for project, of in in_projects.items() for name, node in (of or {}).items()),
+    ]
+
+
+def _below(node: Node, *names: str) -> dict[str, Node] | None:
+    """What the object at a place has, if there is one."""
+    for name in names:
+        member = node.member(name)
+        if member is None:
+            return None
+        node = member.node
+    return {name: member.node for name, member in node.value.items()} if isinstance(node.value, dict) else None
 
 
 def targets_of(path: str, environ: Mapping[str, str]) -> dict[str, Target]:
-    """The servers of a client's file as upstreams, but for those that are disabled."""
+    """The servers of a client's file as upstreams, but for those that are disabled, or for one project only."""
     found: dict[str, Target] = {}
-    for name, node in servers_in(read(path), path).items():
-        server = node.plain()
+    servers = servers_in(read(path), path)
+    if servers and all(one.project for one in servers):
+        raise InvalidArgument(
+            f"{path} has servers of single projects only, such as {servers[0]}, which are not for everyone; "
+            "write those that are to be served as [upstreams.NAME] of a --config"
+        )
+    for one in servers:
+        if one.project is not None:
+            continue
+        server = one.node.plain()
         if not isinstance(server, dict):
-            raise InvalidArgument(f"{path}: the server {name} is no object")
+            raise InvalidArgument(f"{path}: the server {one} is no object")
         if server.get("disabled") is True:
             continue
-        target = _target(name, server, environ, path)
+        target = _target(one.name, server, environ, path)
         if target.name in found:
             raise InvalidArgument(f"{path}: two servers are called {target.name}; rename one of them")
         found[target.name] = target
@@ -98,7 +134,7 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
 def masked(text: str, path: str) -> str:
     """A client's file as it may be shown: without what its servers are given to be let in."""
     edits: list[Edit] = []
-    for server in servers_in(text, path).values():
+    for server in (one.node for one in servers_in(text, path)):
         for name in ("env", "headers"):
             member = server.member(name)
             if member is not None and isinstance(member.node.value, dict):

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.config.load import Given, given
+from headgate.config.listening import check_listening
+from headgate.config.load import Given, check_references, given
 from headgate.config.masked import MASK, masked_args, masked_url
-from headgate.config.options import OPTIONS, Option
+from headgate.config.options import OPTIONS, Option, Settings
 from headgate.config.targets import targets_in
 
 __all__ = ["explained"]
@@ -17,11 +18,21 @@ _ADDRESSES = ("url", "openapi", "base_url")
 def explained(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
     """`options`, and the `upstreams` of the file."""
     document, found = given("config", flags, environ)
+    _check(found)
     tables = document.values.get("upstreams", {})
     return {
         "options": [_row(option, found.get(option.name)) for option in OPTIONS.values()],
         "upstreams": [{"name": name, **_upstream(tables[name])} for name in targets_in(document, environ)],
     }
+
+
+def _check(found: Mapping[str, Given]) -> None:
+    """What `serve` or `wrap` would refuse to begin with."""
+    settings = Settings(
+        **{name: one.value for name, one in found.items()}, sources={name: one.source for name, one in found.items()}
+    )
+    check_listening(settings)
+    check_references(settings)
 
 
 def _row(option: Option, one: Given | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from headgate.config.options import OPTIONS, Option, Settings
 from headgate.config.targets import Target, check_prefixes, targets_in
 from headgate.errors import InvalidArgument, InvalidPattern
 
-__all__ = ["Given", "given", "load"]
+__all__ = ["Given", "check_references", "given", "load"]
 
 _PREFIX = "HEADGATE_"
 _OTHER_VARIABLES = ("HEADGATE_HOME",)
@@ -45,6 +45,7 @@ def load(command: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> 
     )
     if command == "serve":
         _check_serving(settings)
+    check_references(settings)
     return settings
 
 
@@ -118,7 +119,9 @@ def _check_expressions(expressions: tuple[str, ...], source: str) -> None:
         try:
             redaction(expression)
         except InvalidPattern as error:
-            raise InvalidArgument(f"{source}: {shown(expression)} cannot be redacted: {error}") from None
+            # Its advice is for whoever searches.
+            why = str(error).replace("search for it as a literal", r"put a backslash before what is no operator: \(")
+            raise InvalidArgument(f"{source}: {shown(expression)} cannot be redacted: {why}") from None
 
 
 def _check_variables(environ: Mapping[str, str]) -> None:
@@ -165,3 +168,15 @@ def _check_serving(settings: Settings) -> None:
     from headgate.config.listening import check_listening
 
     check_listening(settings)
+
+
+def check_references(settings: Settings) -> None:
+    """Refuses folders for references that there are not to be."""
+    if settings.file_roots and not settings.file_refs:
+        roots, refs = OPTIONS["file_roots"], OPTIONS["file_refs"]
+        source = settings.sources["file_roots"]
+        switch = {roots.flag: refs.flag, roots.variable: f"{refs.variable}=true"}.get(source)
+        said = source if switch else f"{source}: {roots.key}"
+        raise InvalidArgument(
+            f"{said} is where references may lead; give {switch or f'{refs.key} = true'} to have them"
+        )

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from headgate.config.document import Document, expanded
@@ -41,12 +42,20 @@ class Target:
     auth: Mapping[str, str | tuple[str, str]] = dataclasses.field(default_factory=dict, repr=False)
     """A key or token, or user and password, by the names of the document's security schemes."""
     python: str | None = None
+    folder: str | None = None
+    """Where the module may be, too: the folder of the file that names it."""
     prefix: str | None = None
     """Goes before the names of its tools; without one, only on a clash."""
 
     @property
     def kind(self) -> str:
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+
+def _command(value: Any) -> str:
+    if isinstance(value, list):
+        raise ValueError('a text, such as "npx"; what follows it is in args, a list of texts')
+    return str(TEXT.read(value))
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -73,7 +82,7 @@ def _auth(value: Any) -> dict[str, str | tuple[str, str]]:
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    "command": TEXT.read,
+    "command": _command,
     "args": _texts,
     "env": _variables,
     "cwd": TEXT.read,
@@ -169,4 +178,5 @@ def _located(target: Target, document: Document) -> Target:
         target,
         cwd=cwd and document.located(cwd),
         openapi=openapi if openapi is None or "://" in openapi else document.located(openapi),
+        folder=target.python and str(Path(document.located(".")).resolve()),
     )

@@ -19,10 +19,12 @@ Decided along the way, and why:
 
 from typing import TYPE_CHECKING, Any
 
+from headgate.extras import how_to_install
+
 try:
     import jsonschema_rs as _  # noqa: F401 - to say what is missing before anything of it is used
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("operations need more: pip install 'headgate[operations]'", name=error.name) from None
+    raise ModuleNotFoundError(f"operations need more: {how_to_install('operations')}", name=error.name) from None
 
 from headgate.operations.cast import Caster, cast
 from headgate.operations.env import OperationEnv, OperationFunction, build_env

@@ -13,6 +13,14 @@ from typing import Any
 
 import mcp_types as wire
 from anyio.to_thread import run_sync
+
+from headgate.extras import how_to_install
+
+try:
+    import fastmcp as _  # noqa: F401 - to say what is missing before anything of it is used
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error.name} is not here; {how_to_install('fastmcp')}", name=error.name) from None
+
 from fastmcp.exceptions import FastMCPError
 from fastmcp.resources import ResourceResult, ResourceTemplate
 from fastmcp.server.middleware import CallNext, MiddlewareContext

@@ -5,8 +5,6 @@ Headgate(output_mode="auto").install(server)
 """
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,6 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.payload import encoded
+from headgate.principals import of_client, of_subject
 from headgate.servers import resources
 from headgate.servers.delivery import Delivery
 from headgate.servers.gate import Gate
@@ -33,7 +32,6 @@ from headgate.servers.pipeline import Call
 from headgate.servers.result import without_stamp
 from headgate.servers.tasks import ASKING, filled, result_in
 from headgate.servers.tools import Caller, error_result, text_result
-from headgate.store.catalog import LONGEST_NAME
 
 __all__ = ["Headgate", "connection_of", "lasting", "principal_of"]
 
@@ -265,9 +263,7 @@ def principal_of(token: AccessToken | None) -> str | None:
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
-    # As JSON, so that no two of them are written alike.
-    name = json.dumps(["client", client] if subject is None else ["subject", issuer, subject])
-    return name if len(name) <= LONGEST_NAME else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+    return of_client(client) if subject is None else of_subject(issuer, subject)
 
 
 def connection_of(session: ServerSession, protocol_version: str) -> Any:

@@ -88,9 +88,9 @@ class Journal:
         return []
 
     def recent(
-        self, count: int = 50, *, principal: str | None = None, is_operator: bool = True
+        self, count: int = 50, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True
     ) -> list[dict[str, Any]]:
-        """The last events, newest first: one's own, or everyone's for an operator."""
+        """The last events, newest first: one's own (by any of one's names), or everyone's for an operator."""
         check_integer("count", count, 0)
         found: list[dict[str, Any]] = []
         for event in self.events(principal=principal, is_operator=is_operator):
@@ -99,11 +99,14 @@ class Journal:
             found.append(event)
         return found
 
-    def events(self, *, principal: str | None = None, is_operator: bool = True) -> Iterator[dict[str, Any]]:
+    def events(
+        self, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True
+    ) -> Iterator[dict[str, Any]]:
         """All that is known to have happened, newest first: to oneself, or to everyone for an operator."""
-        return (event for event in self._backward() if is_operator or event.get("principal") == principal)
+        whose = principal if isinstance(principal, tuple) else (principal,)
+        return (event for event in self._backward() if is_operator or event.get("principal") in whose)
 
-    def summary(self, *, principal: str | None = None, is_operator: bool = True) -> dict[str, Any]:
+    def summary(self, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True) -> dict[str, Any]:
         """What was kept out of the context, as far back as the journal goes."""
         events: Counter[str] = Counter()
         tools: dict[str, dict[str, int]] = {}

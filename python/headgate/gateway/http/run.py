@@ -7,6 +7,7 @@ import logging
 import math
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def run_http(server: Server[Any], settings: "Settings", closed: Callable[[], Non
     calls = _Calls(http_app(server, settings))
     with _listener(settings) as listener, _returning(), _streams_kept():
         running = _Running(_config(calls, settings), calls, closed)
-        _log.info("listening on http://%s%s", _written(listener.getsockname()), PATH)
+        _say_where(listener)
         try:
             running.run([listener])
         except SystemExit:
@@ -116,6 +117,15 @@ def _listener(settings: "Settings") -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgument(f"{host}:{port} cannot be listened on: {error.strerror}; give another --http") from None
+
+
+def _say_where(listener: socket.socket) -> None:
+    """On standard error, as whoever starts it waits for that; it is nothing to be warned of, and so is not logged."""
+    if _log.isEnabledFor(logging.WARNING) and sys.stderr is not None:
+        # Whoever closed it does not want to know.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"headgate: listening on http://{_written(listener.getsockname())}{PATH}\n")
+            sys.stderr.flush()
 
 
 def _written(address: Any) -> str:

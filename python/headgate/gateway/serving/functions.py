@@ -25,25 +25,28 @@ _MOST_AT_ONCE = 32
 """How many functions that do not await anything run side by side."""
 
 
-def from_module(name: str, *, namespace: str) -> list[Operation]:
-    """What a module has in `__all__`, else the public functions that are defined in it. Raises `InvalidArgument`."""
-    module = _imported(name)
+def from_module(name: str, *, namespace: str, folder: str | None = None) -> list[Operation]:
+    """What a module has in `__all__`, else the public functions that are defined in it. Raises `InvalidArgument`.
+
+    It may be in the working directory, in `folder`, or installed.
+    """
+    module = _imported(name, folder)
     operations = [_operation(namespace, public, function) for public, function in _functions(module)]
     if not operations:
         raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
     return operations
 
 
-def _imported(name: str) -> ModuleType:
+def _imported(name: str, folder: str | None) -> ModuleType:
     # As `python -m` does: what is installed as a command does not look where it is run.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    for place in (folder, str(Path.cwd())):
+        if place is not None and place not in sys.path:
+            sys.path.insert(0, place)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidArgument(f"there is no module {name}; run headgate where it is, or install it") from None
+            raise InvalidArgument(f"there is no module {name}; put it beside the configuration or install it") from None
         raise InvalidArgument(f"the module {name} cannot be imported: {error}; install what it needs") from error
     except Exception as error:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error

@@ -83,7 +83,7 @@ class Sources:
         self._tasks: list[asyncio.Task[None]] = []
         for target in targets.values():
             if target.python is not None:
-                self._operations += from_module(target.python, namespace=target.name)
+                self._operations += from_module(target.python, namespace=target.name, folder=target.folder)
 
     async def start(self, patience: float) -> None:
         """Reads the documents of APIs; those that take longer come later."""

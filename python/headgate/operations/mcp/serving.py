@@ -149,8 +149,8 @@ class OperationTools:
         if spec is None:
             # Whoever may not call it does not learn that it is there.
             near = difflib.get_close_matches(params.name[:_LONGEST_NAME], shown, 3, 0.4)
-            hint = f"; there are {', '.join(near)}" if near else ""
-            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}{hint}")
+            hint = f"did you mean {' or '.join(near)}? tools/list has all" if near else "tools/list has all"
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}; {hint}")
         try:
             result = await self._called(ctx, spec, params.arguments or {}, identity)
         except CallError as error:
