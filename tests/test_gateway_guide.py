@@ -14,7 +14,7 @@ from headgate.refs.reference import reference_in
 
 DOCS = Path(__file__).resolve().parents[1]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
-COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token")
+COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token", "ls")
 
 
 def test_every_flag_is_one() -> None:
