@@ -240,6 +240,8 @@ NOTHING_FITS: dict[str, tuple[Any, Any]] = {
     "nullable": ({"type": "string", "nullable": True}, None),
     "deep": ({"type": "array"}, Body(b"[" * 300 + b"]" * 300, "application/json")),
     "deep_without_a_schema": (None, mcp_envelope(None, content=[TEXT], structured_content={"a": DEEP})),
+    "half_a_character": ({"type": "object"}, {"a": "\ud83d", "\ud83d": 1}),
+    "half_a_character_over_http": ({"type": "array"}, over_http(Body(rb'["\ud83d"]', "application/json"))),
     "itself": ({"type": "object", "properties": {"next": {"$ref": "#"}}}, {"next": {"next": 7}}),
 }
 
@@ -254,6 +256,27 @@ def test_no_answer_makes_a_client_raise(case: str, era: str) -> None:
         result = await client.call_tool("op", {})
         assert not result.is_error
         assert result.content
+        # In memory nothing is written; elsewhere, what cannot be would end the server.
+        assert result.model_dump_json()
+
+    serve(registry, test, era)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (None, mcp_envelope(None, content=[{"type": "text", "text": "\ud83d"}])),
+        (None, mcp_envelope(None, content=[TEXT], meta={"a": "\ud83d"})),
+        (None, mcp_envelope({}, content=[TEXT], structured_content={"a": b"\xff"})),
+        (None, mcp_envelope({}, content=[TEXT], structured_content={"a": object()})),
+        ({"type": "array"}, Body(b"[" * 1000 + b"]" * 1000, "application/json")),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_an_error_and_ends_nothing(schema: Any, data: Any, era: str) -> None:
+    registry = OperationRegistry([Operation(spec("op", output_schema=schema), lambda *_: data)])
+
+    async def test(client: Client) -> None:
+        assert told(await client.call_tool("op", {}))["error"]["code"] == "EXECUTION_ERROR"
 
     serve(registry, test, era)
 

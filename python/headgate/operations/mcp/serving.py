@@ -23,8 +23,10 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import to_json
 
 from headgate.arguments import shown
+from headgate.envelope import MCPResponseMeta
 from headgate.errors import InvalidArgument
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
@@ -181,8 +183,12 @@ class OperationTools:
         request = None if ctx.request_id is None else str(ctx.request_id)
         envelope = await self._registry.execute(spec.id, dict(arguments), CallContext(request, identity=identity))
         try:
-            return _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
-        except (TypeError, ValueError) as error:
+            result = _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
+            if isinstance(envelope.meta, MCPResponseMeta):
+                # It goes out as a handler may have made it, and the SDK ends with what it cannot write.
+                to_json(result)
+            return result
+        except (TypeError, ValueError, RecursionError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
 
