@@ -84,6 +84,14 @@ def test_the_input_is_checked_before_the_handler_sees_it() -> None:
     assert seen == [{"n": 1}]
 
 
+@pytest.mark.parametrize(("wrong", "told"), [(3, 3), (1000, 8), (100_000, 1)])
+def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, told: int) -> None:
+    with pytest.raises(CallError) as caught:
+        execute(lambda *_: None, [7] * wrong, input_schema={"type": "array", "items": {"type": "string"}})
+    problems = caught.value.details["problems"]
+    assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(told)]
+
+
 def test_what_does_not_fit_the_output_is_told_and_returned(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}}, "required": ["n"]}
     with caplog.at_level(logging.WARNING, "headgate"):
