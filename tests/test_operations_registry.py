@@ -296,6 +296,23 @@ def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture)
         execute(echo, 5, input_schema=schema)
 
 
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 5, "exclusiveMinimum": True}, 6, 5),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string", "nullable": True}]},
+            [None, 7],
+            [7],
+        ),
+    ],
+)
+def test_words_of_openapi_3_0_in_an_older_draft_are_understood(schema: Any, right: Any, wrong: Any) -> None:
+    assert unwrap(execute(echo, right, input_schema=schema)) == right
+    with pytest.raises(CallError, match="cannot be called with this"):
+        execute(echo, wrong, input_schema=schema)
+
+
 def test_a_file_in_the_input_is_bytes_here_and_text_to_the_schema() -> None:
     schema = {"type": "object", "properties": {"file": {"type": "string"}, "n": {"type": "integer"}}}
     given = {"file": b"\xff\x00", "n": 1}
