@@ -101,6 +101,16 @@ def test_json_loses_nothing(data: Any) -> None:
         assert again.to_json() == envelope.to_json()
 
 
+def test_what_is_nested_deeply_survives_or_is_told() -> None:
+    deep = json.loads("[" * 600 + "]" * 600)
+    assert unwrap(ResponseEnvelope.from_json(local_envelope(deep, "a.b").to_json())) == deep
+    assert event_from_json(event_to_json({"requestId": "1", "operationId": "a.b", "input": deep}))["input"] == deep
+    deeper = b"[" * 1000 + b'{"$base64":"aGk="}' + b"]" * 1000
+    for read in (ResponseEnvelope.from_json, event_from_json):
+        with pytest.raises(InvalidArgument, match="nested too deeply"):
+            read(local_envelope("x", "a.b").to_json().replace(b'"x"', deeper))
+
+
 def test_numbers_of_any_length_survive() -> None:
     data = {"id": 2**70, "small": 7, "float": 1.5}
     assert unwrap(ResponseEnvelope.from_json(local_envelope(data, "a.b").to_json())) == data
