@@ -92,6 +92,17 @@ def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, told: i
     assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(told)]
 
 
+def test_what_is_too_deep_to_be_written_is_returned() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    endless: list[Any] = []
+    endless += [endless, endless]
+    for data in (deep, endless):
+        given = {"x": data, "y": 1}
+        assert unwrap(execute(lambda *_, given=given: given, output_schema={"required": ["x"]})) is given
+
+
 def test_what_does_not_fit_the_output_is_told_and_returned(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}}, "required": ["n"]}
     with caplog.at_level(logging.WARNING, "headgate"):
