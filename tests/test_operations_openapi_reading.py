@@ -108,6 +108,11 @@ def test_yaml_is_that_of_json() -> None:
     assert found.output_schema == {"type": "integer"}
 
 
+def test_a_yaml_document_may_be_as_long_as_it_likes() -> None:
+    paths = "".join(f"  /{number}: {{get: {{responses: {{}}}}}}\n" for number in range(300))
+    assert len(specs(f"openapi: 3.1.0\nservers: [{{url: {HERE}}}]\npaths:\n{paths}")) == 300
+
+
 def bomb(of: str) -> str:
     return "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {of.replace('N', str(n - 1))}\n" for n in range(1, 40))
 

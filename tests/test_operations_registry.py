@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pydantic
@@ -316,6 +317,7 @@ def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture)
             [None, 7],
             [7],
         ),
+        ({"type": ["array", "null"], "items": [{"type": "string", "nullable": True}]}, None, "x"),
     ],
 )
 def test_words_of_openapi_3_0_in_an_older_draft_are_understood(schema: Any, right: Any, wrong: Any) -> None:
@@ -393,8 +395,13 @@ def test_what_was_not_waited_for_is_waited_for_and_what_yields_is_told() -> None
         return echo(given, context)
 
     assert unwrap(execute(forgets, 7)) == 7
-    with pytest.raises(CallError, match="subscription"):
-        execute(lambda *_: (number for number in range(3)))
+
+    async def yields(*_: Any) -> AsyncIterator[int]:
+        yield 1
+
+    for handler in (yields, lambda *_: (number for number in range(3))):
+        with pytest.raises(CallError, match="subscription"):
+            execute(handler)
 
 
 @pytest.mark.parametrize("handler", [5, lambda: 1, lambda given: given, lambda _, __, third: third])
