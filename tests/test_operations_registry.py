@@ -263,6 +263,18 @@ def test_a_spec_that_cannot_be_is_refused(wrong: Any) -> None:
         OperationSpec(**{"namespace": "ns", **wrong})
 
 
+@pytest.mark.parametrize("schema", [pydantic.BaseModel, '{"type": "object"}', [], 5])
+@pytest.mark.parametrize("name", ["input_schema", "output_schema"])
+def test_what_is_no_schema_is_refused_before_anything_runs(name: str, schema: Any) -> None:
+    with pytest.raises(InvalidArgument, match=rf"{name} is a JSON Schema as a dict.*model_json_schema"):
+        spec(**{name: schema})
+
+
+def test_scopes_alone_control_no_access() -> None:
+    with pytest.raises(InvalidArgument, match=r"AccessControl\(scopes\)"):
+        spec(access_control=["admin"])
+
+
 @pytest.mark.parametrize(
     ("control", "scopes", "is_allowed"),
     [
