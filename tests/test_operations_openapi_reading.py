@@ -179,6 +179,17 @@ def test_documents_that_cannot_be_fetched(api: API) -> None:
     assert caught.value.code == "TIMEOUT"
 
 
+def test_references_lead_into_lists_and_to_other_paths() -> None:
+    limit = {"name": "limit", "in": "query", "schema": {"type": "integer"}}
+    paths = {
+        "/a": {"get": {"parameters": [{"name": "x", "in": "query"}, limit]}},
+        "/b": {"get": {"parameters": [{"$ref": "#/paths/~1a/get/parameters/1"}]}},
+    }
+    [_, found] = specs(document(paths, HERE))
+    assert isinstance(found.input_schema, dict)
+    assert found.input_schema["properties"] == {"limit": {"type": "integer"}}
+
+
 def test_a_reference_with_a_number_of_thousands_of_digits() -> None:
     with pytest.raises(InvalidArgument, match="leads nowhere"):
         output_of({"$ref": "#/components/schemas/S/allOf/" + "9" * 5000}, S={"allOf": [{}]})
