@@ -99,6 +99,31 @@ async def echo(given: Any, context: CallContext) -> Any:
     return given
 
 
+def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
+    numbers = {"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "number"}}}
+    schemas: dict[str, Any] = {
+        "total": numbers,
+        "maybe": {"type": ["array", "null"]},
+        "any": {"type": ["array", "object"]},
+    }
+    registry = OperationRegistry(Operation(spec(name, input_schema=schema), echo) for name, schema in schemas.items())
+
+    async def test(client: Client) -> None:
+        listed = {tool.name: Draft202012Validator(tool.input_schema) for tool in (await client.list_tools()).tools}
+        for name, given, taken in (
+            ("total", {"input": [1, 2.5]}, "[1,2.5]"),
+            ("maybe", {"input": None}, "null"),
+            ("any", {"input": 1}, '{"input":1}'),
+        ):
+            assert listed[name].is_valid(given)
+            assert text_of(await client.call_tool(name, given)) == taken
+        for wrong in ({}, {"input": ["x"]}):
+            assert not listed["total"].is_valid(wrong)
+            assert told(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
+
+    serve(registry, test, era)
+
+
 def test_names_are_as_short_as_they_can_be() -> None:
     specs = [
         spec("find", "crm"),
