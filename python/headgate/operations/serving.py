@@ -200,7 +200,8 @@ def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
             {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}
         ]:
             try:
-                return base64.b64decode(data), kind
+                # Lines may be broken. Of another alphabet, what is not known would be left out unseen.
+                return base64.b64decode("".join(data.split()), validate=True), kind
             except ValueError:
                 pass
     return encoded(meta.content), _JSON
