@@ -28,6 +28,7 @@ from headgate.operations import (
     OperationRegistry,
     OperationSpec,
 )
+from headgate.operations import spec as operation_specs
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -91,6 +92,24 @@ def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, told: i
         execute(lambda *_: None, [7] * wrong, input_schema={"type": "array", "items": {"type": "string"}})
     problems = caught.value.details["problems"]
     assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(told)]
+
+
+def test_schemas_are_read_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+
+    def counting(make: Any) -> Any:
+        def made(schema: Any, *more: Any) -> Any:
+            read.append(schema)
+            return make(schema, *more)
+
+        return made
+
+    for name in ("Validator", "Caster"):
+        monkeypatch.setattr(operation_specs, name, counting(getattr(operation_specs, name)))
+    registry = OperationRegistry([Operation(spec(input_schema=NUMBER, output_schema={"type": "object"}), echo)])
+    for number in range(3):
+        assert unwrap(asyncio.run(registry.execute("ns.op", {"n": number}))) == {"n": number}
+    assert read == [NUMBER, {"type": "object"}, {"type": "object"}]
 
 
 def test_what_is_too_deep_to_be_written_is_returned() -> None:
