@@ -112,15 +112,16 @@ def test_schemas_are_read_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) ->
     assert read == [NUMBER, {"type": "object"}, {"type": "object"}]
 
 
-def test_what_is_too_deep_to_be_written_is_returned() -> None:
+def test_what_is_too_deep_to_be_written_is_returned_or_refused() -> None:
     deep: list[Any] = []
     for _ in range(5000):
         deep = [deep]
-    endless: list[Any] = []
-    endless += [endless, endless]
-    for data in (deep, endless):
-        given = {"x": data, "y": 1}
-        assert unwrap(execute(lambda *_, given=given: given, output_schema={"required": ["x"]})) is given
+    given = {"x": deep, "y": 1}
+    for schema in ({"required": ["x"]}, {"properties": {"x": {"const": 1}}}):
+        assert unwrap(execute(lambda *_: given, output_schema=schema)) is given
+    with pytest.raises(CallError) as caught:
+        execute(echo, deep, input_schema={"const": 1})
+    assert caught.value.code == "VALIDATION_ERROR"
 
 
 def test_what_does_not_fit_the_output_is_told_and_returned(caplog: pytest.LogCaptureFixture) -> None:

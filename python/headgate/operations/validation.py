@@ -59,7 +59,7 @@ class Validator:
         try:
             # A file in an input is bytes here and base64 in JSON; a schema knows only JSON.
             return self._found(_as_json_has_it(value))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return [
                 {"path": "", "message": f"this is not JSON: {error}; give plain values, and bytes for files"[:_LONGEST]}
             ]
