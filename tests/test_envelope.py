@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 from documents import values
-from headgate import InvalidArgument
+from headgate import InvalidArgument, InvalidText
 from headgate.envelope import (
     HTTP_RESPONSE_META_SCHEMA,
     LOCAL_RESPONSE_META_SCHEMA,
@@ -99,6 +99,17 @@ def test_json_loses_nothing(data: Any) -> None:
         assert again == envelope
         assert type(again.data) is type(data)
         assert again.to_json() == envelope.to_json()
+
+
+def test_json_may_be_text() -> None:
+    envelope = local_envelope({"a": "é", "b": b"\xff"}, "a.b")
+    assert ResponseEnvelope.from_json(envelope.to_json().decode()) == envelope
+
+
+def test_a_body_that_is_no_text_says_where_it_is_none() -> None:
+    with pytest.raises(InvalidText, match="not UTF-8 at byte 2") as caught:
+        Body("é".encode() + b"\xff").text()
+    assert isinstance(caught.value, ValueError)
 
 
 def test_what_is_nested_deeply_survives_or_is_told() -> None:
