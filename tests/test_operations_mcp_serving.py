@@ -265,6 +265,7 @@ NOTHING_FITS: dict[str, tuple[Any, Any]] = {
     "nullable": ({"type": "string", "nullable": True}, None),
     "deep": ({"type": "array"}, Body(b"[" * 300 + b"]" * 300, "application/json")),
     "deep_without_a_schema": (None, mcp_envelope(None, content=[TEXT], structured_content={"a": DEEP})),
+    "half_a_text": (None, "\ud83d"),
     "half_a_character": ({"type": "object"}, {"a": "\ud83d", "\ud83d": 1}),
     "half_a_character_over_http": ({"type": "array"}, over_http(Body(rb'["\ud83d"]', "application/json"))),
     "itself": ({"type": "object", "properties": {"next": {"$ref": "#"}}}, {"next": {"next": 7}}),
