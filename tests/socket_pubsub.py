@@ -8,6 +8,7 @@ from headgate.envelope import Body
 from headgate.operations import (
     AccessControl,
     CallContext,
+    CallError,
     CallEvent,
     CallEventName,
     CallHandler,
@@ -65,6 +66,9 @@ def operations() -> OperationRegistry:
             cancelled += 1
             raise
 
+    def refuse(*_: Any) -> None:
+        raise CallError("ACCESS_DENIED", "not today", {"why": object()})
+
     async def nested(given: Any, context: CallContext) -> Any:
         return await context.env.far.who(given)
 
@@ -82,6 +86,7 @@ def operations() -> OperationRegistry:
             Operation(spec("echo"), lambda given, _: given),
             Operation(spec("body"), lambda *_: Body(b'{"a":\n 1.50}', "application/json")),
             Operation(spec("unwritable"), lambda *_: object()),
+            Operation(spec("refuse"), refuse),
             Operation(spec("wait"), wait),
             Operation(spec("cancelled"), lambda *_: cancelled),
             Operation(spec("who"), who),

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 from documents import values
-from headgate import InvalidArgument
+from headgate import InvalidArgument, InvalidText
 from headgate.envelope import (
     HTTP_RESPONSE_META_SCHEMA,
     LOCAL_RESPONSE_META_SCHEMA,
@@ -99,6 +99,27 @@ def test_json_loses_nothing(data: Any) -> None:
         assert again == envelope
         assert type(again.data) is type(data)
         assert again.to_json() == envelope.to_json()
+
+
+def test_json_may_be_text() -> None:
+    envelope = local_envelope({"a": "é", "b": b"\xff"}, "a.b")
+    assert ResponseEnvelope.from_json(envelope.to_json().decode()) == envelope
+
+
+def test_a_body_that_is_no_text_says_where_it_is_none() -> None:
+    with pytest.raises(InvalidText, match="not UTF-8 at byte 2") as caught:
+        Body("é".encode() + b"\xff").text()
+    assert isinstance(caught.value, ValueError)
+
+
+def test_what_is_nested_deeply_survives_or_is_told() -> None:
+    deep = json.loads("[" * 600 + "]" * 600)
+    assert unwrap(ResponseEnvelope.from_json(local_envelope(deep, "a.b").to_json())) == deep
+    assert event_from_json(event_to_json({"requestId": "1", "operationId": "a.b", "input": deep}))["input"] == deep
+    deeper = b"[" * 1000 + b'{"$base64":"aGk="}' + b"]" * 1000
+    for read in (ResponseEnvelope.from_json, event_from_json):
+        with pytest.raises(InvalidArgument, match="nested too deeply"):
+            read(local_envelope("x", "a.b").to_json().replace(b'"x"', deeper))
 
 
 def test_numbers_of_any_length_survive() -> None:

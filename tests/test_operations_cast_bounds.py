@@ -10,6 +10,7 @@ import pytest
 from casts import INTEGER, NODE, NULL, NUMBER, lossless, named, replaced
 from headgate.operations import cast
 from headgate.operations.cast import Caster
+from headgate.operations.casting.checking import Check
 from headgate.operations.casting.scalars import weight
 from peak import measured
 
@@ -99,6 +100,32 @@ def test_many_values_of_two_members_are_each_told_of() -> None:
 def test_a_union_that_comes_back_is_followed_down() -> None:
     schema = {"anyOf": [INTEGER, {"type": "array", "items": {"$ref": "#"}}]}
     assert lossless(schema, nested(60, "7")) == nested(60, 7)
+
+
+def test_what_is_in_a_value_is_not_looked_at_again_at_each_step_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, obeys = 0, Check._obeys
+
+    def counting(self: Check, told: Any, value: Any) -> bool:
+        nonlocal looked
+        looked += 1
+        return obeys(self, told, value)
+
+    def looked_at(levels: int) -> int:
+        nonlocal looked
+        looked = 0
+        value: Any = 7
+        for _ in range(levels):
+            value = [value]
+        assert lossless(schema, {"n": "5", "data": value}) == {"n": 5, "data": value}
+        return looked
+
+    monkeypatch.setattr(Check, "_obeys", counting)
+    whatever = {"$ref": "#/$defs/whatever"}
+    schema = {
+        **named(n=INTEGER, data=whatever),
+        "$defs": {"whatever": {"anyOf": [INTEGER, {"type": "array", "items": whatever}]}},
+    }
+    assert looked_at(20) < 3 * looked_at(10)
 
 
 def test_a_caller_that_is_deep_in_calls_gets_its_value_back() -> None:

@@ -27,17 +27,26 @@ def test_rules_beside_a_reference_hold_in_2020_and_not_in_openapi_3_0() -> None:
     assert lossless({**named(a=beside, b={**STRING, "nullable": True}), **defs}, {}) == {}
 
 
+MAYBE = "#/components/schemas/maybe"
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
         ({**STRING, "nullable": True}, None),
         ({**STRING, "enum": ["a"], "nullable": True}, None),
         ({"allOf": [named(a=INTEGER)], "nullable": True}, None),
+        ({"items": {"$ref": MAYBE}, "components": {"schemas": {"maybe": {**STRING, "nullable": True}}}}, [None]),
         ({"type": "object", "properties": {"nullable": BOOLEAN}}, {"nullable": True}),
     ],
 )
 def test_null_as_openapi_3_0_has_it(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
+
+
+def test_what_may_be_null_is_still_made_to_fit() -> None:
+    for kind in ("string", ["string"]):
+        assert lossless(named(a={"type": kind, "nullable": True}), {"a": 7}) == {"a": "7"}
 
 
 def test_a_schema_that_may_be_null_keeps_what_is_referred_to_where_it_is() -> None:

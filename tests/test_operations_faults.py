@@ -40,6 +40,23 @@ def test_whatever_ends_a_handler_the_caller_is_told(error: type[BaseException]) 
     bounded(scenario())
 
 
+def test_a_handler_may_end_the_program_and_its_caller_is_told() -> None:
+    def leave(*_: Any) -> None:
+        raise SystemExit(3)
+
+    bus = Record()
+
+    async def scenario() -> None:
+        registry, calls = OperationRegistry(), PendingRequestMap(bus)
+        registry.register(OperationSpec(namespace="ns", name="op"), leave)
+        async with CallHandler(registry, calls):
+            await calls.call("ns.op")
+
+    with pytest.raises(SystemExit):
+        bounded(scenario())
+    assert [event["message"] for event in bus.of("call.error")] == ["ns.op ended with SystemExit"]
+
+
 def test_an_aborted_call_is_never_answered() -> None:
     entered = asyncio.Event()
 

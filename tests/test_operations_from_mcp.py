@@ -11,7 +11,9 @@ import changing_server
 import pytest
 from headgate import InvalidArgument
 from headgate.envelope import MCPResponseMeta, unwrap
-from headgate.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec
+from headgate.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, finished
+from headgate.operations.mcp import results
+from headgate.operations.mcp.results import envelope_of
 from headgate.operations.mcp.tools import MCPOperations, from_mcp
 from headgate.operations.registry import run
 from mcp import Client, StdioServerParameters
@@ -123,6 +125,23 @@ def test_a_text_is_parsed_where_a_schema_asks_for_it(tool: str, blocks: Any, par
 
     with target_of("raw_server.py", "stdio") as target:
         with_tools_of(target, test, mode=LEGACY, namespace="up", parse_json=parse_json)
+
+
+def test_a_text_is_not_parsed_where_nothing_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_: bytes) -> None:
+        raise AssertionError("this must not be parsed")
+
+    monkeypatch.setattr(results, "parsed", never)
+    block = {"type": "text", "text": "[1]"}
+    for result, schema in (
+        ({"content": [block]}, None),
+        ({"content": [block]}, {}),
+        ({"content": [block], "structuredContent": {"n": 1}}, NUMBER),
+        ({"content": [block], "isError": True}, NUMBER),
+    ):
+        spec = OperationSpec(namespace="up", name="says", output_schema=schema)
+        envelope = finished(envelope_of(result, spec, parse_json=True), spec)
+        assert unwrap(envelope) == result.get("structuredContent", [block])
 
 
 def test_what_does_not_fit_the_schema_is_told_and_returned(

@@ -317,6 +317,8 @@ def test_a_server_that_cannot_be_connected_is_named() -> None:
         assert "connect_timeout" in str(late)
         # Later words may be secret.
         assert "61" not in str(late)
+        for word in ("--token=s3cret", "API_KEY=s3cret"):
+            assert "s3cret" not in str(await refused(["true", word]))
 
     asyncio.run(asyncio.wait_for(check(), 60))
 

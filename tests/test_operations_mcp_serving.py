@@ -101,6 +101,31 @@ async def echo(given: Any, context: CallContext) -> Any:
     return given
 
 
+def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
+    numbers = {"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "number"}}}
+    schemas: dict[str, Any] = {
+        "total": numbers,
+        "maybe": {"type": ["array", "null"]},
+        "any": {"type": ["array", "object"]},
+    }
+    registry = OperationRegistry(Operation(spec(name, input_schema=schema), echo) for name, schema in schemas.items())
+
+    async def test(client: Client) -> None:
+        listed = {tool.name: Draft202012Validator(tool.input_schema) for tool in (await client.list_tools()).tools}
+        for name, given, taken in (
+            ("total", {"input": [1, 2.5]}, "[1,2.5]"),
+            ("maybe", {"input": None}, "null"),
+            ("any", {"input": 1}, '{"input":1}'),
+        ):
+            assert listed[name].is_valid(given)
+            assert text_of(await client.call_tool(name, given)) == taken
+        for wrong in ({}, {"input": ["x"]}):
+            assert not listed["total"].is_valid(wrong)
+            assert told(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
+
+    serve(registry, test, era)
+
+
 def test_names_are_as_short_as_they_can_be() -> None:
     specs = [
         spec("find", "crm"),
@@ -242,6 +267,9 @@ NOTHING_FITS: dict[str, tuple[Any, Any]] = {
     "nullable": ({"type": "string", "nullable": True}, None),
     "deep": ({"type": "array"}, Body(b"[" * 300 + b"]" * 300, "application/json")),
     "deep_without_a_schema": (None, mcp_envelope(None, content=[TEXT], structured_content={"a": DEEP})),
+    "half_a_text": (None, "\ud83d"),
+    "half_a_character": ({"type": "object"}, {"a": "\ud83d", "\ud83d": 1}),
+    "half_a_character_over_http": ({"type": "array"}, over_http(Body(rb'["\ud83d"]', "application/json"))),
     "itself": ({"type": "object", "properties": {"next": {"$ref": "#"}}}, {"next": {"next": 7}}),
 }
 
@@ -256,6 +284,27 @@ def test_no_answer_makes_a_client_raise(case: str, era: str) -> None:
         result = await client.call_tool("op", {})
         assert not result.is_error
         assert result.content
+        # In memory nothing is written; elsewhere, what cannot be would end the server.
+        assert result.model_dump_json()
+
+    serve(registry, test, era)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (None, mcp_envelope(None, content=[{"type": "text", "text": "\ud83d"}])),
+        (None, mcp_envelope(None, content=[TEXT], meta={"a": "\ud83d"})),
+        (None, mcp_envelope({}, content=[TEXT], structured_content={"a": b"\xff"})),
+        (None, mcp_envelope({}, content=[TEXT], structured_content={"a": object()})),
+        ({"type": "array"}, Body(b"[" * 1000 + b"]" * 1000, "application/json")),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_an_error_and_ends_nothing(schema: Any, data: Any, era: str) -> None:
+    registry = OperationRegistry([Operation(spec("op", output_schema=schema), lambda *_: data)])
+
+    async def test(client: Client) -> None:
+        assert told(await client.call_tool("op", {}))["error"]["code"] == "EXECUTION_ERROR"
 
     serve(registry, test, era)
 

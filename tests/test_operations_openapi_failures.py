@@ -161,3 +161,29 @@ def test_an_answer_without_end_is_not_read_to_its_end(api: API) -> None:
     error = failed(api, max_body_bytes=1_000_000)
     assert error.code == "EXECUTION_ERROR"
     assert "max_body_bytes" in str(error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(b" " * 3_000_000, status=500),
+        Answer(b" " * 3_000_000),
+        Answer(b" " * 3_000_000, status=302),
+        Answer(b" " * 3_000_000, status=302, headers=[("Location", "/x")]),
+    ],
+    ids=["an error", "too much", "a redirect to nowhere", "redirects without end"],
+)
+def test_an_answer_that_is_not_read_to_its_end_holds_no_connection(api: API, answer: Answer) -> None:
+    api.usual = answer
+
+    async def run() -> None:
+        client = httpx2.AsyncClient(limits=httpx2.Limits(max_connections=1))
+        options: dict[str, Any] = {"namespace": "api", "timeout": 20, "max_body_bytes": 1000}
+        async with client, await from_openapi(document(one("/x"), api.url), client, **options) as operations:
+            registry = operations.register_into(OperationRegistry())
+            for _ in range(2):
+                with pytest.raises(CallError) as caught:
+                    await registry.execute("api.op", {})
+                assert caught.value.code == "EXECUTION_ERROR"
+
+    asyncio.run(run())

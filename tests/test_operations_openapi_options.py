@@ -73,6 +73,14 @@ def test_all_are_registered_or_none() -> None:
     assert "api.get_b" in registry
 
 
+def test_closing_takes_them_out_of_every_registry() -> None:
+    operations = read(document({"/a": {"get": {}, "put": {}}}, HERE), namespace="api")
+    registries = [operations.register_into(OperationRegistry()) for _ in range(2)]
+    assert [len(registry) for registry in registries] == [2, 2]
+    asyncio.run(operations.aclose())
+    assert [len(registry) for registry in registries] == [0, 0]
+
+
 def test_closing_leaves_what_others_put_in_its_place() -> None:
     operations = read(document({"/a": {"get": {}}}, HERE), namespace="api")
     registry = operations.register_into(OperationRegistry())

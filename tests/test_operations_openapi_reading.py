@@ -108,6 +108,11 @@ def test_yaml_is_that_of_json() -> None:
     assert found.output_schema == {"type": "integer"}
 
 
+def test_a_yaml_document_may_be_as_long_as_it_likes() -> None:
+    paths = "".join(f"  /{number}: {{get: {{responses: {{}}}}}}\n" for number in range(300))
+    assert len(specs(f"openapi: 3.1.0\nservers: [{{url: {HERE}}}]\npaths:\n{paths}")) == 300
+
+
 def bomb(of: str) -> str:
     return "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {of.replace('N', str(n - 1))}\n" for n in range(1, 40))
 
@@ -172,6 +177,17 @@ def test_documents_that_cannot_be_fetched(api: API) -> None:
     with pytest.raises(CallError) as caught:
         read(f"{api.url}/api", timeout=0.3)
     assert caught.value.code == "TIMEOUT"
+
+
+def test_references_lead_into_lists_and_to_other_paths() -> None:
+    limit = {"name": "limit", "in": "query", "schema": {"type": "integer"}}
+    paths = {
+        "/a": {"get": {"parameters": [{"name": "x", "in": "query"}, limit]}},
+        "/b": {"get": {"parameters": [{"$ref": "#/paths/~1a/get/parameters/1"}]}},
+    }
+    [_, found] = specs(document(paths, HERE))
+    assert isinstance(found.input_schema, dict)
+    assert found.input_schema["properties"] == {"limit": {"type": "integer"}}
 
 
 def test_a_reference_with_a_number_of_thousands_of_digits() -> None:

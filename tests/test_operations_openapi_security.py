@@ -5,6 +5,7 @@ import base64
 import json
 import logging
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import httpx2
@@ -171,6 +172,18 @@ def test_secrets_show_nowhere(
     assert "httpx2" in caplog.text or credential is broken or fate == "nobody"
     for secret in secrets:
         assert secret not in "\n".join(shown)
+
+
+def test_a_secret_in_the_reason_of_a_status_is_not_shown(api: API) -> None:
+    def refuse(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(403, f"no such key: {PLAIN}")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    api.answers["/x"] = refuse
+    with pytest.raises(CallError, match="answered 403 no such key: ") as caught:
+        call(api, [{"bearer": []}], {"bearer": PLAIN})
+    assert PLAIN not in str(caught.value.to_dict())
 
 
 def test_a_secret_at_the_cut_of_an_error_is_not_shown_in_part(api: API) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pydantic
@@ -27,6 +28,7 @@ from headgate.operations import (
     OperationRegistry,
     OperationSpec,
 )
+from headgate.operations import spec as operation_specs
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -82,6 +84,44 @@ def test_the_input_is_checked_before_the_handler_sees_it() -> None:
     assert "/n" in str(caught.value)
     execute(lambda given, _: seen.append(given), {"n": 1}, input_schema=NUMBER)
     assert seen == [{"n": 1}]
+
+
+@pytest.mark.parametrize(("wrong", "told"), [(3, 3), (1000, 8), (100_000, 1)])
+def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, told: int) -> None:
+    with pytest.raises(CallError) as caught:
+        execute(lambda *_: None, [7] * wrong, input_schema={"type": "array", "items": {"type": "string"}})
+    problems = caught.value.details["problems"]
+    assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(told)]
+
+
+def test_schemas_are_read_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+
+    def counting(make: Any) -> Any:
+        def made(schema: Any, *more: Any) -> Any:
+            read.append(schema)
+            return make(schema, *more)
+
+        return made
+
+    for name in ("Validator", "Caster"):
+        monkeypatch.setattr(operation_specs, name, counting(getattr(operation_specs, name)))
+    registry = OperationRegistry([Operation(spec(input_schema=NUMBER, output_schema={"type": "object"}), echo)])
+    for number in range(3):
+        assert unwrap(asyncio.run(registry.execute("ns.op", {"n": number}))) == {"n": number}
+    assert read == [NUMBER, {"type": "object"}, {"type": "object"}]
+
+
+def test_what_is_too_deep_to_be_written_is_returned_or_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    given = {"x": deep, "y": 1}
+    for schema in ({"required": ["x"]}, {"properties": {"x": {"const": 1}}}):
+        assert unwrap(execute(lambda *_: given, output_schema=schema)) is given
+    with pytest.raises(CallError) as caught:
+        execute(echo, deep, input_schema={"const": 1})
+    assert caught.value.code == "VALIDATION_ERROR"
 
 
 def test_what_does_not_fit_the_output_is_told_and_returned(caplog: pytest.LogCaptureFixture) -> None:
@@ -243,6 +283,18 @@ def test_a_spec_that_cannot_be_is_refused(wrong: Any) -> None:
         OperationSpec(**{"namespace": "ns", **wrong})
 
 
+@pytest.mark.parametrize("schema", [pydantic.BaseModel, '{"type": "object"}', [], 5])
+@pytest.mark.parametrize("name", ["input_schema", "output_schema"])
+def test_what_is_no_schema_is_refused_before_anything_runs(name: str, schema: Any) -> None:
+    with pytest.raises(InvalidArgument, match=rf"{name} is a JSON Schema as a dict.*model_json_schema"):
+        spec(**{name: schema})
+
+
+def test_scopes_alone_control_no_access() -> None:
+    with pytest.raises(InvalidArgument, match=r"AccessControl\(scopes\)"):
+        spec(access_control=["admin"])
+
+
 @pytest.mark.parametrize(
     ("control", "scopes", "is_allowed"),
     [
@@ -286,6 +338,24 @@ def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture)
     assert caplog.text == ""
     with pytest.raises(CallError, match="5"):
         execute(echo, 5, input_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 5, "exclusiveMinimum": True}, 6, 5),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string", "nullable": True}]},
+            [None, 7],
+            [7],
+        ),
+        ({"type": ["array", "null"], "items": [{"type": "string", "nullable": True}]}, None, "x"),
+    ],
+)
+def test_words_of_openapi_3_0_in_an_older_draft_are_understood(schema: Any, right: Any, wrong: Any) -> None:
+    assert unwrap(execute(echo, right, input_schema=schema)) == right
+    with pytest.raises(CallError, match="cannot be called with this"):
+        execute(echo, wrong, input_schema=schema)
 
 
 def test_a_file_in_the_input_is_bytes_here_and_text_to_the_schema() -> None:
@@ -357,8 +427,13 @@ def test_what_was_not_waited_for_is_waited_for_and_what_yields_is_told() -> None
         return echo(given, context)
 
     assert unwrap(execute(forgets, 7)) == 7
-    with pytest.raises(CallError, match="subscription"):
-        execute(lambda *_: (number for number in range(3)))
+
+    async def yields(*_: Any) -> AsyncIterator[int]:
+        yield 1
+
+    for handler in (yields, lambda *_: (number for number in range(3))):
+        with pytest.raises(CallError, match="subscription"):
+            execute(handler)
 
 
 @pytest.mark.parametrize("handler", [5, lambda: 1, lambda given: given, lambda _, __, third: third])

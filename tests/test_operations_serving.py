@@ -260,7 +260,12 @@ def test_a_content_type_is_on_one_line() -> None:
         assert to_http_response(envelope).headers == {"content-type": "application/octet-stream"}
 
 
-@pytest.mark.parametrize("data", ["a", "\xe9"])
+def test_base64_may_be_on_several_lines() -> None:
+    block = {"type": "image", "data": "AAEC\r\nAwQ=\n", "mimeType": "image/png"}
+    assert to_http_response(blocks_itself(content=[block])).body == bytes(range(5))
+
+
+@pytest.mark.parametrize("data", ["a", "\xe9", "-_-_AAAA", "not base64 !"])
 def test_a_block_that_is_no_base64_is_told_as_it_is(data: str) -> None:
     block = {"type": "image", "data": data, "mimeType": "image/png"}
     response = to_http_response(blocks_itself(content=[block]))

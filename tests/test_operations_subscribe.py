@@ -118,6 +118,13 @@ def test_the_input_is_checked_before_the_handler_sees_it() -> None:
     assert caught.value.details["problems"][0]["path"] == "/n"
 
 
+def test_who_subscribes_with_nothing_means_an_empty_object() -> None:
+    def told(given: Any, _: CallContext) -> Iterator[Any]:
+        yield given
+
+    assert [unwrap(one) for one in bounded(all_of(told, input_schema={"type": "object"}))] == [{}]
+
+
 @pytest.mark.parametrize("kind", ["query", "mutation"])
 def test_what_is_no_subscription_says_what_to_use(kind: str) -> None:
     with pytest.raises(CallError, match=rf"ns\.op is a {kind}; use execute\(\)") as caught:

@@ -80,6 +80,9 @@ def test_an_answer_that_cannot_be_written_is_an_error() -> None:
             with pytest.raises(CallError, match=r"the answer of far\.unwritable could not be sent") as caught:
                 await calls.call("far.unwritable")
             assert caught.value.code == "EXECUTION_ERROR"
+            with pytest.raises(CallError, match=r"not today") as caught:
+                await calls.call("far.refuse")
+            assert (caught.value.code, caught.value.details) == ("ACCESS_DENIED", {})
             with pytest.raises(CallError, match=r"far\.echo could not be asked for"):
                 await calls.call("far.echo", object())
             assert unwrap(await calls.call("far.echo", 1)) == 1

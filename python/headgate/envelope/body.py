@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from headgate import _core
-from headgate.errors import InvalidText
+from headgate.errors import InvalidArgument, InvalidText
 from headgate.payload import encoded
 
 __all__ = ["Body", "from_plain", "is_only_json", "parsed", "plain", "says_json", "served", "written"]
@@ -189,15 +189,25 @@ def _is_readable(body: Body) -> bool:
     return True
 
 
-def from_plain(data: Any) -> Any:
-    """What `plain` made JSON of."""
+def from_plain(data: Any, content: bytes) -> Any:
+    """What `plain` made JSON of; `content` is that JSON. Raises `InvalidArgument` for what is nested too deeply."""
+    if b"base64" not in content and b"\\u00" not in content:
+        # There is no key of ours, also none with letters that are escapes: nothing has to be looked at.
+        return data
+    try:
+        return _from_plain(data)
+    except RecursionError:
+        raise InvalidArgument("this JSON is nested too deeply") from None
+
+
+def _from_plain(data: Any) -> Any:
     match data:
         case {"$base64": str(text)} if len(data) == 1:
             return _decoded(text, data)
         case dict():
-            return {_unescaped(key): from_plain(value) for key, value in data.items()}
+            return {_unescaped(key): _from_plain(value) for key, value in data.items()}
         case list():
-            return [from_plain(value) for value in data]
+            return [_from_plain(value) for value in data]
     return data
 
 

@@ -62,12 +62,13 @@ class ResponseEnvelope(Generic[_T]):
     @classmethod
     def from_json(cls, data: bytes | str) -> "ResponseEnvelope[Any]":
         """The envelope that was written with `to_json`."""
+        content = data.encode() if isinstance(data, str) else data
         try:
-            told = parsed(data.encode() if isinstance(data, str) else data)
+            told = parsed(content)
         except ValueError as error:
             raise InvalidArgument(f"this is not JSON: {error}") from None
         envelope = cls.from_dict(told)
-        return dataclasses.replace(envelope, data=from_plain(envelope.data))
+        return dataclasses.replace(envelope, data=from_plain(envelope.data, content))
 
 
 def is_response_envelope(value: object) -> TypeIs["ResponseEnvelope[Any] | Mapping[str, Any]"]:

@@ -67,9 +67,6 @@ if TYPE_CHECKING:
     from headgate.operations.mcp import from_mcp, serve_operations
     from headgate.operations.openapi import from_openapi
 
-if TYPE_CHECKING:
-    from headgate.operations.openapi import from_openapi as from_openapi
-
 __all__ = [
     "CALL_EVENT_SCHEMAS",
     "CODES",

@@ -33,6 +33,8 @@ def modern(schema: Schema) -> Schema:
     def change(told: _Told) -> Any:
         if has_lonely_references and "$ref" in told:
             return {key: value for key, value in told.items() if key in _BESIDE_A_REFERENCE}
+        # It is not in the words of that any more.
+        told.pop("$schema", None)
         return in_modern_words(told)
 
     modernized: Schema = mapped(schema, change)

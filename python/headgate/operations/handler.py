@@ -210,9 +210,18 @@ class CallHandler:
             # A transport may have no way to write what a handler returned.
             outcome = CallError("EXECUTION_ERROR", f"the answer of {operation_id} could not be sent: {error!s:.1000}")
         try:
-            await self._call_map.error(request_id, outcome.code, str(outcome), outcome.details)
+            await self._tell(request_id, outcome)
         except Exception:
             _log.warning("headgate: the answer of %s could not be sent", operation_id, exc_info=True)
+
+    async def _tell(self, request_id: str, error: CallError) -> None:
+        try:
+            await self._call_map.error(request_id, error.code, str(error), error.details)
+        except Exception:
+            if not error.details:
+                raise
+            # Anyone may have put anything into them, and someone waits.
+            await self._call_map.error(request_id, error.code, str(error))
 
 
 def _check_access(spec: OperationSpec, identity: Identity | None) -> None:

@@ -16,7 +16,7 @@ from headgate.operations.errors import CallError
 from headgate.operations.results import finished
 from headgate.operations.spec import CallContext, Handler, Operation, OperationSpec
 
-__all__ = ["OperationRegistry", "answer", "check_input", "raising_call_errors", "run"]
+__all__ = ["OperationRegistry", "answer", "checked_input", "raising_call_errors", "run"]
 
 _log = logging.getLogger("headgate")
 
@@ -135,21 +135,22 @@ async def answer(
     if spec.type == "subscription":
         raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
     with raising_call_errors(spec):
-        if given is None and spec.takes_object:
-            given = {}
-        check_input(spec, given)
+        given = checked_input(spec, given)
         result = await run(operation, given, context, limit)
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise CallError("EXECUTION_ERROR", f"{spec.id} yields; register it as a subscription, and use subscribe()")
         return finished(result, spec)
 
 
-def check_input(spec: OperationSpec, given: Any) -> None:
-    """Refuses what does not fit the input schema, before any handler sees it."""
+def checked_input(spec: OperationSpec, given: Any) -> Any:
+    """What a handler is given. Refuses what does not fit the input schema."""
+    if given is None and spec.takes_object:
+        given = {}
     found = spec.input.problems(given) if spec.input_schema is not None else None
     if found:
         told = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in found)
         raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {told}", {"problems": found})
+    return given
 
 
 async def run(operation: Operation, given: Any, context: CallContext, limit: within | None = None) -> Any:

@@ -112,7 +112,7 @@ def _as_json_has_it(data: Any) -> Any:
 
     try:
         return parsed(encoded(data, by_alias))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         if failures:
             raise failures[0] from None
         # There are bytes in it, or what nobody can write: whoever validates tells of it.

@@ -5,6 +5,7 @@ result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"})
 
 import base64
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -199,7 +200,8 @@ def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
             {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}
         ]:
             try:
-                return base64.b64decode(data), kind
+                # Lines may be broken. Of another alphabet, what is not known would be left out unseen.
+                return base64.b64decode("".join(data.split()), validate=True), kind
             except ValueError:
                 pass
     return encoded(meta.content), _JSON
@@ -226,10 +228,12 @@ def _structured(data: Any, spec: OperationSpec | None) -> Any:
         return data
     body = data if isinstance(data, Body) else Body(served(data))
     try:
-        return body.json()
-    except ValueError:
-        # There is a number in it that Python has no room for: it is in the content only.
+        value = body.json()
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        # Python has no room for a number in it, or nobody can write it, as half a character: it is in the content only.
         return _NOTHING
+    return value
 
 
 def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:

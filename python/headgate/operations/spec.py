@@ -84,6 +84,12 @@ class OperationSpec:
         if self.type not in get_args(OperationType):
             choices = ", ".join(get_args(OperationType))
             raise InvalidArgument(f"the type of an operation is one of {choices}, not {shown(self.type)}")
+        for name, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
+            if schema is not None and not isinstance(schema, Mapping | bool):
+                told = "such as {'type': 'object'}, or what Model.model_json_schema() returns"
+                raise InvalidArgument(f"{name} is a JSON Schema as a dict, {told}; not {shown(schema)}")
+        if not isinstance(self.access_control, AccessControl):
+            raise InvalidArgument(f"access_control is an AccessControl(scopes), not {shown(self.access_control)}")
 
     @functools.cached_property
     def id(self) -> str:

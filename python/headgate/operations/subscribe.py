@@ -8,7 +8,7 @@ from typing import Any
 from headgate.envelope import ResponseEnvelope
 from headgate.operations.deadlines import within
 from headgate.operations.errors import CallError
-from headgate.operations.registry import OperationRegistry, check_input, raising_call_errors, run
+from headgate.operations.registry import OperationRegistry, checked_input, raising_call_errors, run
 from headgate.operations.results import finished
 from headgate.operations.spec import CallContext, OperationSpec
 
@@ -32,8 +32,8 @@ async def subscribe(
         raise CallError("VALIDATION_ERROR", f"{operation_id} is a {spec.type}; use execute()")
     context = registry.bound(context)
     with raising_call_errors(spec):
-        check_input(spec, input)
-        values = _iterator(await run(operation, input, context), spec)
+        given = checked_input(spec, input)
+        values = _iterator(await run(operation, given, context), spec)
     try:
         while (envelope := await _next(values, spec, context)) is not None:
             yield envelope

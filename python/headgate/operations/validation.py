@@ -1,12 +1,14 @@
 """JSON Schemas, compiled once each: what is wrong with a value, and where."""
 
 import base64
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from headgate.operations.casting.scalars import weight
 from headgate.operations.dialect import Schema, is_openapi_3_0, modern
 
 __all__ = ["Problem", "Schema", "Validator", "is_meaningful", "pointer"]
@@ -18,6 +20,11 @@ Problem: TypeAlias = dict[str, str]
 
 _MOST_PROBLEMS = 8
 """Nobody reads more of them."""
+
+_MOST_LOOKED_THROUGH = 10_000
+"""Values in one. A validator that is asked for all problems finds all before it tells of one, and keeps each in memory
+with what it is about: a megabyte that is wrong throughout takes seconds, and gigabytes. Of more, the first is told.
+"""
 
 _LONGEST = 200
 
@@ -52,7 +59,7 @@ class Validator:
         try:
             # A file in an input is bytes here and base64 in JSON; a schema knows only JSON.
             return self._found(_as_json_has_it(value))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return [
                 {"path": "", "message": f"this is not JSON: {error}; give plain values, and bytes for files"[:_LONGEST]}
             ]
@@ -62,10 +69,17 @@ class Validator:
         return [] if self._validator.is_valid(value) else list(self._told(value))
 
     def _told(self, value: Any) -> Iterator[Problem]:
-        for number, error in enumerate(self._validator.iter_errors(value)):
-            if number == _MOST_PROBLEMS:
-                return
+        for error in itertools.islice(self._errors(value), _MOST_PROBLEMS):
             yield {"path": pointer(error.instance_path), "message": str(error.message)[:_LONGEST]}
+
+    def _errors(self, value: Any) -> Iterator[Any]:
+        if weight(value) <= _MOST_LOOKED_THROUGH:
+            yield from self._validator.iter_errors(value)
+            return
+        try:
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            yield error
 
 
 def _as_json_has_it(value: Any) -> Any:

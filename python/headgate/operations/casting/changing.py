@@ -1,11 +1,14 @@
 """Values that are changed where they do not fit, and are the same objects where they do."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.operations.casting.endings import HEAVIEST, has_values
 from headgate.operations.casting.making import Maker
 from headgate.operations.casting.scalars import NO, copied, is_same, json_type, raised, weight
 from headgate.operations.casting.shape import Shape
+
+if TYPE_CHECKING:
+    from headgate.operations.casting.checking import Check
 
 __all__ = ["Change", "Defaults"]
 
@@ -71,6 +74,7 @@ class Change:
         self.room = _Room(most_put_in)
         self._chosen: dict[tuple[int, int], tuple[Any, Change]] = {}
         self._choosing: set[tuple[int, int]] = set()
+        self._check: Check | None = None
         self.replaced: list[tuple[list[str | int], Any]] = []
         """Where something was thrown away, from the inside out, and what that was."""
         self.is_made_up = False
@@ -197,8 +201,8 @@ class Change:
     def _best(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         ending = [one for one in shape.alternatives if has_values(one)] or shape.alternatives
         named = _named(shape, value)
-        fitting = [one for one in (ending if named is None else named) if one.fits(value)]
-        if named is None and not fitting and shape.fits(value):
+        fitting = [one for one in (ending if named is None else named) if self._fits(one, value, value)]
+        if named is None and not fitting and self._fits(shape, value, value):
             # Of a union that is one of its own members, the validator may know more than the other members do.
             return value, Change(self._defaults)
         trials = fitting or named or (ending if named == [] else _discriminated(ending, value))
@@ -209,16 +213,25 @@ class Change:
         best, least = tried[0]
         for better, change in tried:
             # No more is thrown away only because a rule is broken, such as a minimum or that just one member fits.
-            if (change.lost == least.lost or not change.replaced) and shape.fits(better):
+            if (change.lost == least.lost or not change.replaced) and self._fits(shape, better, value):
                 return better, change
         if not any(path == [] for path, _ in least.replaced):
             return best, least
         change = Change(self._defaults)
         return change._replacement(shape, value), change
 
+    def _fits(self, shape: Shape, value: Any, given: Any) -> bool:
+        if value is not given:
+            return shape.fits(value)
+        # One check for all that is given: what is in it is not looked at again at each step of the way down.
+        if self._check is None or self._check.is_out_of_depth:
+            self._check = shape.check()
+        return shape.fits(value, self._check)
+
     def _tried(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, Change]":
         change = Change(self._defaults)
         change._chosen, change._choosing, change.room = self._chosen, self._choosing, self.room
+        change._check = self._check
         # What is chosen is known by where it is in memory, so nothing that was tried may go before all is done.
         return change.fitted(shape, value, depth + 1), change
 

@@ -40,6 +40,8 @@ class Check:
 
     def __init__(self, shapes: "Shapes") -> None:
         self.shapes = shapes
+        self.is_out_of_depth = False
+        """Whether there was something too far down to be looked at: another that begins there knows better."""
         self._known: dict[tuple[int, int], bool] = {}
         self._depth = 0
 
@@ -58,6 +60,7 @@ class Check:
 
     def _obeys(self, told: _Told, value: Any) -> bool:
         if self._depth > _DEEPEST:
+            self.is_out_of_depth = True
             return self._is_deep_fine
         self._depth += 1
         try:

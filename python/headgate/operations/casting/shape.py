@@ -45,10 +45,14 @@ class Shape:
     def _all(self, word: str) -> list[Any]:
         return [part[word] for part in self._parts if word in part]
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is as the schema says."""
+    def fits(self, value: Any, check: Check | None = None) -> bool:
+        """Whether a value is as the schema says; `check` may know of what is in it already."""
         found = self._compiled.fits(value)
-        return self._obeys(Check(self._shapes), value) if found is None else found
+        return self._obeys(check or self.check(), value) if found is None else found
+
+    def check(self) -> Check:
+        """For values that all stay where they are for as long as it is used."""
+        return Check(self._shapes)
 
     def is_built_like(self, value: Any) -> bool:
         """Whether a value breaks no rule but those that a cast leaves to whoever validates, such as a minimum."""

@@ -51,6 +51,7 @@ class Shapes:
         if references and set(names) - {identity}:
             raise ValueError("a schema in it has an $id of its own")
         self._known: dict[tuple[int, ...], Shape] = {}
+        self._referred: dict[str, Any] = {}
         self._validators: dict[tuple[int, int], Any] = {}
         self._patterns: dict[str, Any] = {}
         self._without: dict[tuple[int, str], Part] = {}
@@ -153,7 +154,13 @@ class Shapes:
 
     def referred(self, told: Part) -> Any:
         """The schema that one refers to. Raises `ValueError` if there is none."""
-        fragment = told["$ref"].partition("#")[2]
+        reference = told["$ref"]
+        if reference not in self._referred:
+            self._referred[reference] = self._found(reference)
+        return self._referred[reference]
+
+    def _found(self, reference: str) -> Any:
+        fragment = reference.partition("#")[2]
         try:
             if fragment and not fragment.startswith("/"):
                 return self._anchors[fragment]
@@ -163,7 +170,7 @@ class Shapes:
         except (LookupError, TypeError, ValueError):
             target = None
         if not isinstance(target, dict | bool):
-            raise ValueError(f"there is no schema at {told['$ref']}")
+            raise ValueError(f"there is no schema at {reference}")
         return target
 
 

@@ -23,8 +23,10 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import to_json
 
 from headgate.arguments import shown
+from headgate.envelope import MCPResponseMeta
 from headgate.errors import InvalidArgument
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
@@ -43,6 +45,8 @@ _log = logging.getLogger("headgate")
 _Context = ServerRequestContext[Any, Any]
 
 _LONGEST_NAME = 128
+
+_INPUT = "input"
 
 _DEEPEST = 180
 """Levels of what is structured. The SDK writes 254 of a message, and reads 200 of it."""
@@ -179,10 +183,15 @@ class OperationTools:
         self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None
     ) -> dict[str, Any]:
         request = None if ctx.request_id is None else str(ctx.request_id)
-        envelope = await self._registry.execute(spec.id, dict(arguments), CallContext(request, identity=identity))
+        given = arguments.get(_INPUT) if _is_under_input(spec.input_schema) else dict(arguments)
+        envelope = await self._registry.execute(spec.id, given, CallContext(request, identity=identity))
         try:
-            return _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
-        except (TypeError, ValueError) as error:
+            result = _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
+            if isinstance(envelope.meta, MCPResponseMeta):
+                # It goes out as a handler may have made it, and the SDK ends with what it cannot write.
+                to_json(result)
+            return result
+        except (TypeError, ValueError, RecursionError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
 
@@ -221,15 +230,25 @@ def _tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
     return Tool(
         name=name,
         description=spec.description or None,
-        input_schema=_of_object(spec.input_schema),
+        input_schema=_input_schema(spec.input_schema),
         output_schema=_output_schema(spec.output_schema, is_legacy) if _is_listed(spec) else None,
         annotations=ToolAnnotations(read_only_hint=spec.type == "query"),
     )
 
 
-def _of_object(schema: Schema | None) -> dict[str, Any]:
+def _input_schema(schema: Schema | None) -> dict[str, Any]:
     """What a tool is called with is an object, whether the operation says so or not."""
-    return {**(schema if isinstance(schema, Mapping) else {}), "type": "object"}
+    told = schema if isinstance(schema, Mapping) else {}
+    if not _is_under_input(schema):
+        return {**told, "type": "object"}
+    return {"type": "object", "properties": {_INPUT: {"$id": "headgate:input", **told}}, "required": [_INPUT]}
+
+
+def _is_under_input(schema: Schema | None) -> bool:
+    """Whether what an operation takes is no object, such as a list, so that it is an argument of its own."""
+    if not isinstance(schema, Mapping) or "type" not in schema:
+        return False
+    return "object" not in (schema["type"] if isinstance(schema["type"], list) else [schema["type"]])
 
 
 def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:

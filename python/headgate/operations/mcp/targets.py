@@ -14,6 +14,7 @@ from mcp.server import MCPServer, Server
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from headgate.arguments import shown
+from headgate.config.masked import masked_args
 from headgate.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def _of_command(parameters: StdioServerParameters, make: Callable[[Any], Client]
     if "encoding_error_handler" not in parameters.model_fields_set:
         # In the SDK, one wrong byte would end the reading, and not the connection: every call would wait for ever.
         parameters = parameters.model_copy(update={"encoding_error_handler": "replace"})
-    # Later words are where secrets are.
-    label = " ".join([parameters.command, *parameters.args[:1]])[:128]
+    # Later words are where secrets are, and the first may be one of an option.
+    label = " ".join([parameters.command, *masked_args(parameters.args[:1])])[:128]
     return Upstream(label, lambda _: parameters, make, is_command=True)
 
 

@@ -114,10 +114,12 @@ async def from_openapi(
     function that gives one, by the names of the document's security schemes; `headers` go with every request. Neither
     goes to another host than the one that a document was fetched from, unless `base_url` names it.
     `timeout` is for a whole call, in seconds. `include(method, path, operation)`, called in
-    a thread, says which operations are wanted.
+    a thread, says which operations are wanted. Of an error no more than `max_error_bytes` are told, and a body of more
+    than `max_body_bytes` is an error.
 
     With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
-    as a dict; nothing is parsed then, so the operations have no output schema.
+    as a dict; nothing is parsed then, so the operations have no output schema. What it may hold is then the store's
+    to say, by its quotas, and not for `max_body_bytes`.
 
     Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
     """

@@ -96,7 +96,8 @@ async def refused(
     }
     if body != told or not is_all:
         details["body_cut"] = f"the first {len(body.encode())} of {size or f'more than {len(head)}'} bytes"
-    message = f"{tool} was answered {response.status_code} {response.reason_phrase}".rstrip()
+    reason = hidden(response.reason_phrase, applied.secrets)
+    message = f"{tool} was answered {response.status_code} {reason}".rstrip()
     if response.status_code == 401 and met:
         message += f"; what was given for the security scheme {' and '.join(met)} was refused"
     elif response.status_code == 401 and wanted:
