@@ -113,6 +113,10 @@ class Call:
     def is_over(self) -> bool:
         return self._task.done()
 
+    def when_over(self, step: Callable[[], object]) -> None:
+        """Soon after it has ended, however it did."""
+        self._task.add_done_callback(lambda _: step())
+
     @property
     def questions(self) -> dict[str, dict[str, Any]]:
         """What its server waits for, by the keys that the answers are to have."""

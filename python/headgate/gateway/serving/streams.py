@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import orjson
 from anyio.abc import ObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.raw import Raw, taken_apart
@@ -89,7 +90,11 @@ def _written(message: JSONRPCMessage) -> bytes:
     if isinstance(message, JSONRPCResponse):
         with contextlib.suppress(TypeError):
             return orjson.dumps({"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result})
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except PydanticSerializationError:
+        # Half of a surrogate pair can be escaped, as it was when it came.
+        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
 def objects(value: Any) -> Any:
