@@ -11,6 +11,7 @@ from headgate.gateway.serving.sources import MCPUpstream, Sources, retried
 from headgate.operations.mcp.serving import OperationTools
 from headgate.operations.registry import OperationRegistry
 from headgate.servers.gate import Gate
+from headgate.servers.mcp import owners_of
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -72,7 +73,7 @@ class Scope:
 
     def made(self, ctx: "ServerRequestContext[Any, Any]") -> MCPUpstream | None:
         """Who made the task that a request names, if it names one."""
-        call = self._gate.tasks.call_of(ctx.params) if ctx.method.startswith("tasks/") else None
+        call = self._gate.tasks.call_of(ctx.params, owners_of(ctx)) if ctx.method.startswith("tasks/") else None
         spec = None if call is None else self.tools.find(ctx, call[0])
         return None if spec is None else self.upstreams.get(spec.namespace)
 
