@@ -318,3 +318,30 @@ def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) ->
         error = json.loads(_text(result))["error"]
         assert error["code"] == "upstream_timeout"
         assert "allow it longer" in error["message"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_who_reports_progress_is_not_late(era: str, tmp_path: Path) -> None:
+    path = config(tmp_path, {"asking": command_of("asking_server.py")}, call_timeout_seconds=3)
+    with serving(path, era) as talk:
+        params = {"name": "toils", "arguments": {"steps": 8}, "_meta": {"progressToken": "t"}}
+        number = talk.request("tools/call", params)
+        while (message := json.loads(talk.line())).get("id") != number:
+            assert message["method"] == "notifications/progress"
+        assert _text(message["result"]) == '"done"'
+
+
+def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Path) -> None:
+    path = config(tmp_path, {"asking": command_of("asking_server.py")}, call_timeout_seconds=2)
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
+        number = talk.request("tools/call", {"name": "asks", "arguments": {}})
+        question = json.loads(talk.line())
+        assert question["method"] == "elicitation/create"
+        time.sleep(3)
+        talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert json.loads(_text(talk.answer(number)["result"])) == [{"action": "decline"}]
+        # From then on it is.
+        talk.request("tools/call", {"name": "hangs", "arguments": {}})
+        question = json.loads(talk.line())
+        talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert "upstream_timeout" in talk.line().decode()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from headgate.gateway.serving.calls import Call, Caller
+from headgate.gateway.serving.limits import Limit
 from headgate.gateway.serving.under_way import UnderWay, sent_for
 from mcp_types import JSONRPCRequest
 
@@ -25,7 +26,7 @@ def test_a_call_is_forgotten_when_it_is_over_also_if_no_answer_came(end: Callabl
     async def run() -> None:
         under_way = UnderWay()
 
-        async def send(limit: asyncio.Timeout) -> dict[str, Any]:
+        async def send(limit: Limit) -> dict[str, Any]:
             del limit
             under_way.sent(JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call"))
             return dict(await end())

@@ -10,7 +10,7 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from headgate.errors import UpstreamFailed
 from headgate.gateway.serving.calls import can_be_asked, capability_for
 from headgate.gateway.serving.front import Front
-from headgate.gateway.serving.sending import Failed, Request, sent
+from headgate.gateway.serving.sending import Failed, Request, asked
 from headgate.gateway.serving.sources import MCPUpstream
 
 __all__ = ["in_rounds"]
@@ -24,20 +24,20 @@ _PAUSE = 0.25
 
 async def in_rounds(request: Request, front: Front, upstream: MCPUpstream) -> dict[str, Any]:
     """What a server answers in the end. Raises `Failed`, and `MCPError` for what the client does not answer."""
-    result = await sent(upstream, request.method, request.params)
+    result = await asked(request, upstream)
     for _ in range(_MOST_ROUNDS):
         if result.get("resultType") != "input_required":
             return result
-        asked = result.get("inputRequests") or {}
-        if not isinstance(asked, Mapping) or not all(_is_question(each) for each in asked.values()):
+        questions = result.get("inputRequests") or {}
+        if not isinstance(questions, Mapping) or not all(_is_question(each) for each in questions.values()):
             raise Failed(UpstreamFailed(f"{upstream.name} asks its client what is no question; look at the server"))
-        if asked:
-            answers = {"inputResponses": await _answers(asked, front, upstream)}
+        if questions:
+            answers = {"inputResponses": await _answers(questions, front, upstream)}
         else:
             answers = {}
             await asyncio.sleep(_PAUSE)
         state = {"requestState": result["requestState"]} if "requestState" in result else {}
-        result = await sent(upstream, request.method, {**request.params, **answers, **state})
+        result = await asked(request, upstream, **answers, **state)
     raise Failed(
         UpstreamFailed(
             f"{upstream.name} has asked its client {_MOST_ROUNDS} times and still does not answer; call it otherwise"
