@@ -69,7 +69,7 @@ class Serving:
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
         # What is wrong with a module shows before anyone is served.
-        self._sources = Sources(settings.upstreams)
+        self._sources = Sources(settings.upstreams, settings.call_timeout_seconds)
         self.gate = Headgate(
             **settings.gate_options(),
             default_capability=self._capability,

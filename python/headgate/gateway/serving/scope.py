@@ -31,7 +31,13 @@ class Scope:
         self.front = front
         self.registry = OperationRegistry()
         prefixes = {target.name: target.prefix for target in sources.targets.values() if target.prefix}
-        self.tools = OperationTools(self.registry, prefixes=prefixes, given=names, order=sources.targets)
+        self.tools = OperationTools(
+            self.registry,
+            prefixes=prefixes,
+            given=names,
+            order=sources.targets,
+            call_timeout=settings.call_timeout_seconds,
+        )
         self._gate = gate
         self._telling: set[asyncio.Task[None]] = set()
         self._connecting: list[asyncio.Task[None]] = []

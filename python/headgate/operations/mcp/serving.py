@@ -26,6 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from headgate.arguments import shown
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import after
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
 from headgate.operations.registry import OperationRegistry
@@ -124,6 +125,7 @@ class OperationTools:
         prefixes: Mapping[str, str] | None = None,
         given: dict[str, str] | None = None,
         order: Iterable[str] = (),
+        call_timeout: float | None = None,
     ) -> None:
         self._registry = registry
         # Who comes first must not be a matter of who was there first: names depend on it.
@@ -131,6 +133,7 @@ class OperationTools:
         self._prefixes = prefixes
         self._identity = identity or _by_token
         self._given: dict[str, str] = {} if given is None else given
+        self._call_timeout = call_timeout
 
     def _shown_to(self, identity: Identity | None) -> dict[str, OperationSpec]:
         ordered = sorted(self._registry, key=lambda spec: self._places.get(spec.namespace, len(self._places)))
@@ -179,7 +182,8 @@ class OperationTools:
         self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None
     ) -> dict[str, Any]:
         request = None if ctx.request_id is None else str(ctx.request_id)
-        envelope = await self._registry.execute(spec.id, dict(arguments), CallContext(request, identity=identity))
+        context = CallContext(request, identity=identity, deadline=after(self._call_timeout))
+        envelope = await self._registry.execute(spec.id, dict(arguments), context)
         try:
             return _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
         except (TypeError, ValueError) as error:
