@@ -142,6 +142,17 @@ def test_calls_of_functions_and_of_apis_may_take_no_longer_than_others(
         api.released.set()
 
 
+def test_tools_are_hidden_by_what_their_own_server_calls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _module(tmp_path, monkeypatch)
+    path = config(tmp_path, {"one": module, "two": module, "three": {**module, "prefix": "my_"}}, hidden_tools=["a*"])
+    with serving(path) as talk:
+        names = tool_names(talk)
+        assert {"one_shout", "two_shout", "my_shout"} <= set(names)
+        assert not any("add" in name for name in names)
+        shown = said(talk.call("expand_tools"))["hidden_tools"]
+        assert {each["name"] for each in shown} == {"one_add", "two_add", "my_add"}
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_a_module_s_functions_are_tools(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(config(tmp_path, {"sums": _module(tmp_path, monkeypatch)}), era) as talk:
