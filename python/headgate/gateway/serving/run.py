@@ -59,7 +59,10 @@ def run(settings: "Settings") -> int:
     if settings.http is not None:
         from headgate.gateway.http.run import run_http
 
-        return run_http(Serving(settings).server, settings, lambda: end_within(_LAST_WORDS, 0))
+        serving = Serving(settings)
+        return run_http(
+            serving.server, settings, ending=serving.stop_listening, closed=lambda: end_within(_LAST_WORDS, 0)
+        )
     return asyncio.run(_on_stdio(settings))
 
 
