@@ -1,6 +1,7 @@
 """The rest of the protocol passes through `headgate serve`: with one server all of it, with several what can be."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -345,3 +346,26 @@ def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Pa
         question = json.loads(talk.line())
         talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert "upstream_timeout" in talk.line().decode()
+
+
+HANGING = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    said = {"tools/list": {"tools": []}, "initialize": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "hangs",
+        "version": "1"}, "capabilities": {"tools": {}, "prompts": {}, "resources": {}}}}.get(message["method"])
+    if said is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}), flush=True)
+"""
+
+
+def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    hanging = {"command": sys.executable, "args": ["-c", HANGING]}
+    upstreams = {"hanging": hanging, "one": command_of("speaking_server.py", "stdio", "one")}
+    with serving(config(tmp_path, upstreams)) as talk:
+        listed = talk.request("prompts/list")
+        read = talk.request("resources/read", {"uri": "one://1"})
+        answers = {message["id"]: message for message in (json.loads(talk.line()) for _ in range(2))}
+        assert answers[listed]["result"]["prompts"]
+        assert answers[read]["result"]["contents"]
+        assert talk.has_logged("hanging does not answer prompts/list: it takes too long")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headgate.config.options import Settings
 
-__all__ = ["Scope"]
+__all__ = ["PATIENCE", "Scope"]
 
 PATIENCE = 10.0
 """Seconds that a client waits for upstreams when it comes; those that take longer are there later."""
