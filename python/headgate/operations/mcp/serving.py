@@ -3,8 +3,10 @@
 server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 """
 
+import asyncio
 import collections
 import difflib
+import functools
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +27,13 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from headgate.arguments import shown
+from headgate.envelope import ResponseEnvelope
 from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import after
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
 from headgate.operations.registry import OperationRegistry
+from headgate.operations.results import is_large
 from headgate.operations.serving import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
@@ -184,11 +188,16 @@ class OperationTools:
         request = None if ctx.request_id is None else str(ctx.request_id)
         context = CallContext(request, identity=identity, deadline=after(self._call_timeout))
         envelope = await self._registry.execute(spec.id, dict(arguments), context)
+        result = functools.partial(_result, envelope, spec, _is_legacy(ctx))
         try:
-            return _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
+            return await asyncio.to_thread(result) if is_large(envelope.data) else result()
         except (TypeError, ValueError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
+
+
+def _result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
+    return _kept(to_call_tool_result(envelope, spec=spec, is_legacy=is_legacy), spec, is_legacy)
 
 
 def _kept(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
