@@ -369,3 +369,19 @@ def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Pa
         assert answers[listed]["result"]["prompts"]
         assert answers[read]["result"]["contents"]
         assert talk.has_logged("hanging does not answer prompts/list: it takes too long")
+
+
+def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest_version(tmp_path: Path) -> None:
+    path = config(
+        tmp_path, {"one": command_of("speaking_server.py", "stdio", "one", "modern")}, answer_timeout_seconds=0.5
+    )
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
+        number = talk.request("tools/call", {"name": "ask", "arguments": {}})
+        question = json.loads(talk.line())
+        assert question["method"] == "elicitation/create"
+        told = [json.loads(talk.line()) for _ in range(2)]
+        (error,) = [message["error"] for message in told if message.get("id") == number]
+        assert "did not answer within 0.5 s" in error["message"]
+        # It need not go on asking its user.
+        (cancelled,) = [message["params"] for message in told if message.get("method") == "notifications/cancelled"]
+        assert cancelled["requestId"] == question["id"]

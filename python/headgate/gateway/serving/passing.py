@@ -213,7 +213,7 @@ class Passing:
             if is_modern(ctx.protocol_version):
                 result = await self._questions.passed(request, scope.front, upstream)
             else:
-                result = await in_rounds(request, scope.front, upstream)
+                result = await in_rounds(request, scope.front, upstream, self._questions.seconds)
         return self._translated(ctx, result)
 
     def _translated(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:

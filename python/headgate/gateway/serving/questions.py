@@ -38,7 +38,8 @@ class Questions:
 
     def __init__(self, scopes: Scopes, seconds: float) -> None:
         self._scopes = scopes
-        self._seconds = seconds
+        self.seconds = seconds
+        """How long a client may take to answer."""
         self._waiting: dict[str, _Waiting] = {}
 
     async def passed(self, request: Request, front: Front, upstream: MCPUpstream) -> Result:
@@ -109,13 +110,13 @@ class Questions:
 
     def _asked(self, call: Call, upstream: MCPUpstream) -> Result:
         state = secrets.token_urlsafe(32)
-        late = asyncio.get_running_loop().call_later(self._seconds, self._is_late, state)
+        late = asyncio.get_running_loop().call_later(self.seconds, self._is_late, state)
         self._waiting[state] = _Waiting(call, upstream, late)
         call.pause()
         return {"resultType": "input_required", "inputRequests": call.questions, "requestState": state}
 
     def _is_late(self, state: str) -> None:
-        told = f"the client did not answer within {self._seconds:g} s"
+        told = f"the client did not answer within {self.seconds:g} s"
         self._waiting.pop(state).call.end(REQUEST_TIMEOUT, told)
 
     def close(self) -> None:
