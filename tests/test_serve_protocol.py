@@ -385,3 +385,13 @@ def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest
         # It need not go on asking its user.
         (cancelled,) = [message["params"] for message in told if message.get("method") == "notifications/cancelled"]
         assert cancelled["requestId"] == question["id"]
+
+
+@pytest.mark.parametrize("wrong", [{"params": []}, {"jsonrpc": "1.0"}, {"params": {"name": "\ud800"}}], ids=str)
+def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], adverse: EraTalk) -> None:
+    message = {"jsonrpc": "2.0", "id": "odd", "method": "tools/call", **wrong}
+    adverse.send(message)
+    answer = json.loads(adverse.line())
+    assert (answer["id"], answer["error"]["code"]) == (message["id"], -32600)
+    # It goes on.
+    assert adverse.ask("ping")["result"] is not None

@@ -29,7 +29,8 @@ import headgate
 from headgate.capabilities import CORE
 from headgate.gateway.client import Client, private_stdout
 from headgate.gateway.ending import end_within
-from headgate.gateway.lines import Lines, Unspooled
+from headgate.gateway.lines import Kept, Lines, Unspooled
+from headgate.gateway.messages import INVALID_REQUEST, error_message, read
 from headgate.gateway.serving.front import Front
 from headgate.gateway.serving.passing import Passing
 from headgate.gateway.serving.questions import Questions
@@ -186,6 +187,14 @@ class Unanswered:
                 await self._none.wait()
 
 
+def _refuse(line: Kept, outgoing: Outgoing) -> None:
+    """Answers a request that the SDK cannot read: it says nothing, and whoever asked would wait for ever."""
+    match read(line):
+        case {"id": request_id, "method": _}:
+            told = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
+            outgoing.write(error_message(request_id, INVALID_REQUEST, told))
+
+
 async def _on_stdio(settings: "Settings") -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -202,8 +211,8 @@ async def _on_stdio(settings: "Settings") -> int:
 
     serving = Serving(settings)
     unanswered = Unanswered()
-    incoming = Incoming(unanswered.asked)
     outgoing = Outgoing(Client(private_stdout(), gone).send, unanswered.answered)
+    incoming = Incoming(unanswered.asked, lambda line: _refuse(line, outgoing))
     lines = Lines(
         sys.stdin.fileno(), most_bytes=settings.stream_above_bytes, make_spool=partial(spool_beside, serving.gate.store)
     )

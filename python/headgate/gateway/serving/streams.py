@@ -35,14 +35,21 @@ class ServerEnded(Exception):
 class Incoming:
     """Messages that threads have read, for whoever reads `stream` in the event loop that made this."""
 
-    def __init__(self, noted: Callable[[SessionMessage], None] | None = None) -> None:
+    def __init__(
+        self,
+        noted: Callable[[SessionMessage], None] | None = None,
+        unreadable: Callable[[Kept], None] = lambda _: None,
+    ) -> None:
         self._noted = noted
+        self._unreadable = unreadable
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
     def send(self, line: Kept, related: RequestId | None = None) -> None:
         """A message, whole, and the request whose stream it came by. What is none goes on as what is wrong with it."""
         item = _read(line, related)
+        if isinstance(item, Exception):
+            self._unreadable(line)
         self._soon(lambda: self._put(item))
 
     def _put(self, item: Received) -> None:
@@ -128,6 +135,10 @@ class Outgoing(ObjectSendStream[SessionMessage]):
         if self._noted is not None:
             self._noted(item)
         self._lines.put(_written(item.message))
+
+    def write(self, line: bytes) -> None:
+        """A message, from any thread."""
+        self._lines.put(line)
 
     async def aclose(self) -> None:
         self._is_closed = True
