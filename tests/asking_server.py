@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 FORM: dict[str, Any] = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
-TOOLS = ["asks", "rounds", "early", "dies", "large", "reports", "waits", "hangs", "heard"]
+TOOLS = ["asks", "rounds", "early", "dies", "large", "reports", "toils", "waits", "hangs", "heard"]
 
 _writing = threading.Lock()
 _numbers = itertools.count(1)
@@ -67,6 +67,11 @@ def call(number: Any, name: str, told: dict[str, Any], token: object) -> None:
                 if step == 0:
                     awaited(asked(questions))
             answer(number, "reported")
+        case "toils":
+            for step in range(told["steps"]):
+                time.sleep(0.5)
+                say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+            answer(number, "done")
         case "waits":
             _go.wait(60)
             answer(number, "waited")

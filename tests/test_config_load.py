@@ -421,6 +421,7 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
         ({"rate_limit_per_minute": "0"}, "more than 0, or none"),
         ({"body_limit_bytes": "0"}, "more than 0"),
         ({"max_sessions": "0"}, "more than 0"),
+        ({"call_timeout_seconds": "0"}, "more than 0"),
     ],
     ids=str,
 )

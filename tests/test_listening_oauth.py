@@ -1,6 +1,7 @@
 """A server over HTTP whose callers show JWTs of an issuer, or tokens of a file."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,3 +78,25 @@ def test_a_session_goes_on_with_the_next_token(server: Listening) -> None:
     for token, status in ((signed("ES256", scope=SCOPE), 200), (signed(scope=SCOPE, sub="bob"), 404), (ALICE, 404)):
         answer = server.post(ping, token, mcp_session_id=session, mcp_protocol_version="2025-11-25")
         assert answer.status == status
+
+
+def test_who_listens_is_told_nothing_any_more_when_its_token_has_expired(server: Listening) -> None:
+    token = signed(scope=SCOPE, exp=int(time.time()) + 3)
+    session = server.hello(token).headers["mcp-session-id"]
+    with server.connected() as stream:
+        asked = f"GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nmcp-session-id: {session}"
+        stream.sendall(f"{asked}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n".encode())
+        came, deadline = b"", time.monotonic() + 30
+        while not came.endswith(b"0\r\n\r\n"):
+            # It is kept open by lines that say nothing.
+            assert time.monotonic() < deadline
+            came += stream.recv(65536)
+        assert b" 200 " in came
+    assert server.discover(token).status == 401
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_that_outlasts_its_token_is_answered(era: str, server: Listening) -> None:
+    wire = wired_to(server.port, era, signed(scope=SCOPE, exp=int(time.time()) + 3))
+    answer = wire.ask("tools/call", {"name": "slow", "arguments": {"seconds": 5.0}})
+    assert json.loads(message_of(answer))["result"]["content"][0]["text"] == "at last"

@@ -121,6 +121,39 @@ def test_names_do_not_depend_on_which_server_is_up_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_calls_of_functions_and_of_apis_may_take_no_longer_than_others(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = "import time\n\ndef sleeps(seconds: float) -> str:\n    time.sleep(seconds)\n    return 'rested'\n"
+    with http_api() as api:
+
+        def hang(_: object) -> None:
+            api.released.wait(PATIENCE)
+
+        api.answers["/pets"] = hang
+        (tmp_path / "pets.json").write_text(json.dumps({**DOCUMENT, "servers": [{"url": api.url}]}))
+        upstreams = {"pets": {"openapi": "pets.json"}, "slow": _module(tmp_path, monkeypatch, slow)}
+        with serving(config(tmp_path, upstreams, call_timeout_seconds=1), era) as talk:
+            for tool, arguments in (("sleeps", {"seconds": PATIENCE}), ("listPets", {})):
+                result = talk.call(tool, **arguments)
+                assert result["isError"]
+                assert said(result)["error"]["code"] == "TIMEOUT"
+            assert talk.call("sleeps", seconds=0)["content"][0]["text"] == "rested"
+        api.released.set()
+
+
+def test_tools_are_hidden_by_what_their_own_server_calls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _module(tmp_path, monkeypatch)
+    path = config(tmp_path, {"one": module, "two": module, "three": {**module, "prefix": "my_"}}, hidden_tools=["a*"])
+    with serving(path) as talk:
+        names = tool_names(talk)
+        assert {"one_shout", "two_shout", "my_shout"} <= set(names)
+        assert not any("add" in name for name in names)
+        shown = said(talk.call("expand_tools"))["hidden_tools"]
+        assert {each["name"] for each in shown} == {"one_add", "two_add", "my_add"}
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_a_module_s_functions_are_tools(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(config(tmp_path, {"sums": _module(tmp_path, monkeypatch)}), era) as talk:
         tools = {tool["name"]: tool for tool in talk.ask("tools/list")["result"]["tools"]}

@@ -12,7 +12,7 @@ import pytest
 from gateway_harness import PATIENCE, said
 from headgate.store import open_store
 from serve_harness import command_of, config, serving
-from serve_http_harness import called, serving_http, wire
+from serve_http_harness import called, listens, serving_http, wire
 from stores import whole
 from wires import LEGACY, MODERN
 
@@ -131,3 +131,15 @@ def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_
 def test_a_function_that_runs_out_is_an_error_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(config(tmp_path, _upstreams(tmp_path, monkeypatch))) as talk:
         assert talk.call("runs_out")["isError"]
+
+
+def test_who_listens_over_http_is_answered_and_does_not_keep_it(tmp_path: Path) -> None:
+    upstreams = {"adverse": command_of("adverse_server.py")}
+    with (
+        serving_http(tmp_path, upstreams, shutdown_grace_seconds=600) as listening,
+        listens(listening.port, "ann", toolsListChanged=True) as hears,
+    ):
+        listening.terminate()
+        assert b'"result":' in hears.rest()
+        assert listening.ended() == 0
+        assert "Traceback" not in listening.logged

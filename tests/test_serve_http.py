@@ -47,6 +47,12 @@ def test_of_a_server_over_http_too_a_large_result_is_its_caller_s(era: str, port
     assert _called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
 
 
+def test_half_of_a_surrogate_pair_reaches_a_server_as_it_came(port: int) -> None:
+    assert _called(
+        _wire(port, MODERN, "ann"), "says", half="\ud800", result={"content": [{"type": "text", "text": "1"}]}
+    )
+
+
 def test_clients_with_connections_have_servers_of_their_own_and_others_one_for_each_principal(port: int) -> None:
     first, second = _wire(port, LEGACY, "ann"), _wire(port, LEGACY, "ann")
     assert _called(first, "pid") == _called(first, "pid") != _called(second, "pid")

@@ -1,6 +1,7 @@
 """The rest of the protocol passes through `headgate serve`: with one server all of it, with several what can be."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -318,3 +319,79 @@ def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) ->
         error = json.loads(_text(result))["error"]
         assert error["code"] == "upstream_timeout"
         assert "allow it longer" in error["message"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_who_reports_progress_is_not_late(era: str, tmp_path: Path) -> None:
+    path = config(tmp_path, {"asking": command_of("asking_server.py")}, call_timeout_seconds=3)
+    with serving(path, era) as talk:
+        params = {"name": "toils", "arguments": {"steps": 8}, "_meta": {"progressToken": "t"}}
+        number = talk.request("tools/call", params)
+        while (message := json.loads(talk.line())).get("id") != number:
+            assert message["method"] == "notifications/progress"
+        assert _text(message["result"]) == '"done"'
+
+
+def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Path) -> None:
+    path = config(tmp_path, {"asking": command_of("asking_server.py")}, call_timeout_seconds=2)
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
+        number = talk.request("tools/call", {"name": "asks", "arguments": {}})
+        question = json.loads(talk.line())
+        assert question["method"] == "elicitation/create"
+        time.sleep(3)
+        talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert json.loads(_text(talk.answer(number)["result"])) == [{"action": "decline"}]
+        # From then on it is.
+        talk.request("tools/call", {"name": "hangs", "arguments": {}})
+        question = json.loads(talk.line())
+        talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert "upstream_timeout" in talk.line().decode()
+
+
+HANGING = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    said = {"tools/list": {"tools": []}, "initialize": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "hangs",
+        "version": "1"}, "capabilities": {"tools": {}, "prompts": {}, "resources": {}}}}.get(message["method"])
+    if said is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}), flush=True)
+"""
+
+
+def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    hanging = {"command": sys.executable, "args": ["-c", HANGING]}
+    upstreams = {"hanging": hanging, "one": command_of("speaking_server.py", "stdio", "one")}
+    with serving(config(tmp_path, upstreams)) as talk:
+        listed = talk.request("prompts/list")
+        read = talk.request("resources/read", {"uri": "one://1"})
+        answers = {message["id"]: message for message in (json.loads(talk.line()) for _ in range(2))}
+        assert answers[listed]["result"]["prompts"]
+        assert answers[read]["result"]["contents"]
+        assert talk.has_logged("hanging does not answer prompts/list: it takes too long")
+
+
+def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest_version(tmp_path: Path) -> None:
+    path = config(
+        tmp_path, {"one": command_of("speaking_server.py", "stdio", "one", "modern")}, answer_timeout_seconds=0.5
+    )
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
+        number = talk.request("tools/call", {"name": "ask", "arguments": {}})
+        question = json.loads(talk.line())
+        assert question["method"] == "elicitation/create"
+        told = [json.loads(talk.line()) for _ in range(2)]
+        (error,) = [message["error"] for message in told if message.get("id") == number]
+        assert "did not answer within 0.5 s" in error["message"]
+        # It need not go on asking its user.
+        (cancelled,) = [message["params"] for message in told if message.get("method") == "notifications/cancelled"]
+        assert cancelled["requestId"] == question["id"]
+
+
+@pytest.mark.parametrize("wrong", [{"params": []}, {"jsonrpc": "1.0"}, {"params": {"name": "\ud800"}}], ids=str)
+def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], adverse: EraTalk) -> None:
+    message = {"jsonrpc": "2.0", "id": "odd", "method": "tools/call", **wrong}
+    adverse.send(message)
+    answer = json.loads(adverse.line())
+    assert (answer["id"], answer["error"]["code"]) == (message["id"], -32600)
+    # It goes on.
+    assert adverse.ask("ping")["result"] is not None

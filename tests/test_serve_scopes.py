@@ -1,6 +1,9 @@
 """How long the connections of a principal last, how many there may be, and what they leave to others."""
 
 import json
+import os
+import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from serve_harness import command_of
-from serve_http_harness import called, eventually, is_running, listens, serving_http, wire, write_tokens
+from serve_http_harness import Stream, called, eventually, is_running, listens, serving_http, wire, write_tokens
 from wires import MODERN, Wire, message_of, started
 
 KEEPING = {"keeping": command_of("keeping_server.py")}
@@ -144,6 +147,46 @@ def test_who_listens_does_not_keep_calls_waiting(tmp_path: Path) -> None:
             stack.enter_context(listens(listening.port, "ann", resourceSubscriptions=["one://1"]))
         ann = wire(listening.port, MODERN, "ann")
         assert pool.submit(called, ann, "update").result(60) == "one"
+
+
+def test_who_listens_hears_a_server_that_is_started_again(tmp_path: Path) -> None:
+    upstreams = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
+    with serving_http(tmp_path, upstreams) as listening:
+        ann = wire(listening.port, MODERN, "ann")
+        with listens(listening.port, "ann", resourceSubscriptions=["one://1", "one://2"]) as hears:
+            _heard_in_the_end(ann, hears, 1)
+            (child,) = _children(listening.process.pid)
+            os.kill(int(child), signal.SIGKILL)
+            _heard_in_the_end(ann, hears, 2)
+
+
+def test_who_listens_hears_a_server_that_comes_late(tmp_path: Path) -> None:
+    flag, later = tmp_path / "flag", command_of("speaking_server.py", "stdio", "one", "modern")
+    command = [later["command"], *later["args"]]
+    starts = f"import os; os.path.exists({str(flag)!r}) and os.execv({command[0]!r}, {command!r})"
+    with serving_http(tmp_path, {"one": {"command": sys.executable, "args": ["-c", starts]}}) as listening:
+        ann = wire(listening.port, MODERN, "ann")
+        with listens(listening.port, "ann", resourceSubscriptions=["one://1"]) as hears:
+            flag.touch()
+            _heard_in_the_end(ann, hears, 1)
+
+
+def _heard_in_the_end(ann: Wire, hears: Stream, number: int) -> None:
+    """What is updated again and again is heard of: a server is listened to again after a while, not at once."""
+    heard = threading.Event()
+
+    def update() -> None:
+        while not heard.wait(0.1):
+            ann.ask("tools/call", {"name": "update", "arguments": {"of": number}})
+
+    updating = threading.Thread(target=update)
+    updating.start()
+    try:
+        while hears.next()["params"]["uri"] != f"one://{number}":
+            pass
+    finally:
+        heard.set()
+        updating.join()
 
 
 def test_who_listens_on_many_connections_leaves_some_to_others(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from headgate.servers.modes import Mode
 from headgate.servers.tasks import Tasks, filled, result_in
 from large_server import RELATED, result_of
 from serve_harness import EraTalk, command_of, config, serving
-from wires import ERAS, LEGACY
+from serve_http_harness import serving_http, wire
+from wires import ERAS, LEGACY, Wire, message_of
 
 SIZE = 200_000
 SERVER = [*script("large_server.py"), "stdio"]
@@ -120,6 +121,45 @@ def test_tasks_are_forgotten_one_by_one() -> None:
     assert tasks.call_of({"taskId": "t4999"}) == ("tool", mode)
     assert tasks.call_of({"taskId": "t0"}) is None
     assert tasks.call_of({"taskId": 1}) is tasks.call_of(None) is None
+
+
+def test_tasks_of_one_name_are_their_owners_own() -> None:
+    tasks, mode = Tasks(), Mode("auto")
+    tasks.note({"task": {"taskId": "1"}}, "first", mode, ("session", "ann"))
+    tasks.note({"task": {"taskId": "1"}}, "second", mode, ("other session", "ann"))
+    tasks.note({"task": {"taskId": "1"}}, "third", mode, ("bob",))
+    assert tasks.call_of({"taskId": "1"}, ("session", "ann")) == ("first", mode)
+    # In a session that has not made it, it is one of the principal's.
+    assert tasks.call_of({"taskId": "1"}, ("new session", "ann")) == ("second", mode)
+    assert tasks.call_of({"taskId": "1"}, ("bob",)) == ("third", mode)
+    assert tasks.call_of({"taskId": "1"}) is None
+
+
+def test_who_makes_many_tasks_has_nobody_else_s_forgotten() -> None:
+    tasks, mode = Tasks(), Mode("auto")
+    tasks.note({"task": {"taskId": "1"}}, "tool", mode, ("ann",))
+    for number in range(5000):
+        tasks.note({"task": {"taskId": f"t{number}"}}, "tool", mode, ("bob",))
+    assert tasks.call_of({"taskId": "1"}, ("ann",)) == ("tool", mode)
+    assert tasks.call_of({"taskId": "t0"}, ("bob",)) is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_result_of_one_s_task_comes_from_its_own_server_whatever_another_makes(era: str, tmp_path: Path) -> None:
+    upstreams = {name: command_of("large_server.py", "stdio") for name in ("one", "two")}
+
+    def begun(its: Wire, tool: str) -> str:
+        given = {"name": tool, "arguments": {"size": 10, "later": True}, "task": {"ttl": 60_000}}
+        made = json.loads(message_of(its.ask("tools/call", given)))["result"]
+        return str(made.get("task", made)["taskId"])
+
+    with serving_http(tmp_path, upstreams) as listening:
+        ann, bob = (wire(listening.port, era, name) for name in ("ann", "bob"))
+        task = begun(ann, "one_text")
+        assert begun(bob, "two_text") == task
+        asked = ("tasks/result" if era == LEGACY else "tasks/get", {"taskId": task})
+        result = json.loads(message_of(ann.ask(*asked)))["result"]
+        assert (result if era == LEGACY else result["result"])["content"] == result_of("text", 10)["content"]
 
 
 @pytest.mark.parametrize(

@@ -136,12 +136,10 @@ class Capabilities:
         return self._configured(tool) or self._own.get(tool)
 
     def _configured(self, tool: str) -> str | None:
-        names = (tool, self.alias(tool))
+        return next((found for pattern, found in self._patterns.items() if self._fits(tool, pattern)), None)
 
-        def fits(pattern: str) -> bool:
-            return any(fnmatch.fnmatchcase(name, pattern) for name in names)
-
-        return next((found for pattern, found in self._patterns.items() if fits(pattern)), None)
+    def _fits(self, tool: str, pattern: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for name in (tool, self.alias(tool)))
 
     def denied(self, tool: str) -> CapabilityDisabled | None:
         """Why a tool cannot be called, if it cannot. In doubt it cannot."""
@@ -176,7 +174,7 @@ class Capabilities:
 
     def is_hidden(self, tool: str) -> bool:
         """Whether a tool is not listed at first: its name matches, or what it is for is hidden."""
-        return self.of(tool) in self._hidden or any(fnmatch.fnmatchcase(tool, pattern) for pattern in self._hidden)
+        return self.of(tool) in self._hidden or any(self._fits(tool, pattern) for pattern in self._hidden)
 
     def is_shown(self, tool: str, expanded: Collection[str] = ()) -> bool:
         """Whether a tool is listed, where these were expanded."""

@@ -140,7 +140,7 @@ class Settings:
 
     stream_above_bytes: int = _option(8 << 20, SIZE, "messages larger than this go through a file, not memory")
     call_timeout_seconds: float | None = _option(
-        None, or_none(SECONDS), "how long a call may take; none for as long as it likes"
+        None, or_none(positive(SECONDS)), "how long a call may take; none for as long as it likes"
     )
     answer_timeout_seconds: float = _option(
         600.0,

@@ -13,7 +13,7 @@ from headgate.errors import InvalidArgument
 from headgate.operations.deadlines import within
 from headgate.operations.env import NOWHERE, build_env
 from headgate.operations.errors import CallError
-from headgate.operations.results import finished
+from headgate.operations.results import finished_aside
 from headgate.operations.spec import CallContext, Handler, Operation, OperationSpec
 
 __all__ = ["OperationRegistry", "answer", "checked_input", "raising_call_errors", "run"]
@@ -139,7 +139,7 @@ async def answer(
         result = await run(operation, given, context, limit)
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise CallError("EXECUTION_ERROR", f"{spec.id} yields; register it as a subscription, and use subscribe()")
-        return finished(result, spec)
+        return await finished_aside(result, spec)
 
 
 def checked_input(spec: OperationSpec, given: Any) -> Any:

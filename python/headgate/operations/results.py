@@ -1,7 +1,9 @@
 """Detect, wrap, normalize, validate: the one way from what a handler returned to an envelope."""
 
+import asyncio
 import dataclasses
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -21,9 +23,36 @@ from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import is_meaningful
 from headgate.payload import encoded
 
-__all__ = ["finished", "is_only_blocks"]
+__all__ = ["finished", "finished_aside", "is_large", "is_only_blocks"]
 
 _log = logging.getLogger("headgate")
+
+_MANY_BYTES, _MANY_VALUES = 1 << 20, 10_000
+"""What is made to fit a schema in more than a few milliseconds."""
+
+
+async def finished_aside(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+    """What `finished` gives; of what is large in a thread, so that nobody else has to wait for it."""
+    data = result.data if isinstance(result, ResponseEnvelope) else result
+    if is_meaningful(spec.output_schema) and is_large(data):
+        return await asyncio.to_thread(finished, result, spec)
+    return finished(result, spec)
+
+
+def is_large(data: Any) -> bool:
+    """Whether it takes long to look at all of it; whether that is so does not."""
+    if isinstance(data, Body):
+        return len(data.content) > _MANY_BYTES
+    waiting, count = [data], 0
+    while waiting and count <= _MANY_VALUES:
+        value = waiting.pop()
+        if isinstance(value, str | bytes):
+            count += len(value) * _MANY_VALUES // _MANY_BYTES
+        elif isinstance(value, Mapping | list | tuple):
+            count += len(value)
+            if count <= _MANY_VALUES:
+                waiting += value.values() if isinstance(value, Mapping) else value
+    return count > _MANY_VALUES
 
 
 def finished(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:

@@ -5,6 +5,7 @@ Headgate(output_mode="auto").install(server)
 """
 
 import contextlib
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -30,10 +31,10 @@ from headgate.servers.gate import Gate
 from headgate.servers.modes import Mode
 from headgate.servers.pipeline import Call
 from headgate.servers.result import without_stamp
-from headgate.servers.tasks import ASKING, filled, result_in
+from headgate.servers.tasks import ASKING, Owners, filled, result_in
 from headgate.servers.tools import Caller, error_result, text_result
 
-__all__ = ["Headgate", "connection_of", "lasting", "principal_of"]
+__all__ = ["Headgate", "connection_of", "lasting", "owners_of", "principal_of"]
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -122,7 +123,7 @@ class Headgate(Gate):
         delivery = Delivery(self.pipeline, replace(call, contract=mode.contract), mode)
         with self.place(principal, call.handle_length, is_ascii=is_ascii, limits=mode.contract) as place, delivery:
             result = await call_next(ctx)
-        self.tasks.note(result, name, mode)
+        self.tasks.note(result, name, mode, owners_of(ctx))
         if delivery.answer is not None:
             answer = self._enveloped(ctx, without_stamp(delivery.answer))
             self._watch(ctx, name, answer, mode, is_inline=False)
@@ -150,7 +151,7 @@ class Headgate(Gate):
 
     async def _ask(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         """The result of a call that was answered with a task."""
-        tool, mode = self.tasks.call_of(ctx.params) or (ctx.method, self.mode_of("", {})[0])
+        tool, mode = self.tasks.call_of(ctx.params, owners_of(ctx)) or (ctx.method, self.mode_of("", {})[0])
         call = replace(self._called(ctx, tool), contract=mode.contract)
         with Delivery(self.pipeline, call, mode) as delivery:
             whole = await call_next(ctx)
@@ -275,6 +276,13 @@ def lasting(session: ServerSession, protocol_version: str) -> object:
     """The connection, if it lasts and can be told that a list has changed."""
     connection = connection_of(session, protocol_version)
     return connection if connection is not None and connection.has_standalone_channel else None
+
+
+def owners_of(ctx: _Context) -> Owners:
+    """Whose tasks a request may name: those of its connection, if that lasts, else of its principal."""
+    connection = connection_of(ctx.session, ctx.protocol_version)
+    # A task must not keep it.
+    return (_principal(),) if connection is None else (weakref.ref(connection), _principal())
 
 
 def _is_ascii(ctx: _Context) -> bool:

@@ -65,10 +65,8 @@ def _guarded(app: ASGIApp, settings: "Settings") -> ASGIApp:
     """What a request goes through: who asks, how often, and whether that is enough."""
     verifiers = _verifiers(settings)
     app = Share(app, settings.max_connections)
-    for verifier in verifiers:
-        if isinstance(verifier, TokenFile):
-            app = EndRevoked(app, verifier)
     if verifiers:
+        app = EndRevoked(app, next((one for one in verifiers if isinstance(one, TokenFile)), None))
         audience = settings.oauth_audience
         metadata = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
         app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata)

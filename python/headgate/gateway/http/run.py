@@ -32,15 +32,25 @@ _TICK = 0.05
 _BACKLOG = 1024
 
 
-def run_http(server: Server[Any], settings: "Settings", closed: Callable[[], None] = lambda: None) -> int:
+def _nothing() -> None: ...
+
+
+def run_http(
+    server: Server[Any],
+    settings: "Settings",
+    *,
+    ending: Callable[[], None] = _nothing,
+    closed: Callable[[], None] = _nothing,
+) -> int:
     """Serves until SIGTERM or SIGINT; calls in flight may finish within `shutdown_grace_seconds`. Gives the exit code.
 
-    `closed` is called when all is, but for threads that may still run.
+    `ending` is called as soon as it is told to end, to answer whoever only listens, and `closed` when all is closed,
+    but for threads that may still run.
     Raises `InvalidArgument` if the address or the file of tokens cannot be used.
     """
     calls = _Calls(http_app(server, settings))
     with _listener(settings) as listener, _returning(), _streams_kept():
-        running = _Running(_config(calls, settings), calls, closed)
+        running = _Running(_config(calls, settings), calls, ending, closed)
         _say_where(listener)
         try:
             running.run([listener])
@@ -71,12 +81,16 @@ class _Calls:
 class _Running(uvicorn.Server):
     """Ends the streams on which nothing but news is sent as soon as no call is left: nothing else would end them."""
 
-    def __init__(self, config: uvicorn.Config, calls: _Calls, closed: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, calls: _Calls, ending: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._calls = calls
+        self._ending = ending
         self._closed = closed
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
         ending = asyncio.create_task(self._end_streams())
         await super().shutdown(sockets)
         ending.cancel()

@@ -12,6 +12,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CreateMessageRequest, El
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 from pydantic import BaseModel, ValidationError
 
+from headgate.gateway.serving.limits import Limit
 from headgate.servers.delivery import current_delivery
 
 __all__ = ["CAPABILITIES", "Call", "CallOver", "Caller", "Result", "can_be_asked", "capability_for", "request_of"]
@@ -96,11 +97,10 @@ class Call:
         # It is kept here because a result that is stored is told to it, by whoever reads it off the wire.
         self._delivery = current_delivery()
 
-    def start(self, send: Callable[[asyncio.Timeout], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
+    def start(self, send: Callable[[Limit], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
         """Sends it. It may take so long, but for the time that its client takes to answer."""
-        self._seconds = seconds
-        self._limit = asyncio.timeout(seconds)
-        self._task = asyncio.create_task(send(self._limit))
+        self.limit = Limit(seconds)
+        self._task = asyncio.create_task(send(self.limit))
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Result]) -> None:
@@ -112,6 +112,10 @@ class Call:
     @property
     def is_over(self) -> bool:
         return self._task.done()
+
+    def when_over(self, step: Callable[[], object]) -> None:
+        """Soon after it has ended, however it did."""
+        self._task.add_done_callback(lambda _: step())
 
     @property
     def questions(self) -> dict[str, dict[str, Any]]:
@@ -150,16 +154,14 @@ class Call:
 
     def pause(self) -> None:
         """It waits for its client, and takes no time."""
-        if not self.is_over:
-            self._limit.reschedule(None)
+        self.limit.pause()
 
     def go_on(self, answers: Mapping[str, Result]) -> None:
         """Its client has come back. What it did not answer is asked again."""
         now = current_delivery()
         if now is not None and self._delivery is not None:
             self._delivery.call = now.call
-        if not self.is_over and self._seconds is not None:
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
+        self.limit.go_on()
         for key, answer in answers.items():
             question = self._open.pop(key, None)
             if question is not None and not question.answer.done():

@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.connection import Connection
@@ -19,7 +19,10 @@ from mcp_types import METHOD_NOT_FOUND
 
 from headgate.gateway.serving.calls import CAPABILITIES
 
-__all__ = ["Front", "capabilities_of_request"]
+if TYPE_CHECKING:
+    from headgate.gateway.serving.limits import Limit
+
+__all__ = ["Asking", "Front", "capabilities_of_request"]
 
 _capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
@@ -37,13 +40,17 @@ def capabilities_of_request() -> Any:
 _Params = Mapping[str, Any] | None
 
 
-class _Asking:
+class Asking:
     """A request that is under way, and what its client is still to be told of it."""
 
     def __init__(self, session: ServerSession, token: object) -> None:
         self.session = session
         self.token = token
         """By which its client is told of progress."""
+        self.used: object = None
+        """By which its server reports progress: others may have the same."""
+        self.limit: Limit | None = None
+        """How long its server may still take."""
         self._left: deque[tuple[str, _Params]] = deque()
         self._telling: asyncio.Task[None] | None = None
 
@@ -75,8 +82,8 @@ class Front:
         self.listeners = ListenHandler(self._bus)
         self.capabilities = dict(capabilities or {}) if connection is not None else CAPABILITIES
         """What may be asked of it."""
-        self._asking: list[_Asking] = []
-        self._by_token: dict[object, _Asking] = {}
+        self._asking: list[Asking] = []
+        self._by_token: dict[object, Asking] = {}
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
 
@@ -86,29 +93,28 @@ class Front:
         return self._connection is not None
 
     @contextlib.asynccontextmanager
-    async def asking(self, session: ServerSession, token: object, capabilities: object = None) -> AsyncIterator[object]:
-        """While a request is under way. Gives the token to report its progress by: others may have the same."""
-        asking = _Asking(session, token)
+    async def asking(self, session: ServerSession, token: object, capabilities: object = None) -> AsyncIterator[Asking]:
+        """While a request is under way."""
+        asking = Asking(session, token)
         said = _capabilities.set(capabilities)
         # Where several share a connection, what comes late by one's token must not be taken for another's.
         is_clear = self.is_lasting and isinstance(token, str | int) and token not in self._by_token
-        used = token if token is None or is_clear else f"headgate-{self._name}-{next(self._numbers)}"
+        asking.used = token if token is None or is_clear else f"headgate-{self._name}-{next(self._numbers)}"
         self._asking.append(asking)
-        if used is not None:
-            self._by_token[used] = asking
+        if asking.used is not None:
+            self._by_token[asking.used] = asking
         try:
-            yield used
+            yield asking
         finally:
             _capabilities.reset(said)
             self._asking.remove(asking)
-            self._by_token.pop(used, None)
+            self._by_token.pop(asking.used, None)
             await asking.told()
 
     @contextlib.contextmanager
-    def going_on(self, earlier: object, token: object) -> Iterator[None]:
+    def going_on(self, earlier: object, asking: Asking) -> Iterator[None]:
         """While a request goes on with what an earlier one began: what is reported by that one's token is its own."""
-        asking = self._by_token.get(token)
-        if asking is None or earlier is None or earlier == token:
+        if asking.used is None or earlier is None or earlier == asking.used:
             yield
             return
         self._by_token[earlier] = asking
@@ -123,7 +129,15 @@ class Front:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         await self._connection.initialized.wait()
         channel = self._asking[-1].session._request_outbound if self._asking else self._connection.outbound
-        return await channel.send_raw_request(method, params)
+        # Nobody knows in which of them it is asked.
+        limits = [asking.limit for asking in self._asking if asking.limit is not None]
+        for limit in limits:
+            limit.pause()
+        try:
+            return await channel.send_raw_request(method, params)
+        finally:
+            for limit in limits:
+                limit.go_on()
 
     def says_of_request(self, method: str, params: _Params) -> bool:
         """Whether what a server said is of a request under way; if so, its client is told before the answer."""
@@ -132,6 +146,8 @@ class Front:
                 asking = self._by_token.get((params or {}).get("progressToken"))
                 if asking is not None:
                     asking.say(method, {**(params or {}), "progressToken": asking.token})
+                    if asking.limit is not None:
+                        asking.limit.begin_again()
                 return True
             case "notifications/message" if self._connection is None:
                 # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is.

@@ -4,10 +4,12 @@ import asyncio
 import collections
 import contextlib
 import logging
+import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["Subscriptions"]
 
 _log = logging.getLogger("headgate")
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+"""Seconds before a server is listened to again that has stopped talking, or was not there."""
+
+_REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
+"""It does no such thing, and will not."""
 
 _FAILURES = (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError)
 
@@ -68,21 +76,38 @@ class _Followed:
             listening.cancel()
 
     async def _listen(self, asked: dict[str, Any]) -> None:
-        with self._noted():
-            if await self._upstream.is_modern():
-                connection = await self._upstream.connection()
-                await connection.request("subscriptions/listen", {"notifications": dict(asked)}, None)
-            else:
-                uris = asked.get("resourceSubscriptions") or ()
-                await self._want([*dict.fromkeys(uri for uri in uris if isinstance(uri, str))])
+        """Until it is cancelled, or refused: a server that is not there may come, and one that ends may come back."""
+        delay = _FIRST_DELAY
+        while True:
+            began = time.monotonic()
+            try:
+                await self._heard(asked)
+            except _FAILURES as error:
+                _log.debug("headgate: %s cannot be listened to: %s", self._upstream.name, error)
+                if isinstance(error, MCPError) and error.error.code in _REFUSALS:
+                    return
+            if time.monotonic() - began > _LONGEST_DELAY:
+                delay = _FIRST_DELAY
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def _heard(self, asked: dict[str, Any]) -> None:
+        if await self._upstream.is_modern():
+            connection = await self._upstream.connection()
+            await connection.request("subscriptions/listen", {"notifications": dict(asked)}, None)
+        else:
+            uris = asked.get("resourceSubscriptions") or ()
+            await self._want([*dict.fromkeys(uri for uri in uris if isinstance(uri, str))])
 
     async def _want(self, uris: list[str]) -> None:
         """Until it is cancelled."""
         self._wanted.update(uris)
         try:
-            for uri in uris:
-                self._tell(uri)
-            await asyncio.Event().wait()
+            while True:
+                for uri in uris:
+                    self._tell(uri)
+                # There may be another connection by then, to a server that was told nothing.
+                await asyncio.sleep(_LONGEST_DELAY)
         finally:
             self._wanted.subtract(uris)
             for uri in uris:

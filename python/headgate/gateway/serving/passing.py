@@ -205,15 +205,15 @@ class Passing:
         said = params.pop("_meta", None) or {}
         meta = {key: value for key, value in said.items() if key not in _OF_THE_CONNECTION}
         capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
-        async with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as token:
-            if token is not None:
-                meta["progressToken"] = token
+        async with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as asking:
+            if asking.used is not None:
+                meta["progressToken"] = asking.used
             params = {**params, **({"_meta": meta} if meta else {})}
-            request = Request(ctx.method, params, capabilities, is_over_http=ctx.request is not None)
+            request = Request(ctx.method, params, capabilities, ctx.request is not None, asking)
             if is_modern(ctx.protocol_version):
                 result = await self._questions.passed(request, scope.front, upstream)
             else:
-                result = await in_rounds(request, scope.front, upstream)
+                result = await in_rounds(request, scope.front, upstream, self._questions.seconds)
         return self._translated(ctx, result)
 
     def _translated(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:

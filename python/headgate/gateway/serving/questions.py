@@ -10,8 +10,9 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
 from headgate.gateway.serving.calls import Call, Caller, Result, request_of
 from headgate.gateway.serving.front import Front
+from headgate.gateway.serving.limits import Limit
 from headgate.gateway.serving.scopes import Scopes
-from headgate.gateway.serving.sending import Request, sent
+from headgate.gateway.serving.sending import Request, asked, sent
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.gateway.serving.under_way import sent_for
 from headgate.operations.errors import CallError
@@ -37,7 +38,8 @@ class Questions:
 
     def __init__(self, scopes: Scopes, seconds: float) -> None:
         self._scopes = scopes
-        self._seconds = seconds
+        self.seconds = seconds
+        """How long a client may take to answer."""
         self._waiting: dict[str, _Waiting] = {}
 
     async def passed(self, request: Request, front: Front, upstream: MCPUpstream) -> Result:
@@ -48,24 +50,26 @@ class Questions:
         call = self._taken_up(request, upstream)
         if call is None:
             if not await _has_connections(upstream):
-                return await sent(upstream, request.method, request.params)
+                return await asked(request, upstream)
             if any(request.params.get(key) is not None for key in ("requestState", "inputResponses")):
                 raise MCPError(code=INVALID_PARAMS, message=_UNKNOWN)
             call = self._begun(request, upstream)
-        with front.going_on(call.token, request.token):
+        request.asking.limit = call.limit
+        with front.going_on(call.token, request.asking):
             return await self._outcome(call, upstream)
 
     def _begun(self, request: Request, upstream: MCPUpstream) -> Call:
         principal = _principal()
 
-        async def send(limit: asyncio.Timeout) -> Result:
+        async def send(limit: Limit) -> Result:
             # While its client thinks, no request of it may be under way.
             async with self._scopes.used_by(principal):
                 return await sent(upstream, request.method, request.params, limit)
 
         # On stdio there is but one client; over HTTP, nobodies may be anyone.
         one = principal or (object() if request.is_over_http else "stdio")
-        call = Call(request.method, request.params, request.token, Caller(principal, one, request.capabilities))
+        caller = Caller(principal, one, request.capabilities)
+        call = Call(request.method, request.params, request.asking.used, caller)
         with sent_for(call):
             call.start(send, upstream.call_timeout)
         return call
@@ -106,13 +110,13 @@ class Questions:
 
     def _asked(self, call: Call, upstream: MCPUpstream) -> Result:
         state = secrets.token_urlsafe(32)
-        late = asyncio.get_running_loop().call_later(self._seconds, self._is_late, state)
+        late = asyncio.get_running_loop().call_later(self.seconds, self._is_late, state)
         self._waiting[state] = _Waiting(call, upstream, late)
         call.pause()
         return {"resultType": "input_required", "inputRequests": call.questions, "requestState": state}
 
     def _is_late(self, state: str) -> None:
-        told = f"the client did not answer within {self._seconds:g} s"
+        told = f"the client did not answer within {self.seconds:g} s"
         self._waiting.pop(state).call.end(REQUEST_TIMEOUT, told)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from headgate.gateway.serving.scope import Scope
+from headgate.gateway.serving.scope import PATIENCE, Scope
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
@@ -28,6 +28,7 @@ _LISTS = {
 """The key of each list, and the capability that a server with such a list has."""
 
 _Forward = Callable[[MCPUpstream, dict[str, Any]], Awaitable[dict[str, Any]]]
+_Found = list[tuple[MCPUpstream, list[dict[str, Any]]]]
 _Named = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
@@ -70,10 +71,15 @@ class Routes:
         key, capability = _LISTS[method]
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         upstreams = self._having(capability)
-        found = await asyncio.gather(*(self._pages(method, upstream, meta) for upstream in upstreams))
+        found = await self._listed(method, upstreams, meta)
         if key == "prompts":
-            return {key: [{**prompt, "name": name} for name, (_, prompt) in _named(upstreams, found).items()]}
-        return {key: [one for listed in found for one in listed]}
+            return {key: [{**prompt, "name": name} for name, (_, prompt) in _named(found).items()]}
+        return {key: [one for _, listed in found for one in listed]}
+
+    async def _listed(self, method: str, upstreams: list[MCPUpstream], meta: dict[str, Any] | None = None) -> _Found:
+        """What each of them lists; they are asked at once, since each may take its time."""
+        pages = (self._pages(method, upstream, meta or {}) for upstream in upstreams)
+        return [*zip(upstreams, await asyncio.gather(*pages), strict=True)]
 
     async def _pages(self, method: str, upstream: MCPUpstream, meta: dict[str, Any]) -> list[dict[str, Any]]:
         key, _ = _LISTS[method]
@@ -83,12 +89,14 @@ class Routes:
         while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
             cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
             try:
-                connection = await upstream.connection()
-                page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
-            except (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten) as error:
+                async with asyncio.timeout(PATIENCE):
+                    connection = await upstream.connection()
+                    page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
+            except (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError) as error:
                 # What one of them cannot say just now does not keep the others from being heard.
                 if not isinstance(error, MCPError) or error.error.code != METHOD_NOT_FOUND:
-                    _log.warning("headgate: %s does not answer %s: %s", upstream.name, method, error)
+                    why = str(error) or "it takes too long"
+                    _log.warning("headgate: %s does not answer %s: %s", upstream.name, method, why)
                 break
             listed += [each for each in page.get(key) or () if isinstance(each, dict)]
             cursors.append(page.get("nextCursor"))
@@ -99,9 +107,7 @@ class Routes:
         return await self._forward(upstream, {**params, "name": prompt["name"]})
 
     async def _named_prompt(self, name: str) -> tuple[MCPUpstream, dict[str, Any]]:
-        upstreams = self._having("prompts")
-        found = await asyncio.gather(*(self._pages("prompts/list", upstream, {}) for upstream in upstreams))
-        named = _named(upstreams, found)
+        named = _named(await self._listed("prompts/list", self._having("prompts")))
         if name not in named:
             raise LookupError(f"Unknown prompt: {name:.128}; there are {', '.join(named)[:512] or 'none'}")
         return named[name]
@@ -109,11 +115,11 @@ class Routes:
     async def _resource(self, uri: str) -> MCPUpstream:
         """Who lists an address, else who has a template for it, else the only one that could."""
         upstreams = self._having("resources")
-        for upstream in upstreams:
-            if any(each.get("uri") == uri for each in await self._pages("resources/list", upstream, {})):
+        for upstream, listed in await self._listed("resources/list", upstreams):
+            if any(each.get("uri") == uri for each in listed):
                 return upstream
-        for upstream in upstreams:
-            for each in await self._pages("resources/templates/list", upstream, {}):
+        for upstream, listed in await self._listed("resources/templates/list", upstreams):
+            for each in listed:
                 template = str(each.get("uriTemplate"))
                 if template == uri or _fits(template, uri):
                     return upstream
@@ -122,11 +128,11 @@ class Routes:
         raise LookupError(f"Unknown resource: {uri:.256}; resources/list has those that there are")
 
 
-def _named(upstreams: list[MCPUpstream], found: list[list[dict[str, Any]]]) -> _Named:
+def _named(found: _Found) -> _Named:
     """Prompts by what they are called here: with their server's name before them where two have the same."""
-    names = [str(prompt.get("name")) for listed in found for prompt in listed]
+    names = [str(prompt.get("name")) for _, listed in found for prompt in listed]
     named: _Named = {}
-    for upstream, listed in zip(upstreams, found, strict=True):
+    for upstream, listed in found:
         for prompt in listed:
             name = str(prompt.get("name"))
             called = f"{upstream.name}_{name}" if names.count(name) > 1 else name

@@ -29,7 +29,8 @@ import headgate
 from headgate.capabilities import CORE
 from headgate.gateway.client import Client, private_stdout
 from headgate.gateway.ending import end_within
-from headgate.gateway.lines import Lines, Unspooled
+from headgate.gateway.lines import Kept, Lines, Unspooled
+from headgate.gateway.messages import INVALID_REQUEST, error_message, read
 from headgate.gateway.serving.front import Front
 from headgate.gateway.serving.passing import Passing
 from headgate.gateway.serving.questions import Questions
@@ -59,7 +60,10 @@ def run(settings: "Settings") -> int:
     if settings.http is not None:
         from headgate.gateway.http.run import run_http
 
-        return run_http(Serving(settings).server, settings, lambda: end_within(_LAST_WORDS, 0))
+        serving = Serving(settings)
+        return run_http(
+            serving.server, settings, ending=serving.stop_listening, closed=lambda: end_within(_LAST_WORDS, 0)
+        )
     return asyncio.run(_on_stdio(settings))
 
 
@@ -69,7 +73,7 @@ class Serving:
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
         # What is wrong with a module shows before anyone is served.
-        self._sources = Sources(settings.upstreams)
+        self._sources = Sources(settings.upstreams, settings.call_timeout_seconds)
         self.gate = Headgate(
             **settings.gate_options(),
             default_capability=self._capability,
@@ -183,6 +187,14 @@ class Unanswered:
                 await self._none.wait()
 
 
+def _refuse(line: Kept, outgoing: Outgoing) -> None:
+    """Answers a request that the SDK cannot read: it says nothing, and whoever asked would wait for ever."""
+    match read(line):
+        case {"id": request_id, "method": _}:
+            told = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
+            outgoing.write(error_message(request_id, INVALID_REQUEST, told))
+
+
 async def _on_stdio(settings: "Settings") -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -199,8 +211,8 @@ async def _on_stdio(settings: "Settings") -> int:
 
     serving = Serving(settings)
     unanswered = Unanswered()
-    incoming = Incoming(unanswered.asked)
     outgoing = Outgoing(Client(private_stdout(), gone).send, unanswered.answered)
+    incoming = Incoming(unanswered.asked, lambda line: _refuse(line, outgoing))
     lines = Lines(
         sys.stdin.fileno(), most_bytes=settings.stream_above_bytes, make_spool=partial(spool_beside, serving.gate.store)
     )

@@ -11,13 +11,14 @@ from headgate.gateway.serving.sources import MCPUpstream, Sources, retried
 from headgate.operations.mcp.serving import OperationTools
 from headgate.operations.registry import OperationRegistry
 from headgate.servers.gate import Gate
+from headgate.servers.mcp import owners_of
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from headgate.config.options import Settings
 
-__all__ = ["Scope"]
+__all__ = ["PATIENCE", "Scope"]
 
 PATIENCE = 10.0
 """Seconds that a client waits for upstreams when it comes; those that take longer are there later."""
@@ -30,7 +31,13 @@ class Scope:
         self.front = front
         self.registry = OperationRegistry()
         prefixes = {target.name: target.prefix for target in sources.targets.values() if target.prefix}
-        self.tools = OperationTools(self.registry, prefixes=prefixes, given=names, order=sources.targets)
+        self.tools = OperationTools(
+            self.registry,
+            prefixes=prefixes,
+            given=names,
+            order=sources.targets,
+            call_timeout=settings.call_timeout_seconds,
+        )
         self._gate = gate
         self._telling: set[asyncio.Task[None]] = set()
         self._connecting: list[asyncio.Task[None]] = []
@@ -72,7 +79,7 @@ class Scope:
 
     def made(self, ctx: "ServerRequestContext[Any, Any]") -> MCPUpstream | None:
         """Who made the task that a request names, if it names one."""
-        call = self._gate.tasks.call_of(ctx.params) if ctx.method.startswith("tasks/") else None
+        call = self._gate.tasks.call_of(ctx.params, owners_of(ctx)) if ctx.method.startswith("tasks/") else None
         spec = None if call is None else self.tools.find(ctx, call[0])
         return None if spec is None else self.upstreams.get(spec.namespace)
 

@@ -1,18 +1,19 @@
 """A client's request on its way to a server, and what becomes of it if that does not answer."""
 
-import asyncio
 import dataclasses
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
+from headgate.gateway.serving.front import Asking
+from headgate.gateway.serving.limits import Limit
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.results import error_of
 
-__all__ = ["Failed", "Request", "sent"]
+__all__ = ["Failed", "Request", "asked", "sent"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,11 +24,7 @@ class Request:
     params: dict[str, Any]
     capabilities: object
     is_over_http: bool
-
-    @property
-    def token(self) -> object:
-        """By which its progress is reported."""
-        return (self.params.get("_meta") or {}).get("progressToken")
+    asking: Asking
 
 
 class Failed(Exception):
@@ -37,14 +34,16 @@ class Failed(Exception):
         self.error = error
 
 
-async def sent(
-    upstream: MCPUpstream, method: str, params: dict[str, Any], limit: asyncio.Timeout | None = None
-) -> dict[str, Any]:
-    """What a server answers within its time, or within a limit that may be moved. Raises `Failed`, and `MCPError`."""
+async def asked(request: Request, upstream: MCPUpstream, **more: Any) -> dict[str, Any]:
+    """What a server answers within its time. Raises `Failed`, and `MCPError`."""
+    limit = request.asking.limit = Limit(upstream.call_timeout)
+    return await sent(upstream, request.method, {**request.params, **more}, limit)
+
+
+async def sent(upstream: MCPUpstream, method: str, params: dict[str, Any], limit: Limit) -> dict[str, Any]:
+    """The same within a limit."""
     try:
         connection = await upstream.connection()
-        if limit is None:
-            return await connection.request(method, params, upstream.call_timeout)
         async with limit:
             return await connection.request(method, params, None)
     except (CallError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError, MCPError) as error:

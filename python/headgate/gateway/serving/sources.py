@@ -51,6 +51,8 @@ _log = logging.getLogger("headgate")
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
 """Seconds between two attempts to reach an upstream."""
 
+_API_TIMEOUT = 60.0
+"""Seconds that a call of an API may take if nobody says how long."""
 
 _REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION)
 
@@ -75,8 +77,10 @@ async def retried(name: str, attempt: Callable[[], Coroutine[Any, Any, None]], t
 class Sources:
     """Operations that need no connection of a client's own: of APIs and of Python modules."""
 
-    def __init__(self, targets: Mapping[str, Target]) -> None:
+    def __init__(self, targets: Mapping[str, Target], call_timeout: float | None = None) -> None:
         self.targets = targets
+        # Less is seen to where calls are made; it is also what a document may take.
+        self._timeout = max(_API_TIMEOUT, call_timeout or 0)
         self._operations: list[Operation] = []
         self._registries: dict[OperationRegistry, Callable[[], None]] = {}
         self._apis: list[HTTPOperations] = []
@@ -106,6 +110,7 @@ class Sources:
                 base_url=target.base_url,
                 security=target.auth,
                 headers=target.headers,
+                timeout=self._timeout,
             )
             self._apis.append(api)
             self._operations += api

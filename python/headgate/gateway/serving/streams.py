@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import orjson
 from anyio.abc import ObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
 from headgate.gateway.lines import Kept
 from headgate.gateway.raw import Raw, taken_apart
@@ -34,14 +35,21 @@ class ServerEnded(Exception):
 class Incoming:
     """Messages that threads have read, for whoever reads `stream` in the event loop that made this."""
 
-    def __init__(self, noted: Callable[[SessionMessage], None] | None = None) -> None:
+    def __init__(
+        self,
+        noted: Callable[[SessionMessage], None] | None = None,
+        unreadable: Callable[[Kept], None] = lambda _: None,
+    ) -> None:
         self._noted = noted
+        self._unreadable = unreadable
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
     def send(self, line: Kept, related: RequestId | None = None) -> None:
         """A message, whole, and the request whose stream it came by. What is none goes on as what is wrong with it."""
         item = _read(line, related)
+        if isinstance(item, Exception):
+            self._unreadable(line)
         self._soon(lambda: self._put(item))
 
     def _put(self, item: Received) -> None:
@@ -89,7 +97,11 @@ def _written(message: JSONRPCMessage) -> bytes:
     if isinstance(message, JSONRPCResponse):
         with contextlib.suppress(TypeError):
             return orjson.dumps({"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result})
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except PydanticSerializationError:
+        # Half of a surrogate pair can be escaped, as it was when it came.
+        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
 def objects(value: Any) -> Any:
@@ -123,6 +135,10 @@ class Outgoing(ObjectSendStream[SessionMessage]):
         if self._noted is not None:
             self._noted(item)
         self._lines.put(_written(item.message))
+
+    def write(self, line: bytes) -> None:
+        """A message, from any thread."""
+        self._lines.put(line)
 
     async def aclose(self) -> None:
         self._is_closed = True

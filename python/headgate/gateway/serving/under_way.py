@@ -46,7 +46,10 @@ class UnderWay:
         match message:
             case JSONRPCRequest(id=number):
                 if (call := _current.get()) is not None:
-                    self._calls[key_of(number)] = call
+                    key = key_of(number)
+                    self._calls[key] = call
+                    # It may never get there, or its answer may be one that nobody can read.
+                    call.when_over(lambda: self._calls.pop(key, None))
                     self._principals.add(call.caller.principal)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
                 self._calls.pop(key_of(number), None)

@@ -10,7 +10,7 @@ from mcp.client import ClientSession
 from mcp.client.session import IncomingMessage, MessageHandlerFnT
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import ToolListChangedNotification
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 __all__ = ["Refresh", "follow_changes", "overhear"]
@@ -23,6 +23,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 _BETWEEN_LISTINGS = 1.0
 """Seconds from one listing to the next, however often a server says that its tools changed."""
 
+_REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 
 Refresh = Callable[[bool], Awaitable[None]]
 
@@ -122,9 +123,10 @@ async def _listen(client: Client, changes: _Changes, is_open: Callable[[], bool]
                     delay = _FIRST_DELAY
         except (SubscriptionLost, TimeoutError):
             pass
-        except MCPError:
-            # It does not say such things, or is gone.
+        except MCPError as error:
             _log.debug("headgate: changes of tools cannot be listened to", exc_info=True)
-            return
+            if error.error.code in _REFUSALS:
+                # It does not say such things.
+                return
         await asyncio.sleep(delay)
         delay = min(2 * delay, _LONGEST_DELAY)

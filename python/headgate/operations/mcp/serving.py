@@ -3,8 +3,10 @@
 server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 """
 
+import asyncio
 import collections
 import difflib
+import functools
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -26,11 +28,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
 from headgate.arguments import shown
-from headgate.envelope import MCPResponseMeta
+from headgate.envelope import MCPResponseMeta, ResponseEnvelope
 from headgate.errors import InvalidArgument
+from headgate.operations.deadlines import after
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
 from headgate.operations.registry import OperationRegistry
+from headgate.operations.results import is_large
 from headgate.operations.serving import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
@@ -128,6 +132,7 @@ class OperationTools:
         prefixes: Mapping[str, str] | None = None,
         given: dict[str, str] | None = None,
         order: Iterable[str] = (),
+        call_timeout: float | None = None,
     ) -> None:
         self._registry = registry
         # Who comes first must not be a matter of who was there first: names depend on it.
@@ -135,6 +140,7 @@ class OperationTools:
         self._prefixes = prefixes
         self._identity = identity or _by_token
         self._given: dict[str, str] = {} if given is None else given
+        self._call_timeout = call_timeout
 
     def _shown_to(self, identity: Identity | None) -> dict[str, OperationSpec]:
         ordered = sorted(self._registry, key=lambda spec: self._places.get(spec.namespace, len(self._places)))
@@ -184,16 +190,22 @@ class OperationTools:
     ) -> dict[str, Any]:
         request = None if ctx.request_id is None else str(ctx.request_id)
         given = arguments.get(_INPUT) if _is_under_input(spec.input_schema) else dict(arguments)
-        envelope = await self._registry.execute(spec.id, given, CallContext(request, identity=identity))
+        context = CallContext(request, identity=identity, deadline=after(self._call_timeout))
+        envelope = await self._registry.execute(spec.id, given, context)
+        result = functools.partial(_result, envelope, spec, _is_legacy(ctx))
         try:
-            result = _kept(to_call_tool_result(envelope, spec=spec, is_legacy=_is_legacy(ctx)), spec, _is_legacy(ctx))
-            if isinstance(envelope.meta, MCPResponseMeta):
-                # It goes out as a handler may have made it, and the SDK ends with what it cannot write.
-                to_json(result)
-            return result
+            return await asyncio.to_thread(result) if is_large(envelope.data) else result()
         except (TypeError, ValueError, RecursionError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
+
+
+def _result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
+    result = _kept(to_call_tool_result(envelope, spec=spec, is_legacy=is_legacy), spec, is_legacy)
+    if isinstance(envelope.meta, MCPResponseMeta):
+        # It goes out as a handler may have made it, and the SDK ends with what it cannot write.
+        to_json(result)
+    return result
 
 
 def _kept(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:

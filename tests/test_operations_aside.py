@@ -1,0 +1,50 @@
+"""Large results are made to fit their schemas in a thread: nobody else has to wait for that."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from headgate.envelope import Body, ResponseEnvelope
+from headgate.operations import OperationRegistry, OperationSpec, results
+from headgate.operations.results import finished, is_large
+
+LISTS = {"type": "array"}
+
+
+@pytest.mark.parametrize(
+    ("data", "is_so"),
+    [
+        (None, False),
+        ([1] * 9_000, False),
+        ([1] * 20_000, True),
+        ({"a": [[0] * 10] * 2_000}, True),
+        ({"a": {"b": "x" * 2_000_000}}, True),
+        (["x" * 100] * 5_000, False),
+        (Body(b"[" + b" " * 2_000_000 + b"]"), True),
+        (Body(b"[]"), False),
+    ],
+    ids=[*"abcdefgh"],
+)
+def test_what_is_large(data: Any, is_so: bool) -> None:
+    assert is_large(data) is is_so
+
+
+@pytest.mark.parametrize(
+    ("count", "schema", "is_aside"), [(3, LISTS, False), (30_000, LISTS, True), (30_000, None, False)]
+)
+def test_only_what_takes_long_is_done_aside(
+    count: int, schema: Any, is_aside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def noted(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+        threads.append(threading.current_thread())
+        return finished(result, spec)
+
+    monkeypatch.setattr(results, "finished", noted)
+    registry = OperationRegistry()
+    registry.register(OperationSpec(namespace="a", name="many", output_schema=schema), lambda *_: [1] * count)
+    envelope = asyncio.run(registry.execute("a.many"))
+    assert envelope.data == [1] * count
+    assert (threads[0] is not threading.main_thread()) is is_aside
