@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
+from gateway_harness import ADVERSE, PATIENCE, said, script, talking, wrap
 from headgate import open_store
 
 
@@ -38,6 +38,15 @@ def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) 
             "logging/setLevel",
             "resources/subscribe",
         ]
+
+
+def test_what_a_server_refused_is_no_reason_to_do_without_it(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, server=[*script("raw_server.py"), "stdio"])) as talk:
+        for method, params in (("logging/setLevel", {"level": "error"}), ("resources/subscribe", {"uri": "file:///a"})):
+            assert talk.ask(method, params)["error"]["code"] == -32601
+        before = talk.call("told")["structuredContent"]["pid"]
+        assert code(talk.call("dies")) == "upstream_failed"
+        assert talk.call("told")["structuredContent"]["pid"] != before
 
 
 def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
 from headgate.gateway.lines import Kept, Line, Unspooled
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
-from headgate.gateway.own import OwnRequests
+from headgate.gateway.own import OwnRequests, ServerRefused
 from headgate.gateway.pending import Pending, PendingRequests
 from headgate.gateway.raw import written
 from headgate.gateway.requests import Forwarded, Requests, refused
@@ -258,10 +258,16 @@ class Relay:
 
     def greet(self, send: Callable[[Kept], None]) -> None:
         """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""
-        for request_id, line in self._session.again(self._own.new_id):
+        for number, (request_id, line) in enumerate(self._session.again(self._own.new_id)):
             send(line)
-            if request_id is not None:
+            if request_id is None:
+                continue
+            try:
                 self._own.wait(request_id)
+            except ServerRefused:
+                # The one before it may have refused the same; without the handshake alone there is no server.
+                if number == 0:
+                    raise
 
     @property
     def agreed_version(self) -> str | None:
