@@ -258,6 +258,23 @@ def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_
         assert "\\r" not in got
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc":"2.0","id":77,"method":"ping","Method":"tools/call","params":{"name":"pid"}}',
+        '{"jsonrpc":"2.0","id":77,"METHOD":"tools/call","params":{"name":"pid"}}',
+        f'{{{CALL},"params":{{"name":"told","Name":"pid"}}}}',
+        f'{{{CALL},"params":{{"name":"told"}},"param\u017f":{{"name":"pid"}}}}',
+    ],
+)
+def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line: str, tmp_path: Path) -> None:
+    options = ("--disable-tools", "admin", "--capability", "pid=admin")
+    with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
+        # One that takes `Name` for `name`, as many in Go do, would call what is switched off.
+        talk.send(line.encode())
+        assert json.loads(talk.line())["error"]["code"] == -32600
+
+
 def test_what_headgate_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
     stamp = "io.modelcontextprotocol/serverInfo"
     more = {"_meta": {stamp: {"name": "theirs", "version": "1"}}}
