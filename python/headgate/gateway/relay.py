@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import headgate
@@ -13,7 +13,7 @@ from headgate.gateway.answers import Answers
 from headgate.gateway.lines import Kept, Line, Unspooled
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
 from headgate.gateway.own import OwnRequests, ServerRefused
-from headgate.gateway.pending import Pending, PendingRequests
+from headgate.gateway.pending import Pending, PendingRequests, Preparation
 from headgate.gateway.raw import written
 from headgate.gateway.requests import Forwarded, Requests, refused
 from headgate.gateway.session import Session
@@ -72,8 +72,14 @@ class Relay:
             _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
             return
         message = read(line)
-        try:
+        with self._answering_for(message):
             self._heard(message, line)
+
+    @contextlib.contextmanager
+    def _answering_for(self, message: Any) -> Iterator[None]:
+        """A mistake of ours must not leave anyone waiting."""
+        try:
+            yield
         except Exception:
             _log.exception("headgate: a message of the client could not be handled")
             if isinstance(message, dict) and "id" in message:
@@ -101,24 +107,37 @@ class Relay:
     def _asked(self, message: _Message, line: Kept) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         self._session.heard(message["method"], params, line)
+        if self._requests.needs_tools(message["method"], params):
+            self._later(message, line, lambda: self._learn(meta_of(params)))
+        elif self._requests.takes_long(message["method"], params):
+            self._later(message, line)
+        else:
+            self._go_on(message, line)
+
+    def _later(self, message: _Message, line: Kept, *before: Callable[[], None]) -> None:
+        """By another thread, so that what it takes keeps nobody: not even who cancels it."""
+        preparation = self.pending.prepare(message["id"])
 
         def go_on() -> None:
-            outcome = self._requests(message, line)
-            if isinstance(outcome, Forwarded):
-                self._forward(outcome, line)
-            else:
-                for told in outcome:
-                    self._client.send(told)
+            try:
+                with self._answering_for(message):
+                    self._go_on(message, line, preparation)
+            finally:
+                self.pending.prepared(preparation)
 
-        if self._requests.needs_tools(message["method"], params):
-            self._work.do(lambda: self._learn(meta_of(params)), go_on)
-        elif self._requests.takes_long(message["method"], params):
-            self._work.do(go_on)
-        else:
-            go_on()
+        self._work.do(*before, go_on)
 
-    def _forward(self, request: Forwarded, line: Kept) -> None:
-        self.pending.add(request.pending)
+    def _go_on(self, message: _Message, line: Kept, preparation: Preparation | None = None) -> None:
+        outcome = self._requests(message, line)
+        if isinstance(outcome, Forwarded):
+            self._forward(outcome, line, preparation)
+        elif preparation is None or not preparation.is_cancelled:
+            for told in outcome:
+                self._client.send(told)
+
+    def _forward(self, request: Forwarded, line: Kept, preparation: Preparation | None) -> None:
+        if not self.pending.add(request.pending, preparation):
+            return
         try:
             self._upstream.send(line if request.line is None else request.line)
         except UpstreamFailed as error:
