@@ -75,3 +75,10 @@ def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
         # Twice, so that there has been time for the first.
         talk.call("a")
         assert talk.call("a")["structuredContent"] == {"calls": 2}
+
+
+def test_the_last_words_of_a_server_are_the_client_s(tmp_path: Path) -> None:
+    command = wrap(tmp_path, server=[*SERVER, "lively"])
+    ended = subprocess.run(command, input=talk_of(), capture_output=True, timeout=PATIENCE)
+    _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [message["params"]["data"] for message in last] == list(range(5000))
