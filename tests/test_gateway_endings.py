@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_server import faulty_server
 from gateway_harness import HELLO, PATIENCE, talking, wrap
+from gateways import gateway_to
 
 # It answers a list when it hears of a cancellation or of the end, and a call when there has been time to end it.
 SERVER = [
@@ -82,3 +84,14 @@ def test_the_last_words_of_a_server_are_the_client_s(tmp_path: Path) -> None:
     ended = subprocess.run(command, input=talk_of(), capture_output=True, timeout=PATIENCE)
     _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [message["params"]["data"] for message in last] == list(range(5000))
+
+
+def test_a_server_over_http_hears_what_the_client_said_last(tmp_path: Path) -> None:
+    with faulty_server() as server:
+        with gateway_to(server.url, tmp_path) as gateway:
+            for _ in range(20):
+                gateway.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+            gateway.send({"jsonrpc": "2.0", "id": "asked", "result": {}})
+        assert len(server.headers_of("notifications/roots/list_changed")) == 20
+        assert [response["id"] for response in server.responses] == ["asked"]
+        assert server.asked[-1][0] == "DELETE"
