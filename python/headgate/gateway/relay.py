@@ -63,6 +63,8 @@ class Relay:
         # Two of them: who waits for a list must not keep it from coming in.
         self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
+        self.veiled: Callable[[str], str] = str
+        """What of a server's words may be logged: it may repeat what it was given in confidence."""
         self.has_refused = threading.Event()
         """Whether someone was told that the server is gone."""
 
@@ -177,7 +179,8 @@ class Relay:
             return sum(self.from_upstream(one, asked) for one in inner) > 0
         if not isinstance(message, dict):
             start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
-            _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
+            shown = self.veiled(start.decode(errors="replace"))
+            _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", shown)
             return False
         if "method" in message:
             self._told(message)

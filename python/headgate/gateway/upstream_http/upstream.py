@@ -76,6 +76,7 @@ class HttpUpstream:
     def run(self, relay: Relay) -> int:
         """Until it is closed."""
         self._relay = relay
+        relay.veiled = self._endpoint.veiled
         self._streams = Streams(self._endpoint, relay, self._begin, self._closing)
         while (line := self._to_send.get()) is not None:
             self._dispatch(self._outgoing(line))
