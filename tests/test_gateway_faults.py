@@ -119,6 +119,37 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
         assert talk.has_logged("Listening on stdio")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "structuredContent": {"x": NaN}}}',
+        '{"result": {"content": [], "structuredContent": {"x": NaN}}, "jsonrpc": "2.0", "id": ID}',
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_an_error_and_no_silence(line: str, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        assert code(talk.call("writes", line=line)) == "upstream_failed"
+
+
+def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
+    asked = '{"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage", "params": {"x": NaN}}'
+    with talking(*wrap(tmp_path)) as talk:
+        talk.request("tools/call", {"name": "writes", "arguments": {"line": asked}})
+        assert talk.has_logged("no message")
+        assert talk.nothing()
+
+
+@pytest.mark.parametrize("is_id_first", [True, False])
+def test_a_request_that_there_is_no_room_for_is_answered(is_id_first: bool, tmp_path: Path) -> None:
+    limited = ["sh", "-c", 'ulimit -f 20000; exec "$0" "$@"', *wrap(tmp_path)]
+    with talking(*limited) as talk:
+        params = {"name": "text", "arguments": {"x": "x" * 30_000_000}}
+        request = {"jsonrpc": "2.0", "id": "large", "method": "tools/call", "params": params}
+        talk.send(request if is_id_first else {"method": "tools/call", "params": params, "jsonrpc": "2.0", "id": "large"})
+        answer = json.loads(talk.line())
+        assert (answer["id"], answer["error"]["data"]["code"]) == ("large", "store_full")
+
+
 def test_text_that_is_none_is_stored_as_the_bytes_that_came(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path)) as talk:
         descriptor = said(talk.call("invalid", size=100_000))

@@ -10,14 +10,13 @@ import headgate
 from headgate import _core
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
-from headgate.gateway.lines import Kept, Line, Unspooled
+from headgate.gateway.lines import Ends, Kept, Line, Unspooled, ends_of
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
 from headgate.gateway.own import OwnRequests, ServerRefused
 from headgate.gateway.pending import Pending, PendingRequests, Preparation
 from headgate.gateway.raw import written
 from headgate.gateway.requests import Forwarded, Requests, refused
 from headgate.gateway.session import Session
-from headgate.gateway.spool import Spool
 from headgate.gateway.work import Work
 from headgate.servers.gate import Gate
 
@@ -72,6 +71,10 @@ class Relay:
         """A message of the client."""
         if isinstance(line, Unspooled):
             _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
+            request_id = line.ends.request_id()
+            if line.ends.is_request and request_id is not None:
+                about = line.error.to_dict()["error"]
+                self._client.send(error_message(request_id, INTERNAL_ERROR, str(line.error), about))
             return
         message = read(line)
         with self._answering_for(message):
@@ -178,9 +181,10 @@ class Relay:
             inner = [written(one) for one in message if isinstance(one, dict)]
             return sum(self.from_upstream(one, asked) for one in inner) > 0
         if not isinstance(message, dict):
-            start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
-            shown = self.veiled(start.decode(errors="replace"))
+            ends = ends_of(line)
+            shown = self.veiled(ends.head[:_VIEW].decode(errors="replace"))
             _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", shown)
+            self._misread(ends, asked)
             return False
         if "method" in message:
             self._told(message)
@@ -192,6 +196,15 @@ class Relay:
         if not self._own.answered(message, line):
             self._answered(message, line)
         return True
+
+    def _misread(self, ends: Ends, asked: object) -> None:
+        """Whoever waits for what is whole but no JSON, such as an answer with NaN in it, would wait for ever."""
+        request_id = ends.request_id()
+        if request_id is None or (asked is not None and key_of(request_id) != key_of(asked)):
+            return
+        if not ends.is_request and ends.tail.rstrip().endswith(b"}"):
+            told = "what the server answered is no JSON that can be read; it may have done what it was asked to"
+            self.failed(request_id, UpstreamFailed(told))
 
     def _pass_on(self, line: Kept, asked: object) -> None:
         """What a server says or asks, on account of a request if it came by the stream of one."""
@@ -243,11 +256,13 @@ class Relay:
     def _lost(self, line: Unspooled, asked: object) -> bool:
         """Whoever waits for a message that there was no room for is told, and shown its start."""
         _log.error("headgate: a message of %d bytes from the server is lost: %s", line.size, line.error)
-        request_id = line.request_id() if asked is None else asked
+        if asked is None and line.ends.is_request:
+            return False
+        request_id = line.ends.request_id() if asked is None else asked
         self._own.failed(UpstreamFailed(str(line.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.head, _VIEW)}
+            shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.ends.head, _VIEW)}
             self._client.send(self._requests.failed(pending, line.error, size_bytes=line.size, **shown))
         return True
 
