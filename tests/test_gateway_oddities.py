@@ -275,6 +275,23 @@ def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line
         assert json.loads(talk.line())["error"]["code"] == -32600
 
 
+EMPTY_CURSOR = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        result = {"capabilities": {}, "tools": [], "resourceTemplates": [], "nextCursor": ""}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_cursor_that_is_empty_is_the_end_of_a_list(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, server=[sys.executable, "-c", EMPTY_CURSOR])) as talk:
+        listed = talk.ask("tools/list")["result"]["tools"]
+        assert [tool["name"] for tool in listed] == ["output_fetch", "output_search"]
+        assert len(talk.ask("resources/templates/list")["result"]["resourceTemplates"]) == 1
+
+
 def test_what_headgate_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
     stamp = "io.modelcontextprotocol/serverInfo"
     more = {"_meta": {stamp: {"name": "theirs", "version": "1"}}}

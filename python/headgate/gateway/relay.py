@@ -11,6 +11,7 @@ from headgate import _core
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
 from headgate.gateway.lines import Ends, Kept, Line, Unspooled, ends_of
+from headgate.gateway.lists import is_last
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
 from headgate.gateway.own import OwnRequests, ServerRefused
 from headgate.gateway.pending import Pending, PendingRequests, Preparation
@@ -288,7 +289,7 @@ class Relay:
             page = self._own.wait(request_id)
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []
-            cursors.append(page.get("nextCursor"))
+            cursors.append(None if is_last(page) else page["nextCursor"])
         if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
             raise UpstreamFailed(f"the server lists its tools in more than {_MOST_PAGES} pages")
         return tools
