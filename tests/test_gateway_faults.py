@@ -86,6 +86,19 @@ def test_a_server_that_cannot_start_is_said_to_and_ends_it(tmp_path: Path) -> No
         assert talk.process.wait(PATIENCE) == 7
 
 
+@pytest.mark.parametrize(("does", "status", "words"), [("exit 7", 7, "exit code 7"), ("kill -9 $$", 137, "signal 9")])
+def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
+    does: str, status: int, words: str, tmp_path: Path
+) -> None:
+    with talking(*wrap(tmp_path, server=["sh", "-c", does]), is_greeted=False) as talk:
+        # Whether it asks before or after the end is seen.
+        told = talk.ask("initialize", {})["error"]["message"]
+        assert words in told
+        assert "ask again" not in told
+        assert talk.is_over()
+        assert talk.process.wait(PATIENCE) == status
+
+
 def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
     done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=PATIENCE)
     assert done.returncode != 0

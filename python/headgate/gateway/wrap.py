@@ -109,7 +109,8 @@ def _run(
         # What it said last is on its way yet.
         serving.join(grace)
         relay.finish(grace)
-    return code
+    # As a shell has it, of one that was ended by a signal.
+    return 128 - code if code < 0 else code
 
 
 def _in_thread(job: Callable[[], None]) -> threading.Thread:
