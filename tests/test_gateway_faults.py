@@ -114,9 +114,11 @@ def test_a_server_that_hangs_is_answered_for(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
 
 
-def test_a_server_that_reports_progress_does_not_hang(tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", [5, "x" * 2000, 1 << 70])
+def test_a_server_that_reports_progress_does_not_hang(token: object, tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, "--call-timeout-seconds", "1")) as talk:
-        params = {"name": "reports", "arguments": {"steps": 6, "token": 5, "every": 0.4}, "_meta": {"progressToken": 5}}
+        arguments = {"steps": 6, "token": token, "every": 0.4}
+        params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": token}}
         assert talk.ask("tools/call", params)["result"]["content"][0]["text"] == "reported"
 
 

@@ -153,9 +153,10 @@ class PendingRequests:
         """Whoever still reports progress is not late."""
         if not self._timeout:
             return
+        key = key_of(token)
         with self._changed:
             for waiting in self._all():
-                if waiting.pending.token == token:
+                if key_of(waiting.pending.token) == key:
                     waiting.deadline = self._deadline(waiting.pending)
 
     def _all(self) -> Iterator[_Waiting]:
