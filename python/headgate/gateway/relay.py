@@ -15,6 +15,7 @@ from headgate.gateway.lists import is_last
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
 from headgate.gateway.own import OwnRequests, ServerRefused
 from headgate.gateway.pending import Pending, PendingRequests, Preparation
+from headgate.gateway.questions import Questions
 from headgate.gateway.raw import written
 from headgate.gateway.requests import Forwarded, Requests, refused
 from headgate.gateway.session import Session
@@ -60,6 +61,7 @@ class Relay:
         self._requests = Requests(gate, self._session, stamp, self._all_tools)
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
+        self._questions = Questions()
         # Two of them: who waits for a list must not keep it from coming in.
         self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
@@ -103,7 +105,12 @@ class Relay:
                 return
             # As it was understood: what is read in another way by the server could be another call.
             line = written(message)
-        if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+        if not isinstance(message, dict):
+            self._to_upstream(line)
+        elif "method" not in message:
+            if (answer := self._questions.answered(message, line)) is not None:
+                self._to_upstream(answer)
+        elif not isinstance(message["method"], str):
             self._to_upstream(line)
         elif "id" in message:
             self._asked(message, line)
@@ -189,7 +196,7 @@ class Relay:
             return False
         if "method" in message:
             self._told(message)
-            self._pass_on(line, asked)
+            self._pass_on(message, line, asked)
             return False
         if asked is not None and key_of(message.get("id")) != key_of(asked):
             _log.warning("headgate: the server answered one request with what is for another; clients are spared it")
@@ -207,10 +214,10 @@ class Relay:
             told = "what the server answered is no JSON that can be read; it may have done what it was asked to"
             self.failed(request_id, UpstreamFailed(told))
 
-    def _pass_on(self, line: Kept, asked: object) -> None:
+    def _pass_on(self, message: _Message, line: Kept, asked: object) -> None:
         """What a server says or asks, on account of a request if it came by the stream of one."""
         del asked
-        self._client.send(line)
+        self._client.send(self._questions.said(message, line))
 
     def _told(self, message: _Message) -> None:
         params = message.get("params")
@@ -326,6 +333,8 @@ class Relay:
     def ended(self, error: UpstreamFailed) -> None:
         """The server is gone: whoever waits for it is told."""
         self._own.failed(error)
+        for cancelled in self._questions.ended():
+            self._client.send(cancelled)
         for pending in self.pending.take_all():
             self._client.send(self._requests.failed(pending, error))
             self.has_refused.set()
