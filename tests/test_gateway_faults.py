@@ -158,9 +158,9 @@ def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> N
 def test_a_request_that_there_is_no_room_for_is_answered(is_id_first: bool, tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -f 20000; exec "$0" "$@"', *wrap(tmp_path)]
     with talking(*limited) as talk:
-        params = {"name": "text", "arguments": {"x": "x" * 30_000_000}}
-        request = {"jsonrpc": "2.0", "id": "large", "method": "tools/call", "params": params}
-        talk.send(request if is_id_first else {"method": "tools/call", "params": params, "jsonrpc": "2.0", "id": "large"})
+        about = {"jsonrpc": "2.0", "id": "large"}
+        asked = {"method": "tools/call", "params": {"name": "text", "arguments": {"x": "x" * 30_000_000}}}
+        talk.send({**about, **asked} if is_id_first else {**asked, **about})
         answer = json.loads(talk.line())
         assert (answer["id"], answer["error"]["data"]["code"]) == ("large", "store_full")
 

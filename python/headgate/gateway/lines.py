@@ -25,9 +25,7 @@ _VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ID = rb'"id"\s*:\s*' + _SCALAR
 _ID_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + _ID + rb"\s*,")
 _REQUEST = re.compile(rb"\s*\{\s*" + _VERSION + rb"(?:" + _ID + rb'\s*,\s*)?"method"')
-_ID_LAST = re.compile(
-    rb"\}\s*,\s*" + _VERSION + _ID + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$"
-)
+_ID_LAST = re.compile(rb"\}\s*,\s*" + _VERSION + _ID + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$")
 
 
 @dataclasses.dataclass(slots=True)

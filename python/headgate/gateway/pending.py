@@ -186,4 +186,6 @@ class PendingRequests:
             return self._changed.wait_for(self._is_done, seconds)
 
     def _is_done(self) -> bool:
-        return not self._preparing and not self._answering and all(waiting.pending.is_lasting for waiting in self._all())
+        return (
+            not self._preparing and not self._answering and all(waiting.pending.is_lasting for waiting in self._all())
+        )

@@ -79,7 +79,9 @@ class Upstream:
             relay.ended(_ended(code, largest))
             if self._closing.is_set() or not has_ever_spoken or not self._restarted(relay):
                 with self._lock:
-                    self._down = UpstreamFailed(f"the server {_how(code)}, and is not started again; see what it logged")
+                    self._down = UpstreamFailed(
+                        f"the server {_how(code)}, and is not started again; see what it logged"
+                    )
                 # Whoever asked meanwhile.
                 relay.ended(self._down)
                 return code

@@ -237,7 +237,7 @@ class HttpUpstream:
             self._streams.listen(lambda: self._headers(None, session), lambda: self._session is session)
 
     def close(self) -> None:
-        """No more is to be sent. What nobody waits for is told yet; all else that is under way ends, and so does `run`."""
+        """No more is to be sent. What nobody waits for is told yet; all else under way ends, and with it `run`."""
         self._to_send.put(None)
         if self._has_sent_all.wait(_FAREWELL):
             self._telling.finish(_FAREWELL)
