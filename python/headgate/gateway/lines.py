@@ -83,6 +83,15 @@ class Lines:
         if until is not None:
             self._poller.register(until, select.POLLIN)
 
+    def _read(self, buffer: bytearray) -> int:
+        """How many bytes there are now; 0 at the end."""
+        while self._has_more():
+            # Whoever we share it with may have made it one that does not wait.
+            with contextlib.suppress(BlockingIOError):
+                return os.readv(self._fd, [buffer])
+            self._poller.poll()
+        return 0
+
     def _has_more(self) -> bool:
         """Waits for more; whoever else may write to it, once `until` is over there is only what is in it already."""
         if self._until is None or any(fd == self._fd for fd, _ in self._poller.poll()):
@@ -94,7 +103,7 @@ class Lines:
         buffer = bytearray(_CHUNK)
         view = memoryview(buffer)
         begun = Begun(self._most_bytes, self._make_spool)
-        while self._has_more() and (count := os.readv(self._fd, [buffer])):
+        while count := self._read(buffer):
             start = 0
             while (end := buffer.find(b"\n", start, count)) >= 0:
                 if begun:
