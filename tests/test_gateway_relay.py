@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,34 @@ def test_stored_payloads_are_read_by_their_address(tmp_path: Path) -> None:
         listed = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
         assert [template["uriTemplate"] for template in listed] == ["headgate://output/{output_handle}{?offset,limit}"]
         assert talk.ask("resources/list")["result"]["resources"] == []
+
+
+COUNTING = """
+import itertools, json, sys
+numbers = itertools.count()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = {"content": [], "tools": [{"name": "a", "inputSchema": {"type": "object"}}], "capabilities": {}}
+        if message["method"] == "tools/call":
+            result["structuredContent"] = {"number": next(numbers)}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("option", ["--file-refs", "--per-call", "--disable-tools=core"])
+def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str, tmp_path: Path) -> None:
+    (tmp_path / "large").write_text("x" * 10_000_000)
+    options = [option, "--capability", "b=core", "--capability", "a=other"]
+    options += ["--file-root", str(tmp_path)] if option == "--file-refs" else []
+    with talking(*wrap(tmp_path / "store", *options, server=[sys.executable, "-c", COUNTING])) as talk:
+        # What the first one needs takes longer than what the others need.
+        text = {"$file": "large"} if option == "--file-refs" else "x" * 1_000_000
+        calls = [talk.request("tools/call", {"name": "a", "arguments": {"text": text}})]
+        calls += [talk.request("tools/call", {"name": "a", "arguments": {}}) for _ in range(20)]
+        answers = [json.loads(talk.line()) for _ in calls]
+        numbers = {answer["id"]: answer["result"]["structuredContent"]["number"] for answer in answers}
+        assert [numbers[call] for call in calls] == list(range(21))
 
 
 def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from headgate.gateway.questions import Questions
 from headgate.gateway.raw import written
 from headgate.gateway.requests import Forwarded, Requests, refused
 from headgate.gateway.session import Session
+from headgate.gateway.turns import Turns
 from headgate.gateway.work import Work
 from headgate.servers.gate import Gate
 
@@ -62,6 +63,7 @@ class Relay:
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
         self._questions = Questions()
+        self._turns = Turns()
         # Two of them: who waits for a list must not keep it from coming in.
         self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
@@ -120,33 +122,52 @@ class Relay:
     def _asked(self, message: _Message, line: Kept) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         self._session.heard(message["method"], params, line)
+        name = params.get("name")
+        is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._gate.tools
         if self._requests.needs_tools(message["method"], params):
-            self._later(message, line, lambda: self._learn(meta_of(params)))
-        elif self._requests.takes_long(message["method"], params):
-            self._later(message, line)
+            self._later(message, line, lambda: self._learn(meta_of(params)), is_call=is_call)
+        elif self._requests.takes_long(message["method"], params) or (is_call and self._turns):
+            self._later(message, line, is_call=is_call)
         else:
-            self._go_on(message, line)
+            self._step(message, line)()
 
-    def _later(self, message: _Message, line: Kept, *before: Callable[[], None]) -> None:
-        """By another thread, so that what it takes keeps nobody: not even who cancels it."""
+    def _later(self, message: _Message, line: Kept, *before: Callable[[], None], is_call: bool) -> None:
+        """By another thread, so that what it takes keeps nobody: not even who cancels it. Calls stay in their order."""
         preparation = self.pending.prepare(message["id"])
+        turn = self._turns.take() if is_call else None
 
         def go_on() -> None:
-            try:
-                with self._answering_for(message):
-                    self._go_on(message, line, preparation)
-            finally:
-                self.pending.prepared(preparation)
+            step: Callable[[], None] | None = None
+            with self._answering_for(message):
+                step = self._step(message, line, preparation)
+
+            def finish() -> None:
+                try:
+                    with self._answering_for(message):
+                        if step is not None:
+                            step()
+                finally:
+                    self.pending.prepared(preparation)
+
+            if turn is None:
+                finish()
+            else:
+                self._turns.ready(turn, finish)
 
         self._work.do(*before, go_on)
 
-    def _go_on(self, message: _Message, line: Kept, preparation: Preparation | None = None) -> None:
+    def _step(self, message: _Message, line: Kept, preparation: Preparation | None = None) -> Callable[[], None]:
+        """What is to be done about a request, once it is understood."""
         outcome = self._requests(message, line)
         if isinstance(outcome, Forwarded):
-            self._forward(outcome, line, preparation)
-        elif preparation is None or not preparation.is_cancelled:
-            for told in outcome:
-                self._client.send(told)
+            return lambda: self._forward(outcome, line, preparation)
+
+        def answer() -> None:
+            if preparation is None or not preparation.is_cancelled:
+                for told in outcome:
+                    self._client.send(told)
+
+        return answer
 
     def _forward(self, request: Forwarded, line: Kept, preparation: Preparation | None) -> None:
         if not self.pending.add(request.pending, preparation):
