@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
 from headgate import open_store
+from headgate.errors import UpstreamFailed
 from headgate.gateway.outbox import Outbox
 from headgate.gateway.work import Work
 from hypothesis import given, settings
@@ -212,6 +213,24 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
     reader.join(PATIENCE)
     os.close(ours)
     assert b"".join(got) == b"".join(line + b"\n" for line in lines)
+
+
+def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.gateway.outbox._MOST", 1000)
+    ours, theirs = os.pipe()
+    outbox = Outbox(theirs)
+    outbox.send(b"x" * 1_000_000)
+    for _ in range(3):
+        outbox.send(b"y" * 400)
+    with pytest.raises(UpstreamFailed):
+        outbox.send(b"z")
+    got = b""
+    while len(got) < 1_000_001 + 3 * 401:
+        got += os.read(ours, 1 << 20)
+    assert outbox.close(PATIENCE)
+    for end in (ours, theirs):
+        os.close(end)
+    assert got == b"x" * 1_000_000 + b"\n" + (b"y" * 400 + b"\n") * 3
 
 
 def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
