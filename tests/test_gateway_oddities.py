@@ -294,6 +294,18 @@ def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line
         assert json.loads(talk.line())["error"]["code"] == -32600
 
 
+def test_a_batch_of_nothing_is_the_servers_to_answer_unless_tools_are_filtered(tmp_path: Path) -> None:
+    answering = (
+        "import sys\nfor line in sys.stdin: print('{\"id\": null, \"error\": ' + line.strip() + '}', flush=True)"
+    )
+    with talking(*wrap(tmp_path, server=[sys.executable, "-c", answering]), is_greeted=False) as talk:
+        talk.send(b"[]")
+        assert json.loads(talk.line()) == {"id": None, "error": []}
+    with talking(*wrap(tmp_path, "--tools-only", "core")) as talk:
+        talk.send(b"[]")
+        assert json.loads(talk.line())["error"]["code"] == -32700
+
+
 EMPTY_CURSOR = """
 import json, sys
 for line in sys.stdin:

@@ -97,7 +97,7 @@ class Relay:
                 self._client.send(error_message(message["id"], INTERNAL_ERROR, told))
 
     def _heard(self, message: Any, line: Kept) -> None:
-        if isinstance(message, list) and all(isinstance(inner, dict) for inner in message):
+        if isinstance(message, list) and message and all(isinstance(inner, dict) for inner in message):
             for inner in message:
                 self.from_client(written(inner))
             return
