@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
+from gateway_harness import ADVERSE, PATIENCE, said, script, talking, wrap
 from headgate import open_store
 
 
@@ -38,6 +38,15 @@ def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) 
             "logging/setLevel",
             "resources/subscribe",
         ]
+
+
+def test_what_a_server_refused_is_no_reason_to_do_without_it(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, server=[*script("raw_server.py"), "stdio"])) as talk:
+        for method, params in (("logging/setLevel", {"level": "error"}), ("resources/subscribe", {"uri": "file:///a"})):
+            assert talk.ask(method, params)["error"]["code"] == -32601
+        before = talk.call("told")["structuredContent"]["pid"]
+        assert code(talk.call("dies")) == "upstream_failed"
+        assert talk.call("told")["structuredContent"]["pid"] != before
 
 
 def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> None:
@@ -77,6 +86,19 @@ def test_a_server_that_cannot_start_is_said_to_and_ends_it(tmp_path: Path) -> No
         assert talk.process.wait(PATIENCE) == 7
 
 
+@pytest.mark.parametrize(("does", "status", "words"), [("exit 7", 7, "exit code 7"), ("kill -9 $$", 137, "signal 9")])
+def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
+    does: str, status: int, words: str, tmp_path: Path
+) -> None:
+    with talking(*wrap(tmp_path, server=["sh", "-c", does]), is_greeted=False) as talk:
+        # Whether it asks before or after the end is seen.
+        told = talk.ask("initialize", {})["error"]["message"]
+        assert words in told
+        assert "ask again" not in told
+        assert talk.is_over()
+        assert talk.process.wait(PATIENCE) == status
+
+
 def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
     done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=PATIENCE)
     assert done.returncode != 0
@@ -92,9 +114,11 @@ def test_a_server_that_hangs_is_answered_for(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
 
 
-def test_a_server_that_reports_progress_does_not_hang(tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", [5, "x" * 2000, 1 << 70])
+def test_a_server_that_reports_progress_does_not_hang(token: object, tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, "--call-timeout-seconds", "1")) as talk:
-        params = {"name": "reports", "arguments": {"steps": 6, "token": 5, "every": 0.4}, "_meta": {"progressToken": 5}}
+        arguments = {"steps": 6, "token": token, "every": 0.4}
+        params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": token}}
         assert talk.ask("tools/call", params)["result"]["content"][0]["text"] == "reported"
 
 
@@ -108,6 +132,37 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
         number = talk.request("tools/call", {"name": "babbles"})
         assert json.loads(talk.line())["id"] == number
         assert talk.has_logged("Listening on stdio")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "structuredContent": {"x": NaN}}}',
+        '{"result": {"content": [], "structuredContent": {"x": NaN}}, "jsonrpc": "2.0", "id": ID}',
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_an_error_and_no_silence(line: str, tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path)) as talk:
+        assert code(talk.call("writes", line=line)) == "upstream_failed"
+
+
+def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
+    asked = '{"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage", "params": {"x": NaN}}'
+    with talking(*wrap(tmp_path)) as talk:
+        talk.request("tools/call", {"name": "writes", "arguments": {"line": asked}})
+        assert talk.has_logged("no message")
+        assert talk.nothing()
+
+
+@pytest.mark.parametrize("is_id_first", [True, False])
+def test_a_request_that_there_is_no_room_for_is_answered(is_id_first: bool, tmp_path: Path) -> None:
+    limited = ["sh", "-c", 'ulimit -f 20000; exec "$0" "$@"', *wrap(tmp_path)]
+    with talking(*limited) as talk:
+        about = {"jsonrpc": "2.0", "id": "large"}
+        asked = {"method": "tools/call", "params": {"name": "text", "arguments": {"x": "x" * 30_000_000}}}
+        talk.send({**about, **asked} if is_id_first else {**asked, **about})
+        answer = json.loads(talk.line())
+        assert (answer["id"], answer["error"]["data"]["code"]) == ("large", "store_full")
 
 
 def test_text_that_is_none_is_stored_as_the_bytes_that_came(tmp_path: Path) -> None:

@@ -56,6 +56,14 @@ def test_an_error_does_not_repeat_what_the_server_was_given(
         assert "s3cr3t" not in (tmp_path / "log.txt").read_text()
 
 
+@pytest.mark.parametrize("kind", [JSON, EVENTS])
+def test_what_is_no_message_is_logged_without_what_the_server_was_given(kind: str, tmp_path: Path) -> None:
+    body = "data: you sent SECRET\n\n" if kind == EVENTS else "you sent SECRET"
+    with faulty_server() as server, gateway_to(server.url, tmp_path, headers=HEADERS) as gateway:
+        assert gateway.call("refuses", status=200, body=body, **{"as": kind})["isError"]
+    assert "you sent ***" in (tmp_path / "log.txt").read_text()
+
+
 def test_what_stands_in_the_url_is_hidden_as_it_is_sent() -> None:
     endpoint = Endpoint("http://user:p%40ssword@localhost/mcp?key=long-enough&mode=full")
     sent = base64.b64encode(b"user:p@ssword").decode()

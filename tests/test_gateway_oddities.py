@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
 from headgate import open_store
+from headgate.errors import UpstreamFailed
 from headgate.gateway.outbox import Outbox
 from headgate.gateway.work import Work
 from hypothesis import given, settings
@@ -215,6 +216,24 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
     assert b"".join(got) == b"".join(line + b"\n" for line in lines)
 
 
+def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.gateway.outbox._MOST", 1000)
+    ours, theirs = os.pipe()
+    outbox = Outbox(theirs)
+    outbox.send(b"x" * 1_000_000)
+    for _ in range(3):
+        outbox.send(b"y" * 400)
+    with pytest.raises(UpstreamFailed):
+        outbox.send(b"z")
+    got = b""
+    while len(got) < 1_000_001 + 3 * 401:
+        got += os.read(ours, 1 << 20)
+    assert outbox.close(PATIENCE)
+    for end in (ours, theirs):
+        os.close(end)
+    assert got == b"x" * 1_000_000 + b"\n" + (b"y" * 400 + b"\n") * 3
+
+
 def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
     work, release, done = Work(1, most=2), threading.Event(), threading.Event()
     for _ in range(2):
@@ -257,6 +276,52 @@ def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_
         assert "told" in got
         assert "pid" not in got
         assert "\\r" not in got
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc":"2.0","id":77,"method":"ping","Method":"tools/call","params":{"name":"pid"}}',
+        '{"jsonrpc":"2.0","id":77,"METHOD":"tools/call","params":{"name":"pid"}}',
+        f'{{{CALL},"params":{{"name":"told","Name":"pid"}}}}',
+        f'{{{CALL},"params":{{"name":"told"}},"param\u017f":{{"name":"pid"}}}}',
+    ],
+)
+def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line: str, tmp_path: Path) -> None:
+    options = ("--disable-tools", "admin", "--capability", "pid=admin")
+    with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
+        # One that takes `Name` for `name`, as many in Go do, would call what is switched off.
+        talk.send(line.encode())
+        assert json.loads(talk.line())["error"]["code"] == -32600
+
+
+def test_a_batch_of_nothing_is_the_servers_to_answer_unless_tools_are_filtered(tmp_path: Path) -> None:
+    answering = (
+        "import sys\nfor line in sys.stdin: print('{\"id\": null, \"error\": ' + line.strip() + '}', flush=True)"
+    )
+    with talking(*wrap(tmp_path, server=[sys.executable, "-c", answering]), is_greeted=False) as talk:
+        talk.send(b"[]")
+        assert json.loads(talk.line()) == {"id": None, "error": []}
+    with talking(*wrap(tmp_path, "--tools-only", "core")) as talk:
+        talk.send(b"[]")
+        assert json.loads(talk.line())["error"]["code"] == -32700
+
+
+EMPTY_CURSOR = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        result = {"capabilities": {}, "tools": [], "resourceTemplates": [], "nextCursor": ""}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_cursor_that_is_empty_is_the_end_of_a_list(tmp_path: Path) -> None:
+    with talking(*wrap(tmp_path, server=[sys.executable, "-c", EMPTY_CURSOR])) as talk:
+        listed = talk.ask("tools/list")["result"]["tools"]
+        assert [tool["name"] for tool in listed] == ["output_fetch", "output_search"]
+        assert len(talk.ask("resources/templates/list")["result"]["resourceTemplates"]) == 1
 
 
 def test_what_headgate_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """What goes through the gateway unchanged, and what does not."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness import ADVERSE, Talk, said, talking, wrap
+from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
 
 # Messages that headgate has no part in, as odd as they may be.
 PASSING = [
@@ -134,3 +138,55 @@ def test_stored_payloads_are_read_by_their_address(tmp_path: Path) -> None:
         listed = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
         assert [template["uriTemplate"] for template in listed] == ["headgate://output/{output_handle}{?offset,limit}"]
         assert talk.ask("resources/list")["result"]["resources"] == []
+
+
+COUNTING = """
+import itertools, json, sys
+numbers = itertools.count()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = {"content": [], "tools": [{"name": "a", "inputSchema": {"type": "object"}}], "capabilities": {}}
+        if message["method"] == "tools/call":
+            result["structuredContent"] = {"number": next(numbers)}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("option", ["--file-refs", "--per-call", "--disable-tools=core"])
+def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str, tmp_path: Path) -> None:
+    (tmp_path / "large").write_text("x" * 10_000_000)
+    options = [option, "--capability", "b=core", "--capability", "a=other"]
+    options += ["--file-root", str(tmp_path)] if option == "--file-refs" else []
+    with talking(*wrap(tmp_path / "store", *options, server=[sys.executable, "-c", COUNTING])) as talk:
+        # What the first one needs takes longer than what the others need.
+        text = {"$file": "large"} if option == "--file-refs" else "x" * 1_000_000
+        calls = [talk.request("tools/call", {"name": "a", "arguments": {"text": text}})]
+        calls += [talk.request("tools/call", {"name": "a", "arguments": {}}) for _ in range(20)]
+        answers = [json.loads(talk.line()) for _ in calls]
+        numbers = {answer["id"]: answer["result"]["structuredContent"]["number"] for answer in answers}
+        assert [numbers[call] for call in calls] == list(range(21))
+
+
+def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
+    # As they are behind a client that is a program of Node's, or shares them with one.
+    inward, outward = os.pipe(), os.pipe()
+    os.set_blocking(inward[0], False)
+    os.set_blocking(outward[1], False)
+    process = subprocess.Popen(wrap(tmp_path, "--output-mode", "inline"), stdin=inward[0], stdout=outward[1])
+    os.close(inward[0])
+    os.close(outward[1])
+    with os.fdopen(outward[0], "rb") as answers, os.fdopen(inward[1], "wb", buffering=0) as requests:
+        params = {"name": "text", "arguments": {"size": 3_000_000}}
+        for number, (method, told) in enumerate(
+            [("initialize", HELLO), ("tools/call", params), ("tools/call", params)]
+        ):
+            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": told}
+            requests.write(json.dumps(request).encode() + b"\n")
+        # More than the pipe holds by then.
+        time.sleep(0.5)
+        lines = [answers.readline() for _ in range(3)]
+        assert sorted(json.loads(line)["id"] for line in lines) == [0, 1, 2]
+        assert sorted(map(len, lines))[1] > 3_000_000
+        requests.close()
+        assert process.wait(PATIENCE) == 0

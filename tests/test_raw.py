@@ -10,6 +10,7 @@ import orjson
 import pytest
 from headgate import _core
 from headgate.errors import InvalidJSON, StoreFull, StoreUnavailable
+from headgate.gateway.messages import read
 from headgate.gateway.raw import Pieces, Raw, spliced, taken_apart, written
 from headgate.gateway.spool import Spool
 from headgate.payload import encoded
@@ -168,3 +169,11 @@ def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
         os.dup2(full.fileno(), spool.fileno())
         with pytest.raises(StoreFull):
             spool.write(b"abc")
+
+
+def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
+    many = {f"key {number}": number for number in range(100_000)}
+    answer = read(orjson.dumps({"id": 1, "result": {**many, "content": []}}))
+    assert answer["id"] == 1
+    assert isinstance(answer["result"], Raw)
+    assert read(orjson.dumps({**many, "id": 1, "result": {}}))["id"] == 1

@@ -304,6 +304,20 @@ def test_by_default_files_are_below_here_or_temporary(
         references.resolve({"a": {"$file": "file"}})
 
 
+def test_started_at_the_very_top_there_are_but_temporary_files(
+    store: Store, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    (temporary / "file").write_text("temporary")
+    monkeypatch.chdir("/")
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    references = References(store)
+    assert as_objects(references.resolve({"a": {"$file": "file"}})) == {"a": "temporary"}
+    with pytest.raises(FileRefDenied):
+        references.resolve({"a": {"$file": str(root / "plain")}})
+
+
 def test_no_file_of_the_store_is_read(store: Store, tmp_path: Path) -> None:
     store.put("mine", principal="ann")
     references = References(store, [tmp_path])

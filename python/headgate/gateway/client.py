@@ -1,6 +1,8 @@
 """The client at the other end of our standard input and output."""
 
+import contextlib
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -50,7 +52,7 @@ def _send(fd: int, line: Kept) -> None:
         _write(fd, b"\n")
         return
     # At once, so that nobody wakes up for half of a message.
-    sent = os.writev(fd, (line, b"\n"))
+    sent = _written(fd, line, b"\n")
     if sent <= len(line):
         _write(fd, memoryview(line)[sent:])
         _write(fd, b"\n")
@@ -59,4 +61,14 @@ def _send(fd: int, line: Kept) -> None:
 def _write(fd: int, piece: bytes | memoryview) -> None:
     view = memoryview(piece)
     while view:
-        view = view[os.write(fd, view) :]
+        view = view[_written(fd, view) :]
+
+
+def _written(fd: int, *pieces: bytes | bytearray | memoryview) -> int:
+    """How much of it the pipe takes: it waits, also where whoever shares it has made it one that does not."""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            return os.writev(fd, pieces)
+        poller = select.poll()
+        poller.register(fd, select.POLLOUT)
+        poller.poll()

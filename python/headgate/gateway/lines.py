@@ -14,42 +14,60 @@ import orjson
 from headgate.errors import HeadgateError
 from headgate.gateway.spool import Spool
 
-__all__ = ["Begun", "Kept", "Line", "Lines", "Unspooled", "widen"]
+__all__ = ["Begun", "Ends", "Kept", "Line", "Lines", "Unspooled", "ends_of", "widen"]
 
 _CHUNK = 256 * 1024
 _PIPE = 1024 * 1024
 _END = 64 * 1024
 
 _SCALAR = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
-_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _SCALAR + rb"\s*,")
-_ID_LAST = re.compile(
-    rb'\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*'
-    + _SCALAR
-    + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$"
-)
+_VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ID = rb'"id"\s*:\s*' + _SCALAR
+_ID_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + _ID + rb"\s*,")
+_REQUEST = re.compile(rb"\s*\{\s*" + _VERSION + rb"(?:" + _ID + rb'\s*,\s*)?"method"')
+_ID_LAST = re.compile(rb"\}\s*,\s*" + _VERSION + _ID + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$")
 
 
 @dataclasses.dataclass(slots=True)
-class Unspooled:
-    """Both ends of a line that was too large for memory and could not be spooled: enough to say so to who waits."""
+class Ends:
+    """Both ends of a line that cannot be read: enough to say so to who waits for it."""
 
-    error: HeadgateError
-    size: int
     head: bytes
     tail: bytes
 
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks for something; else it may answer."""
+        return _REQUEST.match(self.head) is not None
+
     def request_id(self) -> object:
-        """The id of the message, which stands at its start or at its end."""
+        """The id of the message, which stands at its start or at its end; `None` if it is not to be found."""
         found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
         with contextlib.suppress(orjson.JSONDecodeError):
             return None if found is None else orjson.loads(found[1])
         return None
 
 
+@dataclasses.dataclass(slots=True)
+class Unspooled:
+    """What is left of a line that was too large for memory and could not be spooled."""
+
+    error: HeadgateError
+    size: int
+    ends: Ends
+
+
 Kept: TypeAlias = bytes | bytearray | Spool
 """A message, whole."""
 
 Line: TypeAlias = Kept | Unspooled
+
+
+def ends_of(line: Kept) -> Ends:
+    """Where a message says what it is."""
+    if isinstance(line, Spool):
+        return Ends(b"".join(line.pieces(0, _END)), b"".join(line.pieces(max(len(line) - _END, 0))))
+    return Ends(bytes(line[:_END]), bytes(line[-_END:]))
 
 
 class Lines:
@@ -65,6 +83,15 @@ class Lines:
         if until is not None:
             self._poller.register(until, select.POLLIN)
 
+    def _read(self, buffer: bytearray) -> int:
+        """How many bytes there are now; 0 at the end."""
+        while self._has_more():
+            # Whoever we share it with may have made it one that does not wait.
+            with contextlib.suppress(BlockingIOError):
+                return os.readv(self._fd, [buffer])
+            self._poller.poll()
+        return 0
+
     def _has_more(self) -> bool:
         """Waits for more; whoever else may write to it, once `until` is over there is only what is in it already."""
         if self._until is None or any(fd == self._fd for fd, _ in self._poller.poll()):
@@ -76,7 +103,7 @@ class Lines:
         buffer = bytearray(_CHUNK)
         view = memoryview(buffer)
         begun = Begun(self._most_bytes, self._make_spool)
-        while self._has_more() and (count := os.readv(self._fd, [buffer])):
+        while count := self._read(buffer):
             start = 0
             while (end := buffer.find(b"\n", start, count)) >= 0:
                 if begun:
@@ -113,7 +140,7 @@ class Begun:
                 self._line.write(piece)
             except HeadgateError as error:
                 spool = self._line
-                self._line = Unspooled(error, len(spool), b"".join(spool.pieces(0, _END)), b"")
+                self._line = Unspooled(error, len(spool), Ends(ends_of(spool).head, b""))
                 spool.close()
                 self._lose(self._line, piece)
 
@@ -121,18 +148,18 @@ class Begun:
         try:
             spool = self._make_spool()
         except HeadgateError as error:
-            return Unspooled(error, len(line), bytes(line[:_END]), bytes(line[-_END:]))
+            return Unspooled(error, len(line), ends_of(line))
         try:
             spool.write(line)
         except HeadgateError as error:
             spool.close()
-            return Unspooled(error, len(line), bytes(line[:_END]), bytes(line[-_END:]))
+            return Unspooled(error, len(line), ends_of(line))
         return spool
 
     @staticmethod
     def _lose(lost: Unspooled, piece: bytes | memoryview) -> None:
         lost.size += len(piece)
-        lost.tail = (lost.tail + bytes(piece))[-_END:]
+        lost.ends.tail = (lost.ends.tail + bytes(piece))[-_END:]
 
     def take(self) -> Line:
         line, self._line = self._line, bytearray()

@@ -30,7 +30,7 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR =
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _MODERN = "2026-07-28"
 
-_GENEROUS = 64 << 20
+_GENEROUS = 1 << 20
 """What a message may have beside what it says."""
 
 _MEMBERS = ("jsonrpc", "id", "method", "params", "result", "error")

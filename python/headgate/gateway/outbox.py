@@ -5,7 +5,7 @@ import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from headgate.errors import UpstreamFailed
@@ -15,7 +15,7 @@ from headgate.gateway.spool import Spool
 __all__ = ["Outbox"]
 
 _MOST = 64 << 20
-"""How many bytes may wait, before more is refused."""
+"""How many bytes may wait behind the line that is being written, before more is refused."""
 
 _TICK = 1000
 """Milliseconds after which it is looked whether anyone still wants to write."""
@@ -27,7 +27,7 @@ class Outbox:
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._waiting: deque[Iterator[bytes | memoryview]] = deque()
+        self._waiting: deque[tuple[int, Iterator[bytes | memoryview]]] = deque()
         self._size = 0
         self._changed = threading.Condition()
         self._is_closed = False
@@ -40,12 +40,13 @@ class Outbox:
         with self._changed:
             if self._is_closed or self._is_broken:
                 raise UpstreamFailed("the server does not read any more; ask again in a while")
-            if self._size > _MOST:
+            # A line may be as large as it likes: a server that is at it does read.
+            if self._waiting and self._size - self._waiting[0][0] > _MOST:
                 raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
             rest = self._written(line) if not self._waiting and not isinstance(line, Spool) else _pieces(line)
             if rest is not None:
                 self._size += len(line)
-                self._waiting.append(_counted(rest, len(line), self._passed))
+                self._waiting.append((len(line), rest))
                 self._write_on()
 
     def _written(self, line: bytes | bytearray) -> Iterator[bytes | memoryview] | None:
@@ -61,10 +62,6 @@ class Outbox:
         if sent > len(line):
             return None
         return iter((memoryview(line)[sent:], b"\n"))
-
-    def _passed(self, size: int) -> None:
-        with self._changed:
-            self._size -= size
 
     def _write_on(self) -> None:
         if not self._is_writing:
@@ -92,13 +89,13 @@ class Outbox:
         with self._changed:
             # The one that was written is still the first: whatever comes meanwhile has to wait behind it.
             if self._waiting and self._is_begun:
-                self._waiting.popleft()
+                self._size -= self._waiting.popleft()[0]
             self._is_begun = bool(self._waiting)
             if not self._waiting:
                 self._is_writing = False
                 self._changed.notify_all()
                 return None
-            return self._waiting[0]
+            return self._waiting[0][1]
 
     def close(self, patience: float) -> bool:
         """Takes nothing more, and waits until what it took is written; `False` if that takes longer."""
@@ -109,10 +106,3 @@ class Outbox:
 
 def _pieces(line: Kept) -> Iterator[bytes | memoryview]:
     return chain(line.pieces(), [b"\n"]) if isinstance(line, Spool) else iter((memoryview(line), b"\n"))
-
-
-def _counted(
-    pieces: Iterator[bytes | memoryview], size: int, passed: Callable[[int], None]
-) -> Iterator[bytes | memoryview]:
-    yield from pieces
-    passed(size)

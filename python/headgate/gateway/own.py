@@ -12,10 +12,14 @@ from headgate.gateway.lines import Kept
 from headgate.gateway.lists import parsed
 from headgate.gateway.raw import written
 
-__all__ = ["OwnRequests"]
+__all__ = ["OwnRequests", "ServerRefused"]
 
 _PATIENCE = 10.0
 """How many seconds a server has to answer."""
+
+
+class ServerRefused(UpstreamFailed):
+    """The server is there, and says no."""
 
 
 class OwnRequests:
@@ -65,7 +69,7 @@ class OwnRequests:
             del self._waiting[request_id]
         result = message.get("result")
         if not isinstance(result, dict):
-            raise UpstreamFailed("the server refused what it was asked")
+            raise ServerRefused("the server refused what it was asked")
         return result
 
     @staticmethod

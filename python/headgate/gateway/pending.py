@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from headgate.gateway.messages import key_of
 from headgate.servers.modes import Mode
 
-__all__ = ["Pending", "PendingRequests"]
+__all__ = ["Pending", "PendingRequests", "Preparation"]
 
 _MOST_CANCELLED = 1024
 
@@ -36,6 +36,14 @@ class Pending:
         return self.method == _LISTEN
 
 
+@dataclasses.dataclass(eq=False, slots=True)
+class Preparation:
+    """Of a request that has come, and is yet to be understood."""
+
+    key: bytes
+    is_cancelled: bool = False
+
+
 @dataclasses.dataclass(slots=True)
 class _Waiting:
     pending: Pending
@@ -47,16 +55,34 @@ class PendingRequests:
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
+        self._preparing: list[Preparation] = []
         self._waiting: dict[bytes, list[_Waiting]] = {}
         self._answering: set[Pending] = set()
         self._cancelled: OrderedDict[bytes, None] = OrderedDict()
         self._changed = threading.Condition()
 
-    def add(self, pending: Pending) -> None:
+    def prepare(self, request_id: object) -> Preparation:
+        """A request is worked on before it is sent: it can be cancelled, and whoever waits for all waits for it."""
+        preparation = Preparation(key_of(request_id))
+        with self._changed:
+            self._preparing.append(preparation)
+        return preparation
+
+    def prepared(self, preparation: Preparation) -> None:
+        with self._changed:
+            if preparation in self._preparing:
+                self._preparing.remove(preparation)
+            self._changed.notify_all()
+
+    def add(self, pending: Pending, preparation: Preparation | None = None) -> bool:
+        """Whether anyone still wants it: it is to be sent then."""
         key = key_of(pending.id)
         with self._changed:
+            if preparation is not None and preparation.is_cancelled:
+                return False
             self._waiting.setdefault(key, []).append(_Waiting(pending, self._deadline(pending)))
             self._cancelled.pop(key, None)
+            return True
 
     def _deadline(self, pending: Pending) -> float | None:
         return time.monotonic() + self._timeout if self._timeout and not pending.is_lasting else None
@@ -110,6 +136,9 @@ class PendingRequests:
         with self._changed:
             if self._take(key) is not None:
                 self._forget(key)
+            elif (found := next((one for one in self._preparing if one.key == key), None)) is not None:
+                found.is_cancelled = True
+                self._preparing.remove(found)
 
     def _forget(self, key: bytes) -> None:
         self._cancelled[key] = None
@@ -124,9 +153,10 @@ class PendingRequests:
         """Whoever still reports progress is not late."""
         if not self._timeout:
             return
+        key = key_of(token)
         with self._changed:
             for waiting in self._all():
-                if waiting.pending.token == token:
+                if key_of(waiting.pending.token) == key:
                     waiting.deadline = self._deadline(waiting.pending)
 
     def _all(self) -> Iterator[_Waiting]:
@@ -156,4 +186,6 @@ class PendingRequests:
             return self._changed.wait_for(self._is_done, seconds)
 
     def _is_done(self) -> bool:
-        return not self._answering and all(waiting.pending.is_lasting for waiting in self._all())
+        return (
+            not self._preparing and not self._answering and all(waiting.pending.is_lasting for waiting in self._all())
+        )

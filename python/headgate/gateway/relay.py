@@ -3,21 +3,23 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import headgate
 from headgate import _core
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
-from headgate.gateway.lines import Kept, Line, Unspooled
+from headgate.gateway.lines import Ends, Kept, Line, Unspooled, ends_of
+from headgate.gateway.lists import is_last
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
-from headgate.gateway.own import OwnRequests
-from headgate.gateway.pending import Pending, PendingRequests
+from headgate.gateway.own import OwnRequests, ServerRefused
+from headgate.gateway.pending import Pending, PendingRequests, Preparation
+from headgate.gateway.questions import Questions
 from headgate.gateway.raw import written
 from headgate.gateway.requests import Forwarded, Requests, refused
 from headgate.gateway.session import Session
-from headgate.gateway.spool import Spool
+from headgate.gateway.turns import Turns
 from headgate.gateway.work import Work
 from headgate.servers.gate import Gate
 
@@ -60,9 +62,13 @@ class Relay:
         self._requests = Requests(gate, self._session, stamp, self._all_tools)
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
+        self._questions = Questions()
+        self._turns = Turns()
         # Two of them: who waits for a list must not keep it from coming in.
         self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
+        self.veiled: Callable[[str], str] = str
+        """What of a server's words may be logged: it may repeat what it was given in confidence."""
         self.has_refused = threading.Event()
         """Whether someone was told that the server is gone."""
 
@@ -70,10 +76,20 @@ class Relay:
         """A message of the client."""
         if isinstance(line, Unspooled):
             _log.error("headgate: a message of %d bytes from the client is lost: %s", line.size, line.error)
+            request_id = line.ends.request_id()
+            if line.ends.is_request and request_id is not None:
+                about = line.error.to_dict()["error"]
+                self._client.send(error_message(request_id, INTERNAL_ERROR, str(line.error), about))
             return
         message = read(line)
-        try:
+        with self._answering_for(message):
             self._heard(message, line)
+
+    @contextlib.contextmanager
+    def _answering_for(self, message: Any) -> Iterator[None]:
+        """A mistake of ours must not leave anyone waiting."""
+        try:
+            yield
         except Exception:
             _log.exception("headgate: a message of the client could not be handled")
             if isinstance(message, dict) and "id" in message:
@@ -81,7 +97,7 @@ class Relay:
                 self._client.send(error_message(message["id"], INTERNAL_ERROR, told))
 
     def _heard(self, message: Any, line: Kept) -> None:
-        if isinstance(message, list) and all(isinstance(inner, dict) for inner in message):
+        if isinstance(message, list) and message and all(isinstance(inner, dict) for inner in message):
             for inner in message:
                 self.from_client(written(inner))
             return
@@ -91,7 +107,12 @@ class Relay:
                 return
             # As it was understood: what is read in another way by the server could be another call.
             line = written(message)
-        if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+        if not isinstance(message, dict):
+            self._to_upstream(line)
+        elif "method" not in message:
+            if (answer := self._questions.answered(message, line)) is not None:
+                self._to_upstream(answer)
+        elif not isinstance(message["method"], str):
             self._to_upstream(line)
         elif "id" in message:
             self._asked(message, line)
@@ -101,24 +122,56 @@ class Relay:
     def _asked(self, message: _Message, line: Kept) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         self._session.heard(message["method"], params, line)
+        name = params.get("name")
+        is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._gate.tools
+        if self._requests.needs_tools(message["method"], params):
+            self._later(message, line, lambda: self._learn(meta_of(params)), is_call=is_call)
+        elif self._requests.takes_long(message["method"], params) or (is_call and self._turns):
+            self._later(message, line, is_call=is_call)
+        else:
+            self._step(message, line)()
+
+    def _later(self, message: _Message, line: Kept, *before: Callable[[], None], is_call: bool) -> None:
+        """By another thread, so that what it takes keeps nobody: not even who cancels it. Calls stay in their order."""
+        preparation = self.pending.prepare(message["id"])
+        turn = self._turns.take() if is_call else None
 
         def go_on() -> None:
-            outcome = self._requests(message, line)
-            if isinstance(outcome, Forwarded):
-                self._forward(outcome, line)
+            step: Callable[[], None] | None = None
+            with self._answering_for(message):
+                step = self._step(message, line, preparation)
+
+            def finish() -> None:
+                try:
+                    with self._answering_for(message):
+                        if step is not None:
+                            step()
+                finally:
+                    self.pending.prepared(preparation)
+
+            if turn is None:
+                finish()
             else:
+                self._turns.ready(turn, finish)
+
+        self._work.do(*before, go_on)
+
+    def _step(self, message: _Message, line: Kept, preparation: Preparation | None = None) -> Callable[[], None]:
+        """What is to be done about a request, once it is understood."""
+        outcome = self._requests(message, line)
+        if isinstance(outcome, Forwarded):
+            return lambda: self._forward(outcome, line, preparation)
+
+        def answer() -> None:
+            if preparation is None or not preparation.is_cancelled:
                 for told in outcome:
                     self._client.send(told)
 
-        if self._requests.needs_tools(message["method"], params):
-            self._work.do(lambda: self._learn(meta_of(params)), go_on)
-        elif self._requests.takes_long(message["method"], params):
-            self._work.do(go_on)
-        else:
-            go_on()
+        return answer
 
-    def _forward(self, request: Forwarded, line: Kept) -> None:
-        self.pending.add(request.pending)
+    def _forward(self, request: Forwarded, line: Kept, preparation: Preparation | None) -> None:
+        if not self.pending.add(request.pending, preparation):
+            return
         try:
             self._upstream.send(line if request.line is None else request.line)
         except UpstreamFailed as error:
@@ -157,12 +210,14 @@ class Relay:
             inner = [written(one) for one in message if isinstance(one, dict)]
             return sum(self.from_upstream(one, asked) for one in inner) > 0
         if not isinstance(message, dict):
-            start = b"".join(line.pieces(0, _VIEW)) if isinstance(line, Spool) else bytes(line[:_VIEW])
-            _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", start)
+            ends = ends_of(line)
+            shown = self.veiled(ends.head[:_VIEW].decode(errors="replace"))
+            _log.warning("headgate: the server wrote what is no message, and clients are spared it: %.200r", shown)
+            self._misread(ends, asked)
             return False
         if "method" in message:
             self._told(message)
-            self._pass_on(line, asked)
+            self._pass_on(message, line, asked)
             return False
         if asked is not None and key_of(message.get("id")) != key_of(asked):
             _log.warning("headgate: the server answered one request with what is for another; clients are spared it")
@@ -171,10 +226,19 @@ class Relay:
             self._answered(message, line)
         return True
 
-    def _pass_on(self, line: Kept, asked: object) -> None:
+    def _misread(self, ends: Ends, asked: object) -> None:
+        """Whoever waits for what is whole but no JSON, such as an answer with NaN in it, would wait for ever."""
+        request_id = ends.request_id()
+        if request_id is None or (asked is not None and key_of(request_id) != key_of(asked)):
+            return
+        if not ends.is_request and ends.tail.rstrip().endswith(b"}"):
+            told = "what the server answered is no JSON that can be read; it may have done what it was asked to"
+            self.failed(request_id, UpstreamFailed(told))
+
+    def _pass_on(self, message: _Message, line: Kept, asked: object) -> None:
         """What a server says or asks, on account of a request if it came by the stream of one."""
         del asked
-        self._client.send(line)
+        self._client.send(self._questions.said(message, line))
 
     def _told(self, message: _Message) -> None:
         params = message.get("params")
@@ -221,11 +285,13 @@ class Relay:
     def _lost(self, line: Unspooled, asked: object) -> bool:
         """Whoever waits for a message that there was no room for is told, and shown its start."""
         _log.error("headgate: a message of %d bytes from the server is lost: %s", line.size, line.error)
-        request_id = line.request_id() if asked is None else asked
+        if asked is None and line.ends.is_request:
+            return False
+        request_id = line.ends.request_id() if asked is None else asked
         self._own.failed(UpstreamFailed(str(line.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.head, _VIEW)}
+            shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.ends.head, _VIEW)}
             self._client.send(self._requests.failed(pending, line.error, size_bytes=line.size, **shown))
         return True
 
@@ -251,17 +317,23 @@ class Relay:
             page = self._own.wait(request_id)
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []
-            cursors.append(page.get("nextCursor"))
+            cursors.append(None if is_last(page) else page["nextCursor"])
         if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
             raise UpstreamFailed(f"the server lists its tools in more than {_MOST_PAGES} pages")
         return tools
 
     def greet(self, send: Callable[[Kept], None]) -> None:
         """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""
-        for request_id, line in self._session.again(self._own.new_id):
+        for number, (request_id, line) in enumerate(self._session.again(self._own.new_id)):
             send(line)
-            if request_id is not None:
+            if request_id is None:
+                continue
+            try:
                 self._own.wait(request_id)
+            except ServerRefused:
+                # The one before it may have refused the same; without the handshake alone there is no server.
+                if number == 0:
+                    raise
 
     @property
     def agreed_version(self) -> str | None:
@@ -282,6 +354,8 @@ class Relay:
     def ended(self, error: UpstreamFailed) -> None:
         """The server is gone: whoever waits for it is told."""
         self._own.failed(error)
+        for cancelled in self._questions.ended():
+            self._client.send(cancelled)
         for pending in self.pending.take_all():
             self._client.send(self._requests.failed(pending, error))
             self.has_refused.set()

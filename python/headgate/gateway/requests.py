@@ -1,7 +1,7 @@
 """What becomes of a client's request: it is answered here, goes on changed, or goes on as it came."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from headgate.errors import HeadgateError
@@ -153,13 +153,25 @@ def refused(message: Any) -> bytes | None:
     """Why a message is not let through where tools are filtered: what cannot be understood could be any call."""
     if not isinstance(message, dict):
         return error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
-    params = message.get("params", {})
-    is_understood = isinstance(message.get("method", ""), str) and isinstance(params, dict)
-    if is_understood and message.get("method") == "tools/call":
-        is_understood = isinstance(params.get("name"), str)
-    if is_understood or "method" not in message:
+    if _is_understood(message):
         return None
     return error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
+
+
+def _is_understood(message: dict[str, Any]) -> bool:
+    if _has_double(message, ("id", "method", "params")):
+        return False
+    if "method" not in message:
+        return True
+    method, params = message["method"], message.get("params", {})
+    if not isinstance(method, str) or not isinstance(params, dict):
+        return False
+    return method != "tools/call" or (isinstance(params.get("name"), str) and not _has_double(params, ("name",)))
+
+
+def _has_double(members: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether there is one of these in other letters, such as `Name`: some servers take that for it."""
+    return any(key not in names and key.casefold() in names for key in members)
 
 
 def call_of(pending: Pending, gate: Gate) -> Call:

@@ -17,6 +17,7 @@ _log = logging.getLogger("headgate")
 
 _SOON = 1.0
 """A server that is back by then is worth waiting for."""
+_RETURNING = UpstreamFailed("the server has ended and is being started again; ask again in a while")
 _MOST_WAITING = 1000
 
 _LARGE = 10 << 20
@@ -45,7 +46,8 @@ class Upstream:
         self._lock = threading.Lock()
         self._waiting: list[Kept] | None = None
         """Messages for a server that is on its way; `None` while one runs."""
-        self._is_down = False
+        self._down: UpstreamFailed | None = None
+        """What whoever asks now is told."""
         self._largest = 0
         """Bytes of the largest message for the server that runs."""
         self._closing = threading.Event()
@@ -54,8 +56,8 @@ class Upstream:
         """To the server, or to the one that is about to take its place. Raises `UpstreamFailed`."""
         with self._lock:
             self._largest = max(self._largest, len(line))
-            if self._is_down:
-                raise UpstreamFailed("the server has ended and is being started again; ask again in a while")
+            if self._down is not None:
+                raise UpstreamFailed(str(self._down))
             if self._waiting is not None:
                 if len(self._waiting) >= _MOST_WAITING:
                     raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
@@ -77,14 +79,18 @@ class Upstream:
             relay.ended(_ended(code, largest))
             if self._closing.is_set() or not has_ever_spoken or not self._restarted(relay):
                 with self._lock:
-                    self._is_down = True
+                    self._down = UpstreamFailed(
+                        f"the server {_how(code)}, and is not started again; see what it logged"
+                    )
+                # Whoever asked meanwhile.
+                relay.ended(self._down)
                 return code
 
     def _restarted(self, relay: Relay) -> bool:
         """Starts the server again, after a while that grows; `False` if it is not to be."""
         while (delay := self._pace.next()) is not None:
             with self._lock:
-                self._is_down = delay > _SOON
+                self._down = _RETURNING if delay > _SOON else None
             _log.warning("headgate: the server has ended and is started again in %g s", delay)
             if self._closing.wait(delay):
                 return False
@@ -94,7 +100,7 @@ class Upstream:
                 _log.warning("headgate: %s", error)
                 continue
             with self._lock:
-                self._is_down = False
+                self._down = None
             # Its answers come in by this very thread.
             threading.Thread(target=self._greet, args=(relay, self._process), daemon=True).start()
             return True
@@ -127,9 +133,12 @@ class Upstream:
         self._process.end(self._grace)
 
 
+def _how(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
 def _ended(code: int, largest: int) -> UpstreamFailed:
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    told = f"the server {how} before it answered; it may have done what it was asked to"
+    told = f"the server {_how(code)} before it answered; it may have done what it was asked to"
     if largest > _LARGE:
         told += f"; it was sent a message of {largest} bytes, and many end at more than 10 MiB: send less at once"
     return UpstreamFailed(told)

@@ -92,7 +92,7 @@ def _run(
             finally:
                 stop("the client has nothing more to say")
 
-        _in_thread(serve)
+        serving = _in_thread(serve)
         _in_thread(listen)
         if patience := settings.call_timeout_seconds:
             _in_thread(lambda: _check(relay, patience, stop))
@@ -103,14 +103,21 @@ def _run(
             relay.has_refused.wait(_LAST_WORDS)
         # Not how it ends because of us.
         code = codes[0] if codes and not stop.was_told else 0
-        relay.finish(settings.shutdown_grace_seconds)
+        grace = settings.shutdown_grace_seconds
+        relay.finish(grace)
         upstream.close()
-    return code
+        # What it said last is on its way yet.
+        serving.join(grace)
+        relay.finish(grace)
+    # As a shell has it, of one that was ended by a signal.
+    return 128 - code if code < 0 else code
 
 
-def _in_thread(job: Callable[[], None]) -> None:
+def _in_thread(job: Callable[[], None]) -> threading.Thread:
     # They wait for input that may never come, and end with the process.
-    threading.Thread(target=job, daemon=True).start()
+    thread = threading.Thread(target=job, daemon=True)
+    thread.start()
+    return thread
 
 
 class _Stop:

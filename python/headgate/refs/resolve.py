@@ -6,6 +6,7 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
@@ -50,7 +51,7 @@ class References:
         check_integer("file_ref_max_bytes", most_bytes, 1)
         self._store = store
         self._most_bytes = most_bytes
-        self._roots = Roots([os.getcwd(), tempfile.gettempdir()] if roots is None else roots, store.folder, secret)
+        self._roots = Roots(_usual_roots() if roots is None else roots, store.folder, secret)
 
     def resolve(
         self, arguments: Any, schema: object = None, principal: str | None = None, *, tool: str | None = None
@@ -99,6 +100,12 @@ class References:
             handle = handle_in(reference.name)
             named = {"handle": handle if is_handle(handle) else None, "path": _bounded(reference.path)}
         self._store.journal.record(event, **named, **details)  # type: ignore[arg-type]
+
+
+def _usual_roots() -> list[str]:
+    """The working and the temporary directory. Clients start servers at the very top, which is no place of work."""
+    here = Path.cwd()
+    return [*([] if here == here.parent else [str(here)]), tempfile.gettempdir()]
 
 
 @dataclasses.dataclass(slots=True)

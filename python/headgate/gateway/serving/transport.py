@@ -78,7 +78,8 @@ class DeliveringRelay(Relay):
         if delivery is not None and isinstance(asked, JSONRPCRequest) and asked.method in ("tools/call", *ASKING):
             self._deliveries[key_of(asked.id)] = delivery
 
-    def _pass_on(self, line: Kept, asked: object) -> None:
+    def _pass_on(self, message: dict[str, Any], line: Kept, asked: object) -> None:
+        del message
         self._incoming.send(line, cast("RequestId | None", asked))
 
     def ended(self, error: UpstreamFailed) -> None:

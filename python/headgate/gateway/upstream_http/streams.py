@@ -116,7 +116,9 @@ class Streams:
         tries = 0
         while not message.is_modern and events.last_id and tries < _MOST_TRIES:
             last_id = events.last_id
-            if self._closing.wait(_delay(events, tries)) or not self._relay.awaits(message.id):
+            if self._closing.wait(_delay(events, tries)):
+                break
+            if not self._relay.awaits(message.id):
                 return
             with self._endpoint.connection() as connection:
                 message.takes(connection)

@@ -67,6 +67,7 @@ class HttpUpstream:
         self._renewing = threading.Lock()
         self._is_modern = False
         self._closing = threading.Event()
+        self._has_sent_all = threading.Event()
 
     def send(self, line: Kept) -> None:
         """Soon: whoever sends never waits for the server. What goes wrong is told to whoever waits for an answer."""
@@ -75,9 +76,11 @@ class HttpUpstream:
     def run(self, relay: Relay) -> int:
         """Until it is closed."""
         self._relay = relay
+        relay.veiled = self._endpoint.veiled
         self._streams = Streams(self._endpoint, relay, self._begin, self._closing)
         while (line := self._to_send.get()) is not None:
             self._dispatch(self._outgoing(line))
+        self._has_sent_all.set()
         return 0
 
     def _outgoing(self, line: Kept) -> Outgoing:
@@ -234,9 +237,11 @@ class HttpUpstream:
             self._streams.listen(lambda: self._headers(None, session), lambda: self._session is session)
 
     def close(self) -> None:
-        """No more is to be sent; whatever is under way ends, and with it `run`."""
-        self._closing.set()
+        """No more is to be sent. What nobody waits for is told yet; all else under way ends, and with it `run`."""
         self._to_send.put(None)
+        if self._has_sent_all.wait(_FAREWELL):
+            self._telling.finish(_FAREWELL)
+        self._closing.set()
         self._endpoint.cut_all()
         if self._session.id is not None:
             farewell = threading.Thread(target=self._say_farewell, daemon=True)

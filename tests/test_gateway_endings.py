@@ -1,0 +1,97 @@
+"""The end of a talk: whoever goes is heard out, and whatever was said before it arrives."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import faulty_server
+from gateway_harness import HELLO, PATIENCE, talking, wrap
+from gateways import gateway_to
+
+# It answers a list when it hears of a cancellation or of the end, and a call when there has been time to end it.
+SERVER = [
+    sys.executable,
+    "-c",
+    """
+import json, os, sys, threading, time
+lock, calls, held = threading.Lock(), [], []
+
+def say(**message):
+    with lock:
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def answer(number):
+    time.sleep(0.5)
+    say(id=number, result={"content": [], "structuredContent": {"calls": len(calls)}})
+
+for line in sys.stdin:
+    message = json.loads(line)
+    number, method = message.get("id"), message["method"]
+    if method == "tools/list" and "held" in sys.argv:
+        held.append(number)
+    elif method == "notifications/cancelled":
+        for one in held:
+            say(id=one, result={"tools": []})
+        sys.argv.remove("held")
+    elif method == "tools/call":
+        calls.append(number)
+        threading.Thread(target=answer, args=(number,), daemon=True).start()
+    elif number is not None:
+        say(id=number, result={"tools": [], "protocolVersion": "2025-11-25", "capabilities": {}})
+if "lively" in sys.argv:
+    for number in range(5000):
+        say(method="notifications/message", params={"level": "info", "data": number})
+os._exit(0)
+""",
+]
+
+
+def talk_of(*requests: tuple[str, dict[str, Any]]) -> bytes:
+    """What a client says that then has nothing more to say."""
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        *({"jsonrpc": "2.0", "id": 2 + at, "method": one, "params": of} for at, (one, of) in enumerate(requests)),
+    ]
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+@pytest.mark.parametrize("options", [(), ("--file-refs",), ("--disable-tools", "a", "--capability", "b=a")], ids=len)
+def test_a_call_is_answered_though_the_client_has_nothing_more_to_say(options: tuple[str, ...], tmp_path: Path) -> None:
+    said = talk_of(("tools/call", {"name": "b", "arguments": {}}))
+    ended = subprocess.run(wrap(tmp_path, *options, server=SERVER), input=said, capture_output=True, timeout=PATIENCE)
+    assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
+
+
+@pytest.mark.parametrize("options", [("--file-refs",), ("--tools-only", "core")], ids=len)
+def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = wrap(tmp_path, *options, "--capability", "*=core", server=[*SERVER, "held"])
+    with talking(*command) as talk:
+        number = talk.request("tools/call", {"name": "a", "arguments": {}})
+        talk.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        # Twice, so that there has been time for the first.
+        talk.call("a")
+        assert talk.call("a")["structuredContent"] == {"calls": 2}
+
+
+def test_the_last_words_of_a_server_are_the_client_s(tmp_path: Path) -> None:
+    command = wrap(tmp_path, server=[*SERVER, "lively"])
+    ended = subprocess.run(command, input=talk_of(), capture_output=True, timeout=PATIENCE)
+    _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [message["params"]["data"] for message in last] == list(range(5000))
+
+
+def test_a_server_over_http_hears_what_the_client_said_last(tmp_path: Path) -> None:
+    with faulty_server() as server:
+        with gateway_to(server.url, tmp_path) as gateway:
+            for _ in range(5):
+                gateway.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+            gateway.send({"jsonrpc": "2.0", "id": "asked", "result": {}})
+        assert len(server.headers_of("notifications/roots/list_changed")) == 5
+        assert [response["id"] for response in server.responses] == ["asked"]
+        assert server.asked[-1][0] == "DELETE"
