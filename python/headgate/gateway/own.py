@@ -3,19 +3,23 @@
 import contextlib
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.lines import Kept
-from headgate.gateway.lists import parsed
+from headgate.gateway.lists import is_last, parsed
 from headgate.gateway.raw import written
 
 __all__ = ["OwnRequests", "ServerRefused"]
 
 _PATIENCE = 10.0
 """How many seconds a server has to answer."""
+
+
+_MOST_PAGES = 1000
+"""How many pages of tools are looked through."""
 
 
 class ServerRefused(UpstreamFailed):
@@ -58,6 +62,25 @@ class OwnRequests:
             if not request_ids or request_id in request_ids:
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(error)
+
+    def all_tools(self, send: Callable[[Kept], None], meta: Mapping[str, Any]) -> list[Any]:
+        """What the server lists, of all pages."""
+        tools: list[Any] = []
+        cursors: list[Any] = [None]
+        # Its progress is nobody's.
+        meta = {key: value for key, value in meta.items() if key != "progressToken"}
+        # Some servers give the same page for every cursor.
+        while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
+            cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
+            request_id = self.new_id()
+            send(self.written(request_id, "tools/list", {**({"_meta": meta} if meta else {}), **cursor}))
+            page = self.wait(request_id)
+            listed = page.get("tools")
+            tools += listed if isinstance(listed, list) else []
+            cursors.append(None if is_last(page) else page["nextCursor"])
+        if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
+            raise UpstreamFailed(f"the server lists its tools in more than {_MOST_PAGES} pages")
+        return tools
 
     def wait(self, request_id: str) -> dict[str, Any]:
         """The result of a request; an error of the server is one of ours."""

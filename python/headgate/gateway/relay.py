@@ -11,7 +11,6 @@ from headgate import _core
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.answers import Answers
 from headgate.gateway.lines import Ends, Kept, Line, Unspooled, ends_of
-from headgate.gateway.lists import is_last
 from headgate.gateway.messages import INTERNAL_ERROR, error_message, key_of, meta_of, read
 from headgate.gateway.own import OwnRequests, ServerRefused
 from headgate.gateway.pending import Pending, PendingRequests, Preparation
@@ -22,13 +21,11 @@ from headgate.gateway.session import Session
 from headgate.gateway.turns import Turns
 from headgate.gateway.work import Work
 from headgate.servers.gate import Gate
+from headgate.servers.pipeline import HAS_RUN
 
 __all__ = ["End", "Relay"]
 
 _log = logging.getLogger("headgate")
-
-_MOST_PAGES = 1000
-"""How many pages of tools are looked through."""
 
 _MOST_WAITING = 64
 """How many requests may be worked on at once: what comes then waits in its pipe, not in memory."""
@@ -291,8 +288,12 @@ class Relay:
         self._own.failed(UpstreamFailed(str(line.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            shown = {} if self._gate.store.options.redactions else {"preview": _core.preview(line.ends.head, _VIEW)}
-            self._client.send(self._requests.failed(pending, line.error, size_bytes=line.size, **shown))
+            told: dict[str, Any] = {"size_bytes": line.size}
+            if pending.method == "tools/call":
+                told["note"] = HAS_RUN
+            if not self._gate.store.options.redactions:
+                told["preview"] = _core.preview(line.ends.head, _VIEW)
+            self._client.send(self._requests.failed(pending, line.error, **told))
         return True
 
     def _learn(self, meta: Mapping[str, Any]) -> None:
@@ -304,23 +305,7 @@ class Relay:
             _log.warning("headgate: the server does not say what tools it has: %s", error)
 
     def _all_tools(self, meta: Mapping[str, Any]) -> list[Any]:
-        tools: list[Any] = []
-        cursors: list[Any] = [None]
-        # Its progress is nobody's.
-        meta = {key: value for key, value in meta.items() if key != "progressToken"}
-        # Some servers give the same page for every cursor.
-        while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
-            cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
-            request_id = self._own.new_id()
-            params = {**({"_meta": meta} if meta else {}), **cursor}
-            self._upstream.send(self._own.written(request_id, "tools/list", params))
-            page = self._own.wait(request_id)
-            listed = page.get("tools")
-            tools += listed if isinstance(listed, list) else []
-            cursors.append(None if is_last(page) else page["nextCursor"])
-        if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
-            raise UpstreamFailed(f"the server lists its tools in more than {_MOST_PAGES} pages")
-        return tools
+        return self._own.all_tools(self._upstream.send, meta)
 
     def greet(self, send: Callable[[Kept], None]) -> None:
         """Tells a server that was started in place of another what that one was told. Raises `UpstreamFailed`."""
