@@ -122,6 +122,11 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    # Many call at once, and who is not let in waits for seconds, or is refused.
+    request_queue_size = 128
+
+
 def write(message: dict[str, Any]) -> None:
     """Lines in Latin-1, so that they can be any bytes, with the id of the call where they say `ID`."""
     for line in message["params"]["arguments"]["lines"]:
@@ -132,7 +137,7 @@ def write(message: dict[str, Any]) -> None:
 def main() -> None:
     TOOLS.extend(json.loads(sys.argv[2]) if len(sys.argv) > 2 else [])
     if sys.argv[1] == "http":
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        server = _Server(("127.0.0.1", 0), _Handler)
         sys.stdout.write(f"{server.server_port}\n")
         sys.stdout.flush()
         # It ends with its input, whatever waits.
