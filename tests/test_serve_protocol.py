@@ -371,6 +371,17 @@ def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Pa
         assert talk.has_logged("hanging does not answer prompts/list: it takes too long")
 
 
+def test_a_client_with_a_connection_has_so_long_to_answer(tmp_path: Path) -> None:
+    path = config(tmp_path, {"asking": command_of("asking_server.py")}, answer_timeout_seconds=0.5)
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
+        number = talk.request("tools/call", {"name": "asks", "arguments": {}})
+        assert json.loads(talk.line())["method"] == "elicitation/create"
+        told = [json.loads(talk.line()) for _ in range(2)]
+        (result,) = [message["result"] for message in told if message.get("id") == number]
+        (heard,) = json.loads(_text(result))
+        assert "did not answer within 0.5 s" in heard["message"]
+
+
 def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest_version(tmp_path: Path) -> None:
     path = config(
         tmp_path, {"one": command_of("speaking_server.py", "stdio", "one", "modern")}, answer_timeout_seconds=0.5

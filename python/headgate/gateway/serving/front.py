@@ -15,7 +15,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_from_wire
-from mcp_types import METHOD_NOT_FOUND
+from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from headgate.gateway.serving.calls import CAPABILITIES
 
@@ -75,8 +75,14 @@ class Asking:
 class Front:
     """One client whose connection lasts or, without a connection, those of one principal whose requests stand alone."""
 
-    def __init__(self, connection: Connection | None = None, capabilities: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        answer_timeout: float | None = None,
+    ) -> None:
         self._connection = connection
+        self._answer_timeout = answer_timeout
         # Its own: what is told here is nobody else's to hear.
         self._bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(self._bus)
@@ -124,7 +130,7 @@ class Front:
             self._by_token.pop(earlier, None)
 
     async def ask(self, method: str, params: _Params) -> dict[str, Any]:
-        """What the client answers. Raises `MCPError`, also where there is nobody to ask."""
+        """What the client answers. Raises `MCPError`, also where there is nobody to ask, or no answer in time."""
         if self._connection is None:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         await self._connection.initialized.wait()
@@ -134,7 +140,11 @@ class Front:
         for limit in limits:
             limit.pause()
         try:
-            return await channel.send_raw_request(method, params)
+            async with asyncio.timeout(self._answer_timeout):
+                return await channel.send_raw_request(method, params)
+        except TimeoutError:
+            told = f"the client did not answer within {self._answer_timeout:g} s"
+            raise MCPError(code=REQUEST_TIMEOUT, message=told) from None
         finally:
             for limit in limits:
                 limit.go_on()

@@ -98,7 +98,7 @@ class Passing:
             yield scope
 
     def _new_scope(self, connection: ClientConnection, capabilities: dict[str, Any]) -> Scope:
-        scope = connection.state[_SCOPE] = self._make_scope(Front(connection, capabilities))
+        scope = connection.state[_SCOPE] = self._make_scope(Front(connection, capabilities, self._questions.seconds))
         connection.exit_stack.push_async_callback(scope.close)
         return scope
 
@@ -213,7 +213,7 @@ class Passing:
             if is_modern(ctx.protocol_version):
                 result = await self._questions.passed(request, scope.front, upstream)
             else:
-                result = await in_rounds(request, scope.front, upstream, self._questions.seconds)
+                result = await in_rounds(request, scope.front, upstream)
         return self._translated(ctx, result)
 
     def _translated(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, REQUEST_TIMEOUT
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from headgate.errors import UpstreamFailed
 from headgate.gateway.serving.calls import can_be_asked, capability_for
@@ -22,8 +22,8 @@ _PAUSE = 0.25
 """Seconds before a server is asked again that wants to know nothing, only more time."""
 
 
-async def in_rounds(request: Request, front: Front, upstream: MCPUpstream, seconds: float) -> dict[str, Any]:
-    """What a server answers in the end. Raises `Failed`, and `MCPError` for what the client does not answer in time."""
+async def in_rounds(request: Request, front: Front, upstream: MCPUpstream) -> dict[str, Any]:
+    """What a server answers in the end. Raises `Failed`, and `MCPError` for what the client does not answer."""
     result = await asked(request, upstream)
     for _ in range(_MOST_ROUNDS):
         if result.get("resultType") != "input_required":
@@ -32,7 +32,7 @@ async def in_rounds(request: Request, front: Front, upstream: MCPUpstream, secon
         if not isinstance(questions, Mapping) or not all(_is_question(each) for each in questions.values()):
             raise Failed(UpstreamFailed(f"{upstream.name} asks its client what is no question; look at the server"))
         if questions:
-            answers = {"inputResponses": await _answers(questions, front, upstream, seconds)}
+            answers = {"inputResponses": await _answers(questions, front, upstream)}
         else:
             answers = {}
             await asyncio.sleep(_PAUSE)
@@ -49,7 +49,7 @@ def _is_question(asked: object) -> bool:
     return isinstance(asked, Mapping) and isinstance(asked.get("method"), str)
 
 
-async def _answers(asked: Mapping[str, Any], front: Front, upstream: MCPUpstream, seconds: float) -> dict[str, Any]:
+async def _answers(asked: Mapping[str, Any], front: Front, upstream: MCPUpstream) -> dict[str, Any]:
     for question in asked.values():
         if not can_be_asked(front.capabilities, question["method"], question.get("params") or {}):
             wanted = capability_for(question["method"])
@@ -60,11 +60,7 @@ async def _answers(asked: Mapping[str, Any], front: Front, upstream: MCPUpstream
             )
     tasks = [asyncio.create_task(front.ask(each["method"], each.get("params"))) for each in asked.values()]
     try:
-        async with asyncio.timeout(seconds):
-            return dict(zip(asked, await asyncio.gather(*tasks), strict=True))
-    except TimeoutError:
-        told = f"{upstream.name} asks something, and the client did not answer within {seconds:g} s"
-        raise MCPError(code=REQUEST_TIMEOUT, message=told) from None
+        return dict(zip(asked, await asyncio.gather(*tasks), strict=True))
     finally:
         # If one is refused, nobody needs the others.
         for task in tasks:
