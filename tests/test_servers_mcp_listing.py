@@ -36,11 +36,12 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
 
-def test_a_list_in_pages_has_ours_on_its_last(era: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [None, ""])
+def test_a_list_in_pages_has_ours_on_its_last(end: str | None, era: str, tmp_path: Path) -> None:
     async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
         number = int(params.cursor or 0) if params else 0
         tool = Tool(name="output_search" if number == 2 else f"tool {number}", input_schema={"type": "object"})
-        return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 2 else None)
+        return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 2 else end)
 
     async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
         names, cursor = [], None
@@ -48,7 +49,7 @@ def test_a_list_in_pages_has_ours_on_its_last(era: str, tmp_path: Path) -> None:
             page = await client.list_tools(cursor=cursor)
             names.append([tool.name for tool in page.tools])
             cursor = page.next_cursor
-            if cursor is None:
+            if not cursor:
                 break
         # The name of one that comes last of all is taken, too.
         ours = ["headgate_output_fetch", "headgate_output_search"]

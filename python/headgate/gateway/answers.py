@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headgate.cursors import next_cursor
 from headgate.gateway.lines import Kept
-from headgate.gateway.lists import is_last, parsed, with_ours
+from headgate.gateway.lists import parsed, with_ours
 from headgate.gateway.messages import METHOD_NOT_FOUND, enveloped, is_modern, result_message
 from headgate.gateway.pending import Pending
 from headgate.gateway.raw import Raw, taken_apart, written
@@ -90,11 +91,11 @@ class Answers:
             return None
         line, message = found
         theirs, gate = message["result"]["tools"], self._gate
-        is_end = is_last(message["result"])
-        gate.learn(theirs, is_all=is_end and pending.cursor is None)
+        is_last = next_cursor(message["result"]) is None
+        gate.learn(theirs, is_all=is_last and pending.cursor is None)
         expanded = () if is_modern(pending.version) else gate.expanded(self._session) or ()
         listed = gate.listed(theirs, expanded)
-        return with_ours(line, message, "tools", listed, gate.tools.listed() if is_end else [])
+        return with_ours(line, message, "tools", listed, gate.tools.listed() if is_last else [])
 
     def _resources(self, pending: Pending, message: dict[str, Any], _line: Kept) -> bytes | None:
         # There is such a list now, if an empty one.
@@ -106,7 +107,7 @@ class Answers:
             return None
         line, message = found
         result = message["result"]
-        ours = [resources.TEMPLATE] if is_last(result) else []
+        ours = [resources.TEMPLATE] if next_cursor(result) is None else []
         return with_ours(line, message, "resourceTemplates", result["resourceTemplates"], ours)
 
     def _listed(

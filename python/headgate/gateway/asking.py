@@ -15,6 +15,7 @@ import orjson
 
 import headgate
 from headgate.arguments import shown
+from headgate.cursors import next_cursor
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.lines import Line, Lines
 from headgate.gateway.messages import METHOD_NOT_FOUND
@@ -143,5 +144,5 @@ def tools_of(command: Sequence[str], *, timeout: float = 30.0) -> list[dict[str,
             listed = [tool for tool in page.get("tools") or [] if isinstance(tool, dict)]
             for tool in listed:
                 tools.setdefault(str(tool.get("name")), tool)
-            cursors.append(page.get("nextCursor"))
+            cursors.append(next_cursor(page))
     return [*tools.values()]

@@ -1,13 +1,13 @@
 """Lists of a server with ours at their end. What is theirs stays as it came, to the byte, wherever it can."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headgate import _core
 from headgate.gateway.lines import Kept
 from headgate.gateway.raw import taken_apart, written
 
-__all__ = ["is_last", "parsed", "with_ours"]
+__all__ = ["parsed", "with_ours"]
 
 _ALL = 1 << 62
 _DEPTH = 512
@@ -17,11 +17,6 @@ def parsed(line: Kept) -> dict[str, Any]:
     """A message of which all is to be looked at; numbers that Python has no room for are `Raw`."""
     message = taken_apart(line, most_string=_ALL, most_container=_ALL, most_depth=_DEPTH)
     return message if isinstance(message, dict) else {}
-
-
-def is_last(page: Mapping[str, Any]) -> bool:
-    """Whether no page of a list comes after this one. Some servers say so by a cursor that is empty."""
-    return page.get("nextCursor") in (None, "")
 
 
 def with_ours(

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
+from headgate.cursors import next_cursor
 from headgate.errors import UpstreamFailed, UpstreamTimeout
 from headgate.gateway.lines import Kept
-from headgate.gateway.lists import is_last, parsed
+from headgate.gateway.lists import parsed
 from headgate.gateway.raw import written
 
 __all__ = ["OwnRequests", "ServerRefused"]
@@ -77,7 +78,7 @@ class OwnRequests:
             page = self.wait(request_id)
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []
-            cursors.append(None if is_last(page) else page["nextCursor"])
+            cursors.append(next_cursor(page))
         if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
             raise UpstreamFailed(f"the server lists its tools in more than {_MOST_PAGES} pages")
         return tools

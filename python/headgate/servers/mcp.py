@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from headgate.cursors import next_cursor
 from headgate.errors import HeadgateError, InvalidArgument
 from headgate.handles import LONG, SHORT
 from headgate.payload import encoded
@@ -208,7 +209,7 @@ class Headgate(Gate):
             params = {**_only_meta(ctx), **({} if cursors[-1] is None else {"cursor": cursors[-1]})}
             page = await _listed(replace(ctx, method="tools/list", params=params), call_next)
             tools += page.get("tools") or []
-            cursors.append(page.get("nextCursor"))
+            cursors.append(next_cursor(page))
             await anyio.sleep(0)
         return tools
 
@@ -217,14 +218,14 @@ class Headgate(Gate):
             # Which capabilities there are shows only when all tools are known.
             await self._learn(ctx, call_next)
         page = await _listed(ctx, call_next)
-        tools, is_last = page.get("tools") or [], page.get("nextCursor") is None
+        tools, is_last = page.get("tools") or [], next_cursor(page) is None
         self.learn(tools, is_all=is_last and "cursor" not in (ctx.params or {}))
         expanded = self.expanded(lasting(ctx.session, ctx.protocol_version)) or ()
         return self._added(ctx, page, "tools", self.listed(tools, expanded), self.tools.listed() if is_last else [])
 
     async def _templates(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         page = await _listed(ctx, call_next)
-        ours = [resources.TEMPLATE] if page.get("nextCursor") is None else []
+        ours = [resources.TEMPLATE] if next_cursor(page) is None else []
         return self._added(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], ours)
 
     async def _read(self, ctx: _Context) -> HandlerResult:

@@ -9,6 +9,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
+from headgate.cursors import next_cursor
 from headgate.gateway.serving.scope import PATIENCE, Scope
 from headgate.gateway.serving.sources import MCPUpstream
 from headgate.operations.errors import CallError
@@ -99,7 +100,7 @@ class Routes:
                     _log.warning("headgate: %s does not answer %s: %s", upstream.name, method, why)
                 break
             listed += [each for each in page.get(key) or () if isinstance(each, dict)]
-            cursors.append(page.get("nextCursor"))
+            cursors.append(next_cursor(page))
         return listed
 
     async def _prompt(self, name: str, params: dict[str, Any]) -> dict[str, Any]:

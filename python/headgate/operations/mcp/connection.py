@@ -20,6 +20,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from headgate.cursors import next_cursor
 from headgate.operations.mcp.changes import Refresh, follow_changes, overhear
 from headgate.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from headgate.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
@@ -143,7 +144,7 @@ class Connection:
             listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
             beside |= {key: value for key, value in page.items() if key not in _OF_A_PAGE}
             name = name or _name_in(page.get("_meta"))
-            cursor = page.get("nextCursor")
+            cursor = next_cursor(page)
             if not isinstance(cursor, str):
                 break
         self.listed, self.beside_listed = listed, beside
