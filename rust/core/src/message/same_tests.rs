@@ -34,6 +34,16 @@ fn written(value: &Json, form: u8) -> String {
     if form & 2 == 0 { text } else { ascii(&text) }
 }
 
+fn is_in_string(json: &str, at: usize) -> bool {
+    let mut is_inside = false;
+    let mut is_escaped = false;
+    for byte in &json.as_bytes()[..at] {
+        is_inside ^= *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+    }
+    is_inside
+}
+
 proptest! {
     #[test]
     fn says_what_it_says_however_it_is_written(value in testing::json(), one in 0..4_u8, other in 0..4_u8, is_ascii: bool) {
@@ -56,9 +66,9 @@ proptest! {
         let at = at.index(changed.len());
         changed[at] = byte;
         let Ok(changed) = String::from_utf8(changed) else { return Ok(()) };
-        // What is left out between tokens, and how a character is escaped, changes nothing.
+        // How a character is escaped changes nothing; a number is what is written, whichever float is nearest to it.
         let read = serde_json::from_str::<Json>(&changed).map(|changed| changed.to_string());
-        let is_same = read.is_ok_and(|read| read == text);
+        let is_same = changed == text || (is_in_string(&text, at) && read.is_ok_and(|read| read == text));
         let is_string = value.as_str() == Some(changed.as_str());
         if serde_json::from_str::<Json>(&changed).is_ok() || !changed.contains('\\') {
             prop_assert_eq!(with(&token(&changed, false), text.as_bytes(), says), is_same || is_string, "{}", changed);
