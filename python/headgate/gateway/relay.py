@@ -339,9 +339,11 @@ class Relay:
     def ended(self, error: UpstreamFailed) -> None:
         """The server is gone: whoever waits for it is told."""
         self._own.failed(error)
-        for cancelled in self._questions.ended():
+        # All that it leaves, before anyone hears of it: what they ask then is for the next one.
+        questions, left = self._questions.ended(), self.pending.take_all()
+        for cancelled in questions:
             self._client.send(cancelled)
-        for pending in self.pending.take_all():
+        for pending in left:
             self._client.send(self._requests.failed(pending, error))
             self.has_refused.set()
 
