@@ -60,7 +60,7 @@ class Relay:
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
         self._questions = Questions()
-        self._turns = Turns()
+        self._turns = Turns(_MOST_WAITING)
         # Two of them: who waits for a list must not keep it from coming in.
         self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
