@@ -33,6 +33,8 @@ class Server(ThreadingHTTPServer):
         """Whether it takes its time to shake hands."""
         self.is_mute = False
         """Whether it answers no handshake."""
+        self.lists_nothing = False
+        """Whether it does not say what tools it has."""
         self.is_old = False
         """Whether it has the transport of 2024-11-05."""
         self.old: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -76,6 +78,8 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tools/call":
             self.server.called.append(message["params"]["name"])
             TOOLS[message["params"]["name"]](self, message, message["params"].get("arguments") or {})
+        elif method == "tools/list" and self.server.lists_nothing:
+            waits(self, message, {})
         elif method == "tools/list":
             region = {"type": "string", "x-mcp-header": "Region"}
             self.answer(message, {"tools": [{"name": "plain", "inputSchema": {"properties": {"region": region}}}]})

@@ -194,6 +194,12 @@ def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFi
     ]
 
 
+def test_a_tool_s_pattern_is_no_less_idle_for_being_called_like_a_capability(caplog: pytest.LogCaptureFixture) -> None:
+    capabilities = Capabilities(disable_tools=["admin"], capabilities={"admin": "admin"})
+    capabilities.learn([{"name": "wipe"}], is_all=True)
+    assert "capabilities names 'admin', which no tool of the server is called" in caplog.text
+
+
 def test_who_names_a_tool_is_told_how_to_give_it_a_capability(caplog: pytest.LogCaptureFixture) -> None:
     Capabilities(disable_tools=["wipe"]).learn([{"name": "wipe"}], is_all=True)
     assert "tools are given another by name: --capability 'wipe=…'" in caplog.text

@@ -358,6 +358,12 @@ def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
     assert wrapping({"file_roots": ["a"], "file_refs": True}).file_roots == ("a",)
 
 
+def test_references_may_be_switched_off_where_a_file_has_roots_for_them(tmp_path: Path) -> None:
+    path = toml(tmp_path, 'file_refs = true\nfile_roots = ["a"]\n')
+    assert wrapping({"config": path, "file_refs": False}).file_refs is False
+    assert wrapping({"config": path}, {"HEADGATE_FILE_REFS": "false"}).file_refs is False
+
+
 def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
     said = "is where references may lead; give"
     assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {said} --file-refs to have them"

@@ -376,6 +376,16 @@ def test_a_function_that_was_written_without_it(store: Store) -> None:
     assert "return" not in number_list.__annotations__
 
 
+def test_what_is_more_than_some_list_in_it_is_not_counted_by_that(store: Store) -> None:
+    @contracted(store=store)
+    def report() -> dict[str, Any]:
+        return {"text": "x" * 40_000, "errors": []}
+
+    said = Response(report()).to_dict()
+    assert said["summary"] == "report: done"
+    assert "count" not in said
+
+
 def test_what_was_wrapped_is_not_wrapped_again(store: Store) -> None:
     @contracted
     def scan() -> Response:

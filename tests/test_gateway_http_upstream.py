@@ -233,6 +233,14 @@ def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Pa
     assert server.gone.wait(30)
 
 
+def test_the_gateway_ends_before_a_call_is_under_way(server: Server, tmp_path: Path) -> None:
+    server.lists_nothing = True
+    with gateway_to(server.url, tmp_path, grace=0.2, options={"file_refs": True}) as gateway:
+        gateway.begin("tools/call", {"name": "plain", "arguments": {}})
+        assert b"upstream_failed" in gateway.rest()
+    assert server.called == []
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [

@@ -12,6 +12,7 @@ from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
 from headgate import open_store
 from headgate.errors import UpstreamFailed
 from headgate.gateway.outbox import Outbox
+from headgate.gateway.turns import Turns
 from headgate.gateway.work import Work
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,6 +251,25 @@ def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
     third.join(PATIENCE)
     assert done.is_set()
     assert work.finish(PATIENCE)
+
+
+def test_more_calls_than_there_is_room_for_wait_where_they_come_from() -> None:
+    turns, taken, done = Turns(most=2), threading.Event(), list[int]()
+    first, second = turns.take(), turns.take()
+
+    def take_a_third() -> None:
+        third = turns.take()
+        taken.set()
+        turns.ready(third, lambda: done.append(3))
+
+    thread = threading.Thread(target=take_a_third)
+    thread.start()
+    turns.ready(second, lambda: done.append(2))
+    assert not taken.wait(0.1)
+    turns.ready(first, lambda: done.append(1))
+    thread.join(PATIENCE)
+    assert done == [1, 2, 3]
+    assert not turns
 
 
 def _wait(event: threading.Event) -> None:

@@ -1,5 +1,6 @@
 """What goes through the gateway unchanged, and what does not."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,11 @@ from typing import Any
 
 import pytest
 from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
+from headgate.errors import UpstreamFailed
+from headgate.gateway.lines import Kept
+from headgate.gateway.relay import Relay
+from headgate.gateway.spool import Spool
+from headgate.servers.gate import Gate
 
 # Messages that headgate has no part in, as odd as they may be.
 PASSING = [
@@ -190,3 +196,36 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
         assert sorted(map(len, lines))[1] > 3_000_000
         requests.close()
         assert process.wait(PATIENCE) == 0
+
+
+def test_what_is_asked_when_the_end_of_a_server_is_heard_of_is_for_the_next_one(tmp_path: Path) -> None:
+    def call(number: int) -> bytes:
+        return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"a"}}' % number
+
+    class Asking:
+        """A client that asks something else as soon as nobody waits for its answer."""
+
+        def __init__(self) -> None:
+            self.answered: list[int] = []
+
+        def send(self, line: Kept) -> None:
+            assert not isinstance(line, Spool)
+            message = json.loads(line)
+            if message.get("method") == "notifications/cancelled":
+                relay.from_client(call(2))
+            elif "method" not in message:
+                self.answered.append(message["id"])
+
+    class Ending:
+        def send(self, line: Kept) -> None:
+            pass
+
+    client = Asking()
+    with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0)) as gate:
+        relay = Relay(gate, client, Ending())
+        relay.from_client(call(1))
+        relay.from_upstream(b'{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{}}')
+        relay.ended(UpstreamFailed("it has ended"))
+        assert client.answered == [1]
+        relay.from_upstream(b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
+        assert client.answered == [1, 2]

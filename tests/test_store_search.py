@@ -56,6 +56,22 @@ def test_a_match_that_does_not_fit_is_cut_itself(text: str, store: Store) -> Non
     assert text.startswith(match["context"])
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"tags": ["a", "needle", "c"], "body": "b" * 4000},
+        {"body": "b" * 4000, "more": {"text": "needle"}, "tags": ["a", "c"]},
+    ],
+    ids=["in the list", "beside it"],
+)
+def test_where_pages_are_text_a_match_has_no_number_of_an_item(document: Any, store: Store) -> None:
+    handle = store.put(json.dumps(document, indent=1)).output_handle
+    (match,) = store.search(handle, "needle").matches
+    assert "item" not in match
+    assert "needle" in str(store.fetch(handle, offset=match["line"], limit=1, format="lines").content)
+    assert str(store.fetch(handle, offset=match["byte_offset"]).content).startswith("needle")
+
+
 def test_a_match_that_is_no_text_has_no_context(store: Store) -> None:
     handle = store.put(b"\xff\x00" * 500).output_handle
     page = store.search(handle, r"(?-u:\xff)", regex=True, max_bytes=512, context=10**6)

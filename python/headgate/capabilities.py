@@ -118,9 +118,11 @@ class Capabilities:
     def _warn_of_idle_patterns(self) -> None:
         """A slip of the pen in a pattern takes nothing away that was to be taken away, and looks as if it had."""
         names = {*self._own, *map(self.alias, self._own)}
-        for option, patterns in (("capabilities", [*self._patterns]), ("hidden_tools", self._hidden)):
+        # What is hidden may be named by what it is for, too.
+        hidden = [pattern for pattern in self._hidden if pattern not in self._known]
+        for option, patterns in (("capabilities", [*self._patterns]), ("hidden_tools", hidden)):
             for pattern in patterns:
-                if pattern not in self._known and not fnmatch.filter(names, pattern):
+                if not fnmatch.filter(names, pattern):
                     _log.warning("headgate: %s names %s, which no tool of the server is called", option, shown(pattern))
 
     def knows(self, tool: str) -> bool:

@@ -12,7 +12,7 @@ from headgate._core import Match, SearchResult, preview
 from headgate._core import search as search_bytes
 from headgate.arguments import check_budget, check_flag, check_integer, check_text
 from headgate.errors import InvalidArgument
-from headgate.fetch import LARGEST, weigh
+from headgate.fetch import LARGEST, is_mostly_items, weigh
 from headgate.page import SearchPage
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def search(
     room = max_bytes - weigh_page(SearchPage(handle, pattern, start, (), view.size, False).to_json())
     if room < 0:
         raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
-    find = functools.partial(search_bytes, pattern=pattern, regex=regex, ignore_case=ignore_case, index=view.items)
+    # The number of an item leads to it only where pages are of items.
+    index = view.items if is_mostly_items(view.items, view.size) else None
+    find = functools.partial(search_bytes, pattern=pattern, regex=regex, ignore_case=ignore_case, index=index)
     look = functools.partial(_found, view, whole, find, try_part=not (regex or is_whole_kept))
     limit, context = min(limit, room // _LEAST_MATCH + 1), min(context, room)
     matches: list[dict[str, Any]] = []

@@ -171,8 +171,8 @@ def _check_serving(settings: Settings) -> None:
 
 
 def check_references(settings: Settings) -> None:
-    """Refuses folders for references that there are not to be."""
-    if settings.file_roots and not settings.file_refs:
+    """Refuses folders for references that nobody asked for, nor switched off."""
+    if settings.file_roots and "file_refs" not in settings.sources:
         roots, refs = OPTIONS["file_roots"], OPTIONS["file_refs"]
         source = settings.sources["file_roots"]
         switch = {roots.flag: refs.flag, roots.variable: f"{refs.variable}=true"}.get(source)

@@ -8,6 +8,7 @@ from typing_extensions import Buffer
 
 from headgate import _core
 from headgate.contract.limits import ResponseLimits
+from headgate.fetch import is_mostly_items
 from headgate.payload import detect_mime_type, expects_json
 
 __all__ = ["View", "largest"]
@@ -37,9 +38,8 @@ class View:
         found = survey.finish()
         self.nature = found.nature
         self.size = memoryview(self._data).nbytes
-        items = found.items
-        self.count = None if items is None or items.kind is None else len(items)
-        """How many items there are; `None` where there are none to count."""
+        self.count = len(found.items) if is_mostly_items(found.items, self.size) else None
+        """How many items there are; `None` where that is not what it is."""
         self.lines = 0 if found.lines is None else len(found.lines)
         self._mime_type = mime_type
         self._limits = limits

@@ -60,7 +60,7 @@ class Relay:
         self._answers = Answers(gate, self._session, stamp)
         self._own = OwnRequests()
         self._questions = Questions()
-        self._turns = Turns()
+        self._turns = Turns(_MOST_WAITING)
         # Two of them: who waits for a list must not keep it from coming in.
         self._work, self._storing = Work(most=_MOST_WAITING), Work(_STORING, most=_STORING)
         self.pending = PendingRequests(call_timeout)
@@ -339,9 +339,11 @@ class Relay:
     def ended(self, error: UpstreamFailed) -> None:
         """The server is gone: whoever waits for it is told."""
         self._own.failed(error)
-        for cancelled in self._questions.ended():
+        # All that it leaves, before anyone hears of it: what they ask then is for the next one.
+        questions, left = self._questions.ended(), self.pending.take_all()
+        for cancelled in questions:
             self._client.send(cancelled)
-        for pending in self.pending.take_all():
+        for pending in left:
             self._client.send(self._requests.failed(pending, error))
             self.has_refused.set()
 

@@ -17,10 +17,14 @@ class Turn:
 
 
 class Turns:
-    """A server that does one thing after the other is to do them as its client asked for them."""
+    """A server that does one thing after the other is to do them as its client asked for them.
 
-    def __init__(self) -> None:
+    With `most` of them in the line the next one waits where it comes from.
+    """
+
+    def __init__(self, most: int) -> None:
         self._lock = threading.Lock()
+        self._room = threading.Semaphore(most)
         self._line: deque[Turn] = deque()
         self._is_running = False
 
@@ -30,6 +34,7 @@ class Turns:
             return self._is_running or bool(self._line)
 
     def take(self) -> Turn:
+        self._room.acquire()
         with self._lock:
             turn = Turn()
             self._line.append(turn)
@@ -45,6 +50,7 @@ class Turns:
             finally:
                 with self._lock:
                     self._is_running = False
+                self._room.release()
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:

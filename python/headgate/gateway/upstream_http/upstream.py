@@ -66,12 +66,20 @@ class HttpUpstream:
         self._session = _Session(None)
         self._renewing = threading.Lock()
         self._is_modern = False
+        self._sending = threading.Lock()
+        self._is_closed = False
         self._closing = threading.Event()
         self._has_sent_all = threading.Event()
 
     def send(self, line: Kept) -> None:
-        """Soon: whoever sends never waits for the server. What goes wrong is told to whoever waits for an answer."""
-        self._to_send.put(line)
+        """Soon: whoever sends never waits for the server. What goes wrong is told to whoever waits for an answer.
+
+        Raises `UpstreamFailed` once it is closed.
+        """
+        with self._sending:
+            if self._is_closed:
+                raise UpstreamFailed("the gateway is about to end; ask again when it is back")
+            self._to_send.put(line)
 
     def run(self, relay: Relay) -> int:
         """Until it is closed."""
@@ -238,7 +246,9 @@ class HttpUpstream:
 
     def close(self) -> None:
         """No more is to be sent. What nobody waits for is told yet; all else under way ends, and with it `run`."""
-        self._to_send.put(None)
+        with self._sending:
+            self._is_closed = True
+            self._to_send.put(None)
         if self._has_sent_all.wait(_FAREWELL):
             self._telling.finish(_FAREWELL)
         self._closing.set()
