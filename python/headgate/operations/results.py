@@ -32,9 +32,12 @@ _MANY_BYTES, _MANY_VALUES = 1 << 20, 10_000
 
 
 async def finished_aside(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """What `finished` gives; of what is large in a thread, so that nobody else has to wait for it."""
+    """What `finished` gives; of what is large in a thread, so that nobody else has to wait for it.
+
+    What is small goes there, too, while something large is made to fit the same schema: it would wait for that here.
+    """
     data = result.data if isinstance(result, ResponseEnvelope) else result
-    if is_meaningful(spec.output_schema) and is_large(data):
+    if is_meaningful(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
         return await asyncio.to_thread(finished, result, spec)
     return finished(result, spec)
 
