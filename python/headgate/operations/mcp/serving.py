@@ -5,13 +5,16 @@ server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 
 import asyncio
 import collections
+import contextlib
 import difflib
 import functools
+import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+import orjson
 from mcp.server import Server
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import HandlerResult, ServerRequestContext
@@ -241,11 +244,22 @@ def _is_listed(spec: OperationSpec) -> bool:
 def _tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
     return Tool(
         name=name,
-        description=spec.description or None,
-        input_schema=_input_schema(spec.input_schema),
-        output_schema=_output_schema(spec.output_schema, is_legacy) if _is_listed(spec) else None,
+        description=_writable(spec.description) or None,
+        input_schema=_writable(_input_schema(spec.input_schema)),
+        output_schema=_writable(_output_schema(spec.output_schema, is_legacy)) if _is_listed(spec) else None,
         annotations=ToolAnnotations(read_only_hint=spec.type == "query"),
     )
+
+
+def _writable(told: Any) -> Any:
+    """What can be sent. Half of a surrogate pair, as where a text was cut, cannot be, and the SDK ends with it."""
+    try:
+        orjson.dumps(told)
+    except TypeError:
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(told, ensure_ascii=False)
+            return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return told
 
 
 def _input_schema(schema: Schema | None) -> dict[str, Any]:
