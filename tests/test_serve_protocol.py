@@ -424,3 +424,13 @@ def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], advers
     assert (answer["id"], answer["error"]["code"]) == (message["id"], -32600)
     # It goes on.
     assert adverse.ask("ping")["result"] is not None
+
+
+def test_what_is_no_message_is_not_the_last_that_is_heard(adverse: EraTalk) -> None:
+    adverse.send(rb'{"\ud800":1,"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":NaN}}')
+    assert adverse.ask("ping")["result"] is not None
+
+
+def test_progress_of_what_cannot_be_a_token_is_nobody_s(adverse: EraTalk) -> None:
+    answer = adverse.ask("tools/call", {"name": "reports", "arguments": {"steps": 1, "token": ["odd"]}})
+    assert _text(answer["result"]) == "reported"

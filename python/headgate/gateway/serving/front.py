@@ -158,7 +158,8 @@ class Front:
         """Whether what a server said is of a request under way; if so, its client is told before the answer."""
         match method:
             case "notifications/progress":
-                asking = self._by_token.get((params or {}).get("progressToken"))
+                token = (params or {}).get("progressToken")
+                asking = self._by_token.get(token) if isinstance(token, str | int) else None
                 if asking is not None:
                     asking.say(method, {**(params or {}), "progressToken": asking.token})
                     if asking.limit is not None:
