@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headgate.envelope import Body, ResponseEnvelope
-from headgate.operations import OperationRegistry, OperationSpec, results
+from headgate.operations import CallError, OperationRegistry, OperationSpec, results
 from headgate.operations.results import finished, is_large
 
 LISTS = {"type": "array"}
@@ -75,3 +75,18 @@ def test_what_is_small_does_not_keep_everyone_waiting_for_what_is_large() -> Non
     asyncio.run(run())
     casting.join()
     assert let_go == [True]
+
+
+class _Exhausted:
+    def model_dump(self, **_: Any) -> Any:
+        return next(iter(()))
+
+
+@pytest.mark.parametrize("count", [0, 30_000])
+def test_what_no_future_takes_is_told_all_the_same(count: int) -> None:
+    registry = OperationRegistry()
+    registry.register(
+        OperationSpec(namespace="a", name="many", output_schema=LISTS), lambda *_: [_Exhausted(), *[1] * count]
+    )
+    with pytest.raises(CallError, match="StopIteration"):
+        asyncio.run(asyncio.wait_for(registry.execute("a.many"), 10))

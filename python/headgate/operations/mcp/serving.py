@@ -3,7 +3,6 @@
 server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 """
 
-import asyncio
 import collections
 import contextlib
 import difflib
@@ -37,7 +36,7 @@ from headgate.operations.deadlines import after
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
 from headgate.operations.registry import OperationRegistry
-from headgate.operations.results import is_large
+from headgate.operations.results import in_thread, is_large
 from headgate.operations.serving import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
@@ -197,7 +196,7 @@ class OperationTools:
         envelope = await self._registry.execute(spec.id, given, context)
         result = functools.partial(_result, envelope, spec, _is_legacy(ctx))
         try:
-            return await asyncio.to_thread(result) if is_large(envelope.data) else result()
+            return await in_thread(result) if is_large(envelope.data) else result()
         except (TypeError, ValueError, RecursionError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
