@@ -335,9 +335,9 @@ def test_a_meta_that_cannot_be_is_refused(meta: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"[" * 5000 + b"]" * 5000, b"[NaN]", b"{", b'[NaN,"1234567890123456789012"]', b"[1e999]"]
+    "data", [b"[" * 5000 + b"]" * 5000, b"[NaN]", b"{", b'[NaN,"1234567890123456789012"]', b"[1e999]", '["\ud800"]']
 )
-def test_what_is_no_envelope_s_json_is_told(data: bytes) -> None:
+def test_what_is_no_envelope_s_json_is_told(data: bytes | str) -> None:
     with pytest.raises(InvalidArgument, match="not JSON"):
         ResponseEnvelope.from_json(data)
 

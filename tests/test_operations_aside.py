@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headgate.envelope import Body, ResponseEnvelope
-from headgate.operations import OperationRegistry, OperationSpec, results
+from headgate.operations import CallError, OperationRegistry, OperationSpec, results
 from headgate.operations.results import finished, is_large
 
 LISTS = {"type": "array"}
@@ -48,3 +48,45 @@ def test_only_what_takes_long_is_done_aside(
     envelope = asyncio.run(registry.execute("a.many"))
     assert envelope.data == [1] * count
     assert (threads[0] is not threading.main_thread()) is is_aside
+
+
+def test_what_is_small_does_not_keep_everyone_waiting_for_what_is_large() -> None:
+    held, may_go, let_go = threading.Event(), threading.Event(), []
+    spec = OperationSpec(namespace="a", name="many", output_schema=LISTS)
+    registry = OperationRegistry()
+    registry.register(spec, lambda *_: [1])
+    registry.register(OperationSpec(namespace="a", name="other", output_schema=LISTS), lambda *_: [2])
+
+    def cast_large() -> None:
+        with spec.caster._lock:
+            held.set()
+            let_go.append(may_go.wait(5))
+
+    async def run() -> None:
+        small = asyncio.create_task(registry.execute("a.many"))
+        await asyncio.sleep(0)
+        assert (await registry.execute("a.other")).data == [2]
+        may_go.set()
+        assert (await small).data == [1]
+
+    casting = threading.Thread(target=cast_large)
+    casting.start()
+    held.wait()
+    asyncio.run(run())
+    casting.join()
+    assert let_go == [True]
+
+
+class _Exhausted:
+    def model_dump(self, **_: Any) -> Any:
+        return next(iter(()))
+
+
+@pytest.mark.parametrize("count", [0, 30_000])
+def test_what_no_future_takes_is_told_all_the_same(count: int) -> None:
+    registry = OperationRegistry()
+    registry.register(
+        OperationSpec(namespace="a", name="many", output_schema=LISTS), lambda *_: [_Exhausted(), *[1] * count]
+    )
+    with pytest.raises(CallError, match="StopIteration"):
+        asyncio.run(asyncio.wait_for(registry.execute("a.many"), 10))

@@ -80,9 +80,10 @@ def test_events_lose_nothing_as_json(data: Any) -> None:
         assert event_from_json(event_to_json(event).decode()) == event
 
 
-def test_what_is_no_json_is_no_event() -> None:
+@pytest.mark.parametrize("data", [b"{", '["\ud800"]'])
+def test_what_is_no_json_is_no_event(data: bytes | str) -> None:
     with pytest.raises(InvalidArgument, match="not JSON"):
-        event_from_json(b"{")
+        event_from_json(data)
 
 
 def test_deadlines_are_milliseconds_on_the_wire() -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from typing import Any, cast
 
 import pytest
 from calls import Record, bounded, code_of, requested
-from headgate.envelope import LocalResponseMeta, http_envelope, local_envelope, mcp_envelope, unwrap
+from headgate.envelope import LocalResponseMeta, ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from headgate.operations import (
     AccessControl,
     CallContext,
@@ -18,8 +19,10 @@ from headgate.operations import (
     OperationRegistry,
     OperationSpec,
     PendingRequestMap,
+    results,
 )
 from headgate.operations.deadlines import to_wire
+from headgate.operations.results import finished
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -439,6 +442,38 @@ def test_closing_waits_for_what_was_aborted_to_clean_up() -> None:
         await side.handler.close(within=0)
         assert seen == ["started", "tidied"]
 
+    bounded(scenario())
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_call_whose_result_is_just_made_to_fit_can_be_aborted(
+    is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go = threading.Event(), threading.Event()
+
+    def held(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+        begun.set()
+        may_go.wait(30)
+        return finished(result, spec)
+
+    async def scenario() -> None:
+        side = Side()
+        side.add("op", lambda *_: [1] * 30_000, output_schema={"type": "array"})
+        await side.handler.start()
+        call = asyncio.create_task(side.calls.call("ns.op", timeout=60))
+        try:
+            request_id = await requested(side.bus)
+            while not begun.is_set():
+                await asyncio.sleep(0)
+            if not is_closed:
+                await side.calls.abort(request_id)
+            await side.handler.close(within=0)
+            assert await code_of(call) == "ABORTED"
+            assert side.bus.failures == []
+        finally:
+            may_go.set()
+
+    monkeypatch.setattr(results, "finished", held)
     bounded(scenario())
 
 

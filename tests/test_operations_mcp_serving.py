@@ -309,6 +309,37 @@ def test_a_result_that_cannot_be_written_is_an_error_and_ends_nothing(schema: An
     serve(registry, test, era)
 
 
+class _Exhausted:
+    def model_dump(self, **_: Any) -> Any:
+        return next(iter(()))
+
+
+@pytest.mark.parametrize("count", [0, 30_000])
+def test_an_object_that_cannot_be_told_leaves_nobody_waiting(count: int, era: str) -> None:
+    registry = registry_of(op=lambda *_: [_Exhausted(), *[1] * count])
+
+    async def test(client: Client) -> None:
+        with pytest.raises(MCPError):
+            await asyncio.wait_for(client.call_tool("op", {}), 10)
+
+    serve(registry, test, era)
+
+
+def test_half_a_character_in_what_is_listed_ends_nothing(era: str) -> None:
+    half = {"type": "object", "properties": {"a": {"const": 2**70, "description": "cut \ud83d"}}}
+    described = spec("op", description="cut \ud83d", input_schema=half, output_schema=half)
+    registry = OperationRegistry([Operation(described, lambda *_: {})])
+
+    async def test(client: Client) -> None:
+        (tool,) = (await client.list_tools()).tools
+        assert tool.description == "cut \ufffd"
+        assert tool.input_schema["properties"]["a"] == {"const": 2**70, "description": "cut \ufffd"}
+        # In memory nothing is written; elsewhere, what cannot be would end the server.
+        assert tool.model_dump_json()
+
+    serve(registry, test, era)
+
+
 def test_a_tool_that_only_says_a_text_can_be_served_again(era: str) -> None:
     inner = OperationRegistry([Operation(spec("op", output_schema=NUMBER), lambda *_: "none today")])
 

@@ -177,3 +177,9 @@ def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
     assert answer["id"] == 1
     assert isinstance(answer["result"], Raw)
     assert read(orjson.dumps({**many, "id": 1, "result": {}}))["id"] == 1
+
+
+def test_what_has_names_that_cannot_be_read_may_be_no_message_either() -> None:
+    assert read(rb'{"\ud800":1,"id":7,"method":"x"}')["id"] == 7
+    assert read(rb'{"\ud800":1,"id":7,"method":"x","params":NaN}') is None
+    assert read(rb'{"\ud800":1,"id":7,"method":"x","params":{"a":NaN}}') is None

@@ -348,6 +348,24 @@ def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Pa
         assert "upstream_timeout" in talk.line().decode()
 
 
+def test_who_asks_gives_no_time_to_others(tmp_path: Path) -> None:
+    upstreams = {name: command_of("asking_server.py") for name in ("one", "two")}
+    with serving(config(tmp_path, upstreams, call_timeout_seconds=2), LEGACY, capabilities={"elicitation": {}}) as talk:
+        late = talk.request("tools/call", {"name": "one_waits", "arguments": {}})
+        asking = talk.request("tools/call", {"name": "two_rounds", "arguments": {"count": 10}})
+        answers: list[dict[str, Any]] = []
+        while len(answers) < 2:
+            message = json.loads(talk.line())
+            if message.get("method") == "elicitation/create":
+                time.sleep(0.5)
+                talk.send({"jsonrpc": "2.0", "id": message["id"], "result": {"action": "decline"}})
+            elif "id" in message:
+                answers.append(message)
+        assert [answer["id"] for answer in answers] == [late, asking]
+        assert "upstream_timeout" in _text(answers[0]["result"])
+        assert len(json.loads(_text(answers[1]["result"]))) == 10
+
+
 HANGING = """
 import json, sys
 for line in sys.stdin:
@@ -406,3 +424,13 @@ def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], advers
     assert (answer["id"], answer["error"]["code"]) == (message["id"], -32600)
     # It goes on.
     assert adverse.ask("ping")["result"] is not None
+
+
+def test_what_is_no_message_is_not_the_last_that_is_heard(adverse: EraTalk) -> None:
+    adverse.send(rb'{"\ud800":1,"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":NaN}}')
+    assert adverse.ask("ping")["result"] is not None
+
+
+def test_progress_of_what_cannot_be_a_token_is_nobody_s(adverse: EraTalk) -> None:
+    answer = adverse.ask("tools/call", {"name": "reports", "arguments": {"steps": 1, "token": ["odd"]}})
+    assert _text(answer["result"]) == "reported"

@@ -62,8 +62,8 @@ class ResponseEnvelope(Generic[_T]):
     @classmethod
     def from_json(cls, data: bytes | str) -> "ResponseEnvelope[Any]":
         """The envelope that was written with `to_json`."""
-        content = data.encode() if isinstance(data, str) else data
         try:
+            content = data.encode() if isinstance(data, str) else data
             told = parsed(content)
         except ValueError as error:
             raise InvalidArgument(f"this is not JSON: {error}") from None

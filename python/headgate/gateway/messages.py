@@ -48,9 +48,9 @@ def read(line: Kept) -> Any:
         message = taken_apart(line)
         if _is_hidden(message):
             message = taken_apart(line, most_container=_GENEROUS)
+        return _members(line) if isinstance(message, Raw) else message
     except InvalidJSON:
         return None
-    return _members(line) if isinstance(message, Raw) else message
 
 
 def _is_hidden(message: Any) -> bool:

@@ -54,6 +54,11 @@ class Caster:
         self._lock = threading.Lock()
         self._shapes = self._read()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether another thread casts just now, so that one here would wait for it."""
+        return self._lock.locked()
+
     def _read(self) -> Shapes | None:
         if self._schema is None:
             return None

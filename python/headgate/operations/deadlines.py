@@ -44,11 +44,12 @@ class within:  # noqa: N801
     """Cancels what is in it when the deadline passes, and does not start it afterwards. Raises `TIMEOUT` then."""
 
     # No generator, for what that would cost every call.
-    __slots__ = ("_deadline", "_limit", "_operation_id")
+    __slots__ = ("_deadline", "_is_over", "_limit", "_operation_id")
 
     def __init__(self, deadline: float | None, operation_id: str) -> None:
         self._deadline = deadline
         self._operation_id = operation_id
+        self._is_over = False
 
     async def __aenter__(self) -> None:
         left = None if self._deadline is None else self._deadline - time.monotonic()
@@ -60,6 +61,9 @@ class within:  # noqa: N801
 
     def lift(self) -> bool:
         """Lets what is in it take as long as it needs. `False` if the deadline has passed, and it was cancelled."""
+        if self._is_over:
+            # What comes after it, such as making a large result fit, has no deadline.
+            return True
         if self._limit.expired() or (self._deadline is not None and time.monotonic() >= self._deadline):
             return False
         self._limit.reschedule(None)
@@ -68,6 +72,7 @@ class within:  # noqa: N801
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:

@@ -114,8 +114,8 @@ def event_to_json(event: CallEvent) -> bytes:
 
 def event_from_json(data: bytes | str) -> Any:
     """The event that was written with `event_to_json`."""
-    content = data.encode() if isinstance(data, str) else data
     try:
+        content = data.encode() if isinstance(data, str) else data
         return from_plain(parsed(content), content)
     except ValueError as error:
         raise InvalidArgument(f"this is not JSON: {error}") from None

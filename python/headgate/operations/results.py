@@ -3,8 +3,8 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import orjson
 
@@ -23,7 +23,9 @@ from headgate.operations.spec import OperationSpec
 from headgate.operations.validation import is_meaningful
 from headgate.payload import encoded
 
-__all__ = ["finished", "finished_aside", "is_large", "is_only_blocks"]
+__all__ = ["finished", "finished_aside", "in_thread", "is_large", "is_only_blocks"]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("headgate")
 
@@ -32,11 +34,27 @@ _MANY_BYTES, _MANY_VALUES = 1 << 20, 10_000
 
 
 async def finished_aside(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """What `finished` gives; of what is large in a thread, so that nobody else has to wait for it."""
+    """What `finished` gives; of what is large in a thread, so that nobody else has to wait for it.
+
+    What is small goes there, too, while something large is made to fit the same schema: it would wait for that here.
+    """
     data = result.data if isinstance(result, ResponseEnvelope) else result
-    if is_meaningful(spec.output_schema) and is_large(data):
-        return await asyncio.to_thread(finished, result, spec)
+    if is_meaningful(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
+        return await in_thread(lambda: finished(result, spec))
     return finished(result, spec)
+
+
+async def in_thread(function: Callable[[], _T]) -> _T:
+    """What a function gives."""
+
+    def run() -> _T:
+        try:
+            return function()
+        except StopIteration as error:
+            # Some object's own. No future of asyncio takes it: whoever waits would wait for ever.
+            raise RuntimeError(f"StopIteration was raised: {error}") from error
+
+    return await asyncio.to_thread(run)
 
 
 def is_large(data: Any) -> bool:

@@ -31,11 +31,16 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
     """The reading side of a connection, with what its writing side needs."""
 
     def __init__(
-        self, reading: ReadStream[SessionMessage | Exception], writing: WriteStream[SessionMessage], front: Front
+        self,
+        reading: ReadStream[SessionMessage | Exception],
+        writing: WriteStream[SessionMessage],
+        front: Front,
+        upstream: object,
     ) -> None:
         self._reading = reading
         self._writing = writing
         self._front = front
+        self._upstream = upstream
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self._subscribed = Subscribed()
         self._under_way = UnderWay()
@@ -96,7 +101,7 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
         answer: JSONRPCResponse | JSONRPCError
         try:
             if self._front.is_lasting:
-                result = await self._front.ask(request.method, request.params)
+                result = await self._front.ask(request.method, request.params, self._upstream)
             else:
                 result = await self._under_way.ask(request.method, request.params, related)
             answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)

@@ -43,8 +43,10 @@ _Params = Mapping[str, Any] | None
 class Asking:
     """A request that is under way, and what its client is still to be told of it."""
 
-    def __init__(self, session: ServerSession, token: object) -> None:
+    def __init__(self, session: ServerSession, upstream: object, token: object) -> None:
         self.session = session
+        self.upstream = upstream
+        """Whose answer it waits for."""
         self.token = token
         """By which its client is told of progress."""
         self.used: object = None
@@ -99,9 +101,11 @@ class Front:
         return self._connection is not None
 
     @contextlib.asynccontextmanager
-    async def asking(self, session: ServerSession, token: object, capabilities: object = None) -> AsyncIterator[Asking]:
+    async def asking(
+        self, session: ServerSession, upstream: object, token: object, capabilities: object = None
+    ) -> AsyncIterator[Asking]:
         """While a request is under way."""
-        asking = Asking(session, token)
+        asking = Asking(session, upstream, token)
         said = _capabilities.set(capabilities)
         # Where several share a connection, what comes late by one's token must not be taken for another's.
         is_clear = self.is_lasting and isinstance(token, str | int) and token not in self._by_token
@@ -129,14 +133,15 @@ class Front:
         finally:
             self._by_token.pop(earlier, None)
 
-    async def ask(self, method: str, params: _Params) -> dict[str, Any]:
+    async def ask(self, method: str, params: _Params, upstream: object) -> dict[str, Any]:
         """What the client answers. Raises `MCPError`, also where there is nobody to ask, or no answer in time."""
         if self._connection is None:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         await self._connection.initialized.wait()
         channel = self._asking[-1].session._request_outbound if self._asking else self._connection.outbound
-        # Nobody knows in which of them it is asked.
-        limits = [asking.limit for asking in self._asking if asking.limit is not None]
+        # Nobody knows in which of the server's requests it asks; other servers have no more time for theirs.
+        theirs = (asking.limit for asking in self._asking if asking.upstream is upstream)
+        limits = [limit for limit in theirs if limit is not None]
         for limit in limits:
             limit.pause()
         try:
@@ -153,7 +158,8 @@ class Front:
         """Whether what a server said is of a request under way; if so, its client is told before the answer."""
         match method:
             case "notifications/progress":
-                asking = self._by_token.get((params or {}).get("progressToken"))
+                token = (params or {}).get("progressToken")
+                asking = self._by_token.get(token) if isinstance(token, str | int) else None
                 if asking is not None:
                     asking.say(method, {**(params or {}), "progressToken": asking.token})
                     if asking.limit is not None:

@@ -205,7 +205,7 @@ class Passing:
         said = params.pop("_meta", None) or {}
         meta = {key: value for key, value in said.items() if key not in _OF_THE_CONNECTION}
         capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
-        async with scope.front.asking(ctx.session, meta.get("progressToken"), capabilities) as asking:
+        async with scope.front.asking(ctx.session, upstream, meta.get("progressToken"), capabilities) as asking:
             if asking.used is not None:
                 meta["progressToken"] = asking.used
             params = {**params, **({"_meta": meta} if meta else {})}

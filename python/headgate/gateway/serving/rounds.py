@@ -58,7 +58,8 @@ async def _answers(asked: Mapping[str, Any], front: Front, upstream: MCPUpstream
                 message=f"{upstream.name} asks {question['method']:.64}, which this client has not said it can do",
                 data={"requiredCapabilities": {} if wanted is None else {wanted: {}}},
             )
-    tasks = [asyncio.create_task(front.ask(each["method"], each.get("params"))) for each in asked.values()]
+    asking = (front.ask(each["method"], each.get("params"), upstream) for each in asked.values())
+    tasks = [asyncio.create_task(one) for one in asking]
     try:
         return dict(zip(asked, await asyncio.gather(*tasks), strict=True))
     finally:

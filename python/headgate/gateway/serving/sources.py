@@ -184,7 +184,7 @@ class MCPUpstream:
     @contextlib.asynccontextmanager
     async def _transport(self) -> "AsyncIterator[TransportStreams]":
         async with relayed(self._upstream, self._gate) as (reading, writing):
-            self._attended = attended = Attended(reading, writing, self._front)
+            self._attended = attended = Attended(reading, writing, self._front, self)
             try:
                 yield attended, AttendedWriting(attended, writing)
             finally:

@@ -3,15 +3,17 @@
 server = serve_operations(registry, headgate=Headgate(output_mode="auto"))
 """
 
-import asyncio
 import collections
+import contextlib
 import difflib
 import functools
+import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+import orjson
 from mcp.server import Server
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import HandlerResult, ServerRequestContext
@@ -34,7 +36,7 @@ from headgate.operations.deadlines import after
 from headgate.operations.dialect import is_openapi_3_0, modern
 from headgate.operations.errors import CallError
 from headgate.operations.registry import OperationRegistry
-from headgate.operations.results import is_large
+from headgate.operations.results import in_thread, is_large
 from headgate.operations.serving import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from headgate.operations.spec import CallContext, Identity, OperationSpec
 from headgate.operations.validation import Schema, is_meaningful
@@ -194,7 +196,7 @@ class OperationTools:
         envelope = await self._registry.execute(spec.id, given, context)
         result = functools.partial(_result, envelope, spec, _is_legacy(ctx))
         try:
-            return await asyncio.to_thread(result) if is_large(envelope.data) else result()
+            return await in_thread(result) if is_large(envelope.data) else result()
         except (TypeError, ValueError, RecursionError) as error:
             _log.debug("headgate: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
@@ -241,11 +243,22 @@ def _is_listed(spec: OperationSpec) -> bool:
 def _tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
     return Tool(
         name=name,
-        description=spec.description or None,
-        input_schema=_input_schema(spec.input_schema),
-        output_schema=_output_schema(spec.output_schema, is_legacy) if _is_listed(spec) else None,
+        description=_writable(spec.description) or None,
+        input_schema=_writable(_input_schema(spec.input_schema)),
+        output_schema=_writable(_output_schema(spec.output_schema, is_legacy)) if _is_listed(spec) else None,
         annotations=ToolAnnotations(read_only_hint=spec.type == "query"),
     )
+
+
+def _writable(told: Any) -> Any:
+    """What can be sent. Half of a surrogate pair, as where a text was cut, cannot be, and the SDK ends with it."""
+    try:
+        orjson.dumps(told)
+    except TypeError:
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(told, ensure_ascii=False)
+            return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return told
 
 
 def _input_schema(schema: Schema | None) -> dict[str, Any]:
