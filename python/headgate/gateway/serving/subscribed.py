@@ -36,9 +36,9 @@ class Subscribed:
     def is_repeated(self, message: JSONRPCNotification) -> bool:
         """Whether it is said to an earlier subscription, too: to the first that wants it, it is news."""
         match message.params:
-            case {"_meta": {"io.modelcontextprotocol/subscriptionId": number}} if number in self._wanted:
+            case {"_meta": {"io.modelcontextprotocol/subscriptionId": str() | int() as said}} if said in self._wanted:
                 first = (other for other, wanted in self._wanted.items() if _is_wanted(message, wanted))
-                return bool(next(first, number) != number)
+                return bool(next(first, said) != said)
         return False
 
 

@@ -1,0 +1,23 @@
+"""Which of several subscriptions of a connection something is news to."""
+
+from typing import Any
+
+import pytest
+from headgate.gateway.serving.subscribed import Subscribed
+from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+CHANGED = "notifications/tools/list_changed"
+
+
+def told(subscription: Any) -> JSONRPCNotification:
+    meta = {"io.modelcontextprotocol/subscriptionId": subscription}
+    return JSONRPCNotification(jsonrpc="2.0", method=CHANGED, params={"_meta": meta})
+
+
+@pytest.mark.parametrize("odd", [[1], {"a": 1}, None, 3], ids=repr)
+def test_only_what_a_second_one_is_told_again_is_repeated(odd: Any) -> None:
+    subscribed = Subscribed()
+    for number in (1, 2):
+        params = {"notifications": {"toolsListChanged": True}}
+        subscribed.sent(JSONRPCRequest(jsonrpc="2.0", id=number, method="subscriptions/listen", params=params))
+    assert [subscribed.is_repeated(told(of)) for of in (1, 2, odd)] == [False, True, False]
