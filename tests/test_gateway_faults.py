@@ -99,6 +99,15 @@ def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
         assert talk.process.wait(PATIENCE) == status
 
 
+def test_whoever_asks_a_server_that_has_closed_its_input_is_told_how_it_ended(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    server = ["sh", "-c", 'exec 0<&-; touch "$1"; sleep 0.5; exit 7', "sh", str(closed)]
+    with talking(*wrap(tmp_path / "store", server=server), is_greeted=False) as talk:
+        while not closed.exists():
+            time.sleep(0.01)
+        assert "exit code 7" in talk.ask("initialize", {})["error"]["message"]
+
+
 def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
     done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=PATIENCE)
     assert done.returncode != 0

@@ -12,13 +12,20 @@ from headgate.errors import UpstreamFailed
 from headgate.gateway.lines import Kept
 from headgate.gateway.spool import Spool
 
-__all__ = ["Outbox"]
+__all__ = ["NobodyReads", "Outbox"]
 
 _MOST = 64 << 20
 """How many bytes may wait behind the line that is being written, before more is refused."""
 
 _TICK = 1000
 """Milliseconds after which it is looked whether anyone still wants to write."""
+
+
+class NobodyReads(UpstreamFailed):
+    """A server has closed its input, or has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("the server does not read any more; ask again in a while")
 
 
 class Outbox:
@@ -39,7 +46,7 @@ class Outbox:
         """Raises `UpstreamFailed` if nobody reads, or not nearly enough."""
         with self._changed:
             if self._is_closed or self._is_broken:
-                raise UpstreamFailed("the server does not read any more; ask again in a while")
+                raise NobodyReads
             # A line may be as large as it likes: a server that is at it does read.
             if self._waiting and self._size - self._waiting[0][0] > _MOST:
                 raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
@@ -58,7 +65,7 @@ class Outbox:
             sent = 0
         except OSError:
             self._is_broken = True
-            raise UpstreamFailed("the server does not read any more; ask again in a while") from None
+            raise NobodyReads from None
         if sent > len(line):
             return None
         return iter((memoryview(line)[sent:], b"\n"))

@@ -56,6 +56,12 @@ class Process:
         """A message, whole, as soon as the server reads it. Raises `UpstreamFailed` if it does not."""
         self._outbox.send(line)
 
+    def ended_within(self, seconds: float) -> int | None:
+        """Its exit code, if it ends by then."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._child.wait(seconds)
+        return None
+
     def end(self, grace: float) -> int:
         """Ends the server: by closing its input, then by asking, then by force. Gives its exit code."""
         with self._ending:
@@ -65,8 +71,8 @@ class Process:
         for number, seconds in ((None, grace), (signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
             if number is not None:
                 self._signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return self._child.wait(seconds)
+            if (code := self.ended_within(seconds)) is not None:
+                return code
         return self._child.wait()
 
     def _signal(self, number: int) -> None:

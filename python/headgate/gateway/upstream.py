@@ -7,6 +7,7 @@ from functools import partial
 
 from headgate.errors import UpstreamFailed
 from headgate.gateway.lines import Kept, Line
+from headgate.gateway.outbox import NobodyReads
 from headgate.gateway.pace import Pace
 from headgate.gateway.process import Process
 from headgate.gateway.relay import Relay
@@ -63,7 +64,14 @@ class Upstream:
                     raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
                 self._waiting.append(line)
                 return
-        self._process.send(line)
+            process = self._process
+        try:
+            process.send(line)
+        except NobodyReads:
+            # Most likely it has ended, and is about to be missed.
+            if (code := process.ended_within(_SOON)) is None:
+                raise
+            raise _ended(code, self._largest) from None
 
     def run(self, relay: Relay) -> int:
         """Until it is closed, or the server ends without having said anything. Gives the exit code."""
