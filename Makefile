@@ -34,11 +34,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(BUILT) ## Put a server that answers 50 MB behind headgate, before your eyes
+demo: $(BUILT) ## Put a server that answers 50 MB behind forebay, before your eyes
 	@$(BIN)/python examples/demo.py
 
 test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
-	cargo test -p headgate-core
+	cargo test -p forebay-core
 	@# A file stays with one worker, and so do the servers that it starts.
 	$(BIN)/python -m pytest -n logical --dist loadfile
 
@@ -48,19 +48,19 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 	$(BIN)/mypy
 	$(BIN)/mypy benches
 	@# PyO3 makes an `__all__`; the stub itself is that list.
-	echo headgate._core.__all__ | $(BIN)/python -m mypy.stubtest --allowlist /dev/stdin headgate._core
+	echo forebay._core.__all__ | $(BIN)/python -m mypy.stubtest --allowlist /dev/stdin forebay._core
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path $(FUZZ)/Cargo.toml -- -D warnings
 
-bench: $(BUILT) $(VENV)/.group-bench ## Time headgate beside its peers: one table, results.json, results.svg
+bench: $(BUILT) $(VENV)/.group-bench ## Time forebay beside its peers: one table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
-	cargo bench -p headgate-benches -- --quiet
+	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
 
-conformance: $(BUILT) $(NODE)/.made ## Hold servers with headgate against the protocol's own suite and Inspector
+conformance: $(BUILT) $(NODE)/.made ## Hold servers with forebay against the protocol's own suite and Inspector
 	$(BIN)/python examples/conformance.py $(NODE)
 
 peers: $(BUILT) $(NODE)/.made ## Talk to real servers directly and through the gateway, and compare every byte
@@ -81,15 +81,15 @@ else
 endif
 
 clean: ## Remove everything the other targets made
-	rm -rf $(VENV) target dist $(FUZZ)/target python/headgate/_core*.so .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) target dist $(FUZZ)/target python/forebay/_core*.so .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 .PHONY: cargo
 cargo:
-	@command -v cargo >/dev/null || { echo "headgate is built with Rust and there is no cargo on the PATH: see https://rustup.rs" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "forebay is built with Rust and there is no cargo on the PATH: see https://rustup.rs" >&2; exit 1; }
 
 $(MADE): | cargo
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "headgate needs Python 3.11 or newer; choose one with make PYTHON=…" >&2; exit 1; }
+		{ echo "forebay needs Python 3.11 or newer; choose one with make PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@

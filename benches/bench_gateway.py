@@ -1,4 +1,4 @@
-"""What a gateway adds to a server on stdio: headgate's, beside fastmcp's proxy before the same server.
+"""What a gateway adds to a server on stdio: forebay's, beside fastmcp's proxy before the same server.
 
 The client is raw: it sends a line and waits for one. All sides are asked in turn, so that whatever else the machine
 does meets each of them.
@@ -15,12 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import orjson
 import pytest
 import raw_stdio
 from conftest import Measured
-from headgate import _core
+from forebay import _core
 
 MB = 1_000_000
 SIZES = {"1 KB": 1000, "5 MB": 5 * MB, "20 MB": 20 * MB, "80 MB": 80 * MB}
@@ -73,43 +73,43 @@ def talking(command: list[str]) -> Iterator[Talk]:
 
 def wrapped(folder: Path) -> list[str]:
     store = (folder / "gateway").as_uri()
-    return [sys.executable, "-m", "headgate", "wrap", "--store", store, "--", *SERVER]
+    return [sys.executable, "-m", "forebay", "wrap", "--store", store, "--", *SERVER]
 
 
 @cache
 def in_turn(folder: Path, size: str) -> tuple[Seconds, int]:
-    """What a call takes by each way, and the most memory that headgate's took for calls of this size."""
-    sides = {"direct": SERVER, "headgate": wrapped(folder)} | ({"fastmcp proxy": PROXY} if size != "80 MB" else {})
+    """What a call takes by each way, and the most memory that forebay's took for calls of this size."""
+    sides = {"direct": SERVER, "forebay": wrapped(folder)} | ({"fastmcp proxy": PROXY} if size != "80 MB" else {})
     seconds: Seconds = {who: [] for who in (*sides, "read, unescape and put")}
     with ExitStack() as stack:
         talks = {who: stack.enter_context(talking(command)) for who, command in sides.items()}
-        store = stack.enter_context(headgate.open_store((folder / "gateway").as_uri()))
+        store = stack.enter_context(forebay.open_store((folder / "gateway").as_uri()))
         check(talks, store, size)
         for _ in range(ROUNDS[size]):
             for who, talk in talks.items():
                 start = time.perf_counter()
                 line = talk.text(SIZES[size])
                 seconds[who].append(time.perf_counter() - start)
-                if who == "headgate" and size != "1 KB":
+                if who == "forebay" and size != "1 KB":
                     store.delete(orjson.loads(orjson.loads(line)["result"]["content"][0]["text"])["output_handle"])
                 elif who == "direct" and size != "1 KB":
                     seconds["read, unescape and put"].append(seconds[who][-1] + unescaped_and_put(store, line))
-        return seconds, talks["headgate"].peak()
+        return seconds, talks["forebay"].peak()
 
 
-def check(talks: dict[str, Talk], store: headgate.Store, size: str) -> None:
+def check(talks: dict[str, Talk], store: forebay.Store, size: str) -> None:
     """Every way gives what the server has, or a handle that gives every byte of it."""
     text = raw_stdio.text(SIZES[size])
     for who, talk in talks.items():
         got = orjson.loads(talk.text(SIZES[size]))["result"]["content"][0]["text"]
-        if who != "headgate" or size == "1 KB":
+        if who != "forebay" or size == "1 KB":
             assert got == text
             continue
         with store.open(orjson.loads(got)["output_handle"]) as file:
             assert file.read() == text.encode()
 
 
-def unescaped_and_put(store: headgate.Store, line: bytes) -> float:
+def unescaped_and_put(store: forebay.Store, line: bytes) -> float:
     """What cannot be done without: taking the text out of the message, and storing it."""
     start = time.perf_counter()
     first, last = _core.locate(line, "/result/content/0/text")
@@ -125,34 +125,34 @@ def added(seconds: Seconds, who: str) -> list[float]:
 
 
 @pytest.mark.parametrize("size", ["1 KB", "5 MB", "20 MB"])
-@pytest.mark.parametrize("who", ["headgate", "fastmcp proxy"])
+@pytest.mark.parametrize("who", ["forebay", "fastmcp proxy"])
 def bench_added(measured: Measured, folder: Path, size: str, who: str) -> None:
     seconds, peak = in_turn(folder, size)
-    note = {"note": f"peak {peak / MB:.0f} MB"} if who == "headgate" else {}
+    note = {"note": f"peak {peak / MB:.0f} MB"} if who == "forebay" else {}
     measured("added by a gateway", size, who, SIZES[size], added(seconds, who), **note)
 
 
-@pytest.mark.parametrize("who", ["headgate", "read, unescape and put"])
+@pytest.mark.parametrize("who", ["forebay", "read, unescape and put"])
 def bench_least(measured: Measured, folder: Path, who: str) -> None:
     """What it adds, beside what cannot be done without; the direct call's own reading is in both."""
     seconds, _ = in_turn(folder, "20 MB")
-    least = added(seconds, who) if who == "headgate" else [statistics.median(seconds[who])]
+    least = added(seconds, who) if who == "forebay" else [statistics.median(seconds[who])]
     measured("gateway beside the least", "20 MB", who, SIZES["20 MB"], least)
 
 
-@pytest.mark.parametrize("who", ["headgate", "at 5 MB"])
+@pytest.mark.parametrize("who", ["forebay", "at 5 MB"])
 def bench_growth(measured: Measured, folder: Path, who: str) -> None:
     """Time added a megabyte, at 80 MB and at 5."""
-    size = "80 MB" if who == "headgate" else "5 MB"
+    size = "80 MB" if who == "forebay" else "5 MB"
     seconds, peak = in_turn(folder, size)
-    each = [value / SIZES[size] * MB for value in added(seconds, "headgate")]
+    each = [value / SIZES[size] * MB for value in added(seconds, "forebay")]
     measured("added by a gateway, a MB", "80 MB", who, MB, each, note=f"peak {peak / MB:.0f} MB")
 
 
 STARTED = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(repr(time.monotonic()))"
 
 
-@pytest.mark.parametrize("who", ["headgate", "direct"])
+@pytest.mark.parametrize("who", ["forebay", "direct"])
 def bench_start(measured: Measured, folder: Path, tmp_path: Path, who: str) -> None:
     """From the command to the server's own first line."""
     server = [sys.executable, "-S", "-c", STARTED, str(tmp_path / "started")]

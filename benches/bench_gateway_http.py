@@ -1,4 +1,4 @@
-"""Many clients of a gateway over HTTP at once: headgate's, beside fastmcp's proxy, before the same server over HTTP.
+"""Many clients of a gateway over HTTP at once: forebay's, beside fastmcp's proxy, before the same server over HTTP.
 
 The clients are raw, each with a session and a connection of its own. Every answer is held against its question.
 """
@@ -115,12 +115,12 @@ def free_port() -> int:
 
 
 def gateways(folder: Path, url: str) -> dict[str, tuple[list[str], int]]:
-    config = folder / "headgate.toml"
+    config = folder / "forebay.toml"
     config.write_text(f'store = "{(folder / "http").as_uri()}"\n[upstreams.server]\nurl = "{url}"\n')
     ours, theirs = free_port(), free_port()
-    serve = [sys.executable, "-m", "headgate", "serve", "--config", str(config), "--http", f"127.0.0.1:{ours}"]
+    serve = [sys.executable, "-m", "forebay", "serve", "--config", str(config), "--http", f"127.0.0.1:{ours}"]
     proxy = [sys.executable, str(FOLDER / "fastmcp_http_proxy.py"), str(theirs), url]
-    return {"headgate": (serve, ours), "fastmcp proxy": (proxy, theirs)}
+    return {"forebay": (serve, ours), "fastmcp proxy": (proxy, theirs)}
 
 
 @cache
@@ -133,10 +133,10 @@ def in_turn(folder: Path) -> dict[str, float]:
             who: stack.enter_context(listening(*started))
             for who, started in gateways(folder, f"http://127.0.0.1:{server}/mcp").items()
         }
-        return {who: asyncio.run(all_calls(port, has_handles=who == "headgate")) for who, port in ports.items()}
+        return {who: asyncio.run(all_calls(port, has_handles=who == "forebay")) for who, port in ports.items()}
 
 
-@pytest.mark.parametrize("who", ["headgate", "fastmcp proxy"])
+@pytest.mark.parametrize("who", ["forebay", "fastmcp proxy"])
 def bench_many_clients(measured: Measured, folder: Path, who: str) -> None:
     seconds = in_turn(folder)[who]
     a_second = f"{CLIENTS * CALLS / seconds:,.0f} calls a second"

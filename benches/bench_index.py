@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import corpus
-import headgate
+import forebay
 import msgspec
 import orjson
 import pytest
@@ -29,9 +29,9 @@ class Wrapped(msgspec.Struct):
     statuses: list[msgspec.Raw]
 
 
-def headgate_sample(data: bytes, index: headgate.ItemIndex) -> Sample:
-    first = headgate.read_items(data, index, limit=1)
-    last = headgate.read_items(data, index, last=1)
+def forebay_sample(data: bytes, index: forebay.ItemIndex) -> Sample:
+    first = forebay.read_items(data, index, limit=1)
+    last = forebay.read_items(data, index, last=1)
     return len(index), orjson.loads(first.content)[0], orjson.loads(last.content)[0]
 
 
@@ -43,8 +43,8 @@ def object_sample(_: bytes, items: list[Any]) -> Sample:
     return len(items), items[0], items[-1]
 
 
-def headgate_index(validate: bool) -> Contender:
-    return Contender(lambda data: headgate.index_items(data, validate=validate), headgate_sample)
+def forebay_index(validate: bool) -> Contender:
+    return Contender(lambda data: forebay.index_items(data, validate=validate), forebay_sample)
 
 
 def msgspec_raw(name: str) -> Contender:
@@ -83,7 +83,7 @@ def agree(theirs: Sample, ours: Sample) -> bool:
 
 def contender(who: str, name: str, validate: bool) -> Contender:
     makers: dict[str, Callable[[], Contender]] = {
-        "headgate": lambda: headgate_index(validate),
+        "forebay": lambda: forebay_index(validate),
         "msgspec": lambda: msgspec_raw(name),
         "orjson": lambda: orjson_loads(name),
         "pysimdjson": lambda: simdjson_parse(name),
@@ -99,7 +99,7 @@ def run(measure: Measure, row: str, name: str, size: str, who: str, validate: bo
         measure(row, label, who, len(data), copy)
         assert copy.copied()
         return
-    ours = contender("headgate", name, validate)
+    ours = contender("forebay", name, validate)
     theirs = contender(who, name, validate)
     assert agree(theirs.sample(data, theirs.work(data)), ours.sample(data, ours.work(data)))
     measure(row, label, who, len(data), theirs.work, data)
@@ -109,30 +109,30 @@ ARRAYS = ["records", "big_items", "tweets", "wrapped", "deep", "tiny_ints"]
 LOADS = [("records", "1 MB"), *((name, "100 MB") for name in [*ARRAYS, "ndjson"])]
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy", "msgspec", "orjson"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy", "msgspec", "orjson"])
 @pytest.mark.parametrize(("name", "size"), LOADS)
 def bench_trusted(measure: Measure, name: str, size: str, who: str) -> None:
     run(measure, "index, trusted", name, size, who, validate=False)
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy", "pysimdjson"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy", "pysimdjson"])
 @pytest.mark.parametrize(("name", "size"), [load for load in LOADS if load[0] != "ndjson"])
 def bench_validated(measure: Measure, name: str, size: str, who: str) -> None:
     run(measure, "index, validated", name, size, who, validate=True)
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy"])
 def bench_validated_rows(measure: Measure, who: str) -> None:
     """pysimdjson reads one document only."""
     run(measure, "index, validated", "ndjson", "100 MB", who, validate=True)
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy", "splitlines"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy", "splitlines"])
 def bench_lines(measure: Measure, who: str) -> None:
     data = corpus.load("log", "100 MB")
-    assert len(headgate.index_lines(data)) == len(data.splitlines())
+    assert len(forebay.index_lines(data)) == len(data.splitlines())
     works: dict[str, Callable[[], Any]] = {
-        "headgate": lambda: headgate.index_lines(data),
+        "forebay": lambda: forebay.index_lines(data),
         "memcpy": Memcpy(data),
         "splitlines": data.splitlines,
     }

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from conftest import Measure
-from headgate.gateway.raw import Raw, taken_apart
+from forebay.gateway.raw import Raw, taken_apart
 from memcpy import Memcpy
 
 LINES = "a line é\n"
@@ -31,7 +31,7 @@ def at(message: Any, path: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy", "orjson"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy", "orjson"])
 @pytest.mark.parametrize("name", MESSAGES)
 def bench_take_apart(measure: Measure, name: str, who: str) -> None:
     make, path = MESSAGES[name]
@@ -45,17 +45,17 @@ def bench_take_apart(measure: Measure, name: str, who: str) -> None:
     hole = at(taken_apart(message), path)
     assert isinstance(hole, Raw)
     assert orjson.loads(hole.json()) == at(orjson.loads(message), path)
-    work = taken_apart if who == "headgate" else orjson.loads
+    work = taken_apart if who == "forebay" else orjson.loads
     measure("take a message apart", label, who, len(message), work, message)
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy", "orjson"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy", "orjson"])
 def bench_unescape(measure: Measure, who: str) -> None:
     raw = at(taken_apart(text_message()), "/content/0/text")
     token = raw.json()
     assert raw.text() == orjson.loads(token).encode()
     match who:
-        case "headgate":
+        case "forebay":
             measure("unescape a text", "text 20 MB", who, len(token), raw.text)
         case "orjson":
             measure("unescape a text", "text 20 MB", who, len(token), lambda: orjson.loads(token).encode())

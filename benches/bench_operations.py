@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 from conftest import Measured
-from headgate.operations import CallContext, Caster, Operation, OperationRegistry, OperationSpec
-from headgate.operations.validation import Validator
+from forebay.operations import CallContext, Caster, Operation, OperationRegistry, OperationSpec
+from forebay.operations.validation import Validator
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
@@ -94,20 +94,20 @@ def executed_in_turn() -> Seconds:
         registry = OperationRegistry([Operation(OperationSpec(namespace="bench", name="echo"), handler)])
         context = CallContext()
         assert (await registry.execute("bench.echo", 7)).data == await handler(7, context) == 7
-        seconds: Seconds = {"headgate": [], "bare call": []}
+        seconds: Seconds = {"forebay": [], "bare call": []}
         for _ in range(20_000):
             start = time.perf_counter()
             await handler(7, context)
             between = time.perf_counter()
             await registry.execute("bench.echo", 7, context)
-            seconds["headgate"].append(time.perf_counter() - between)
+            seconds["forebay"].append(time.perf_counter() - between)
             seconds["bare call"].append(between - start)
         return seconds
 
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("who", ["headgate", "bare call"])
+@pytest.mark.parametrize("who", ["forebay", "bare call"])
 def bench_execute(measured: Measured, who: str) -> None:
     measured("execute an operation", "no schemas", who, 1, executed_in_turn()[who])
 
@@ -129,12 +129,12 @@ def validated_in_turn(which: str) -> Seconds:
     assert [[*error.path][-1] for error in theirs.iter_errors(wrong)] == ["score"]
     return in_turn(
         15 if isinstance(document, list) else 500,
-        {"headgate": lambda: ours.problems(document), "jsonschema": lambda: [*theirs.iter_errors(document)]},
+        {"forebay": lambda: ours.problems(document), "jsonschema": lambda: [*theirs.iter_errors(document)]},
     )
 
 
 @pytest.mark.parametrize("which", VALIDATED)
-@pytest.mark.parametrize("who", ["headgate", "jsonschema"])
+@pytest.mark.parametrize("who", ["forebay", "jsonschema"])
 def bench_validate(measured: Measured, which: str, who: str) -> None:
     measured("validate", which, who, 1, validated_in_turn(which)[who])
 
@@ -153,10 +153,10 @@ def cast_in_turn(which: str) -> Seconds:
     assert caster.cast(given, on_replaced=lambda *_: pytest.fail("something was lost")) == expected
     assert adapter.validate_python(given) == expected
     assert (caster.cast(given) is given) == (CAST[which] is record)
-    return in_turn(9, {"headgate": lambda: caster.cast(given), "pydantic": lambda: adapter.validate_python(given)})
+    return in_turn(9, {"forebay": lambda: caster.cast(given), "pydantic": lambda: adapter.validate_python(given)})
 
 
 @pytest.mark.parametrize("which", CAST)
-@pytest.mark.parametrize("who", ["headgate", "pydantic"])
+@pytest.mark.parametrize("who", ["forebay", "pydantic"])
 def bench_cast(measured: Measured, which: str, who: str) -> None:
     measured("cast", which, who, 1, cast_in_turn(which)[who])

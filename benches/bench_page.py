@@ -3,7 +3,7 @@
 from functools import cache
 
 import corpus
-import headgate
+import forebay
 import orjson
 import pytest
 from conftest import Measure
@@ -12,14 +12,14 @@ LIMIT = 50
 
 
 @cache
-def indexed() -> tuple[bytes, headgate.ItemIndex]:
+def indexed() -> tuple[bytes, forebay.ItemIndex]:
     data = corpus.load("records", "100 MB")
-    return data, headgate.index_items(data, validate=False)
+    return data, forebay.index_items(data, validate=False)
 
 
 def page(offset: int) -> bytes:
     data, index = indexed()
-    return headgate.read_items(data, index, offset, LIMIT).content
+    return forebay.read_items(data, index, offset, LIMIT).content
 
 
 def orjson_page(offset: int) -> bytes:
@@ -27,20 +27,20 @@ def orjson_page(offset: int) -> bytes:
     return orjson.dumps(orjson.loads(data)[offset : offset + LIMIT])
 
 
-@pytest.mark.parametrize("who", ["headgate", "orjson"])
+@pytest.mark.parametrize("who", ["forebay", "orjson"])
 def bench_page(measure: Measure, who: str) -> None:
     data, index = indexed()
     middle = len(index) // 2
     assert orjson.loads(page(middle)) == orjson.loads(orjson_page(middle))
-    work = page if who == "headgate" else orjson_page
+    work = page if who == "forebay" else orjson_page
     measure("page of 50 items", "records 100 MB", who, len(data), work, middle)
 
 
-@pytest.mark.parametrize("who", ["headgate", "at the start", "in the middle"])
+@pytest.mark.parametrize("who", ["forebay", "at the start", "in the middle"])
 def bench_page_by_offset(measure: Measure, who: str) -> None:
     """At the end it takes as long as elsewhere: twenty pages each, so that no place inside a block is favoured."""
     data, index = indexed()
-    first = {"headgate": len(index) - 2000, "at the start": 0, "in the middle": len(index) // 2}[who]
+    first = {"forebay": len(index) - 2000, "at the start": 0, "in the middle": len(index) // 2}[who]
     offsets = range(first, first + 1940, 97)
     assert len(offsets) == 20
     assert all(len(orjson.loads(page(offset))) == LIMIT for offset in offsets)
@@ -50,8 +50,8 @@ def bench_page_by_offset(measure: Measure, who: str) -> None:
 @pytest.mark.parametrize(("size", "label"), [(2048, "log 2 KB"), (500 * corpus.MB, "log 500 MB")])
 def bench_preview(measure: Measure, size: int, label: str) -> None:
     data = corpus.log(size)
-    text = headgate.preview(data, 2048)
+    text = forebay.preview(data, 2048)
     assert text is not None
     assert data.startswith(text.encode())
     assert len(text.encode()) > 1900
-    measure("preview of 2 KB", label, "headgate", len(data), headgate.preview, data)
+    measure("preview of 2 KB", label, "forebay", len(data), forebay.preview, data)

@@ -1,4 +1,4 @@
-"""What headgate costs a process before it does anything, and whether its work leaves other threads alone."""
+"""What forebay costs a process before it does anything, and whether its work leaves other threads alone."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import corpus
-import headgate
+import forebay
 import pytest
 from conftest import Measure
 
@@ -17,7 +17,7 @@ def start(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(("who", "code"), [("headgate", "import headgate"), ("bare interpreter", "pass")])
+@pytest.mark.parametrize(("who", "code"), [("forebay", "import forebay"), ("bare interpreter", "pass")])
 def bench_import(measure: Measure, who: str, code: str) -> None:
     measure("start and import", "", who, 0, start, code)
 
@@ -25,11 +25,11 @@ def bench_import(measure: Measure, who: str, code: str) -> None:
 def truncate_in(threads: int, data: bytes) -> None:
     """The same number of calls, whatever the number of threads."""
     with ThreadPoolExecutor(threads) as pool:
-        answers = set(pool.map(headgate.truncate, [data] * CALLS))
+        answers = set(pool.map(forebay.truncate, [data] * CALLS))
     assert len(answers) == 1
 
 
-@pytest.mark.parametrize(("who", "threads"), [("headgate", 2), ("1 thread", 1)])
+@pytest.mark.parametrize(("who", "threads"), [("forebay", 2), ("1 thread", 1)])
 def bench_threads(measure: Measure, who: str, threads: int) -> None:
     data = corpus.load("records", "100 MB")
     wall, cpu = time.perf_counter(), time.process_time()

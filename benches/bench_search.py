@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 
 import corpus
-import headgate
+import forebay
 import pytest
 from conftest import Measure
 
@@ -49,7 +49,7 @@ Find = Callable[[bytes], Spans]
 
 def ours(pattern: str, *, regex: bool) -> Find:
     def find(data: bytes) -> Spans:
-        found = headgate.search(data, pattern, regex=regex, limit=LIMIT, context=0)
+        found = forebay.search(data, pattern, regex=regex, limit=LIMIT, context=0)
         return [(match.start, match.end) for match in found.matches]
 
     return find
@@ -75,9 +75,9 @@ def python_re(pattern: str) -> Find:
 
 
 LITERALS = {
-    name: {"headgate": ours(text, regex=False), "bytes.find": bytes_find(text)} for name, text in NEEDLES.items()
+    name: {"forebay": ours(text, regex=False), "bytes.find": bytes_find(text)} for name, text in NEEDLES.items()
 }
-EXPRESSIONS = {name: {"headgate": ours(text, regex=True), "re": python_re(text)} for name, text in PATTERNS.items()}
+EXPRESSIONS = {name: {"forebay": ours(text, regex=True), "re": python_re(text)} for name, text in PATTERNS.items()}
 
 
 @cache
@@ -94,12 +94,12 @@ def run(measure: Measure, row: str, name: str, who: str, sides: dict[str, Find])
 
 
 @pytest.mark.parametrize("name", LITERALS)
-@pytest.mark.parametrize("who", ["headgate", "bytes.find"])
+@pytest.mark.parametrize("who", ["forebay", "bytes.find"])
 def bench_literal(measure: Measure, name: str, who: str) -> None:
     run(measure, "search, literal", name, who, LITERALS[name])
 
 
-@pytest.mark.parametrize("who", ["headgate", "bytes.find"])
+@pytest.mark.parametrize("who", ["forebay", "bytes.find"])
 def bench_literals(measure: Measure, who: str) -> None:
     """All of them, one after the other: what a mix of needles costs."""
     data = corpus.load(*LOG)
@@ -108,6 +108,6 @@ def bench_literals(measure: Measure, who: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-@pytest.mark.parametrize("who", ["headgate", "re"])
+@pytest.mark.parametrize("who", ["forebay", "re"])
 def bench_expression(measure: Measure, name: str, who: str) -> None:
     run(measure, "search, expression", name, who, EXPRESSIONS[name])

@@ -1,4 +1,4 @@
-"""What headgate costs a server, and what a client gets of a large result, beside fastmcp's own limiter.
+"""What forebay costs a server, and what a client gets of a large result, beside fastmcp's own limiter.
 
 Clients are in the same process. What is compared is timed in turn, so that whatever else the machine does meets both.
 """
@@ -15,15 +15,15 @@ from typing import Any
 
 import corpus
 import fastmcp
-import headgate
+import forebay
 import orjson
 import pytest
 from conftest import Measured
 from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddleware
-from headgate.servers.fastmcp import HeadgateMiddleware
-from headgate.servers.mcp import Headgate
-from headgate.servers.modes import Mode
-from headgate.servers.pipeline import Call
+from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.servers.mcp import Forebay
+from forebay.servers.modes import Mode
+from forebay.servers.pipeline import Call
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult
@@ -50,8 +50,8 @@ LARGE = {"20 MB": text, "20 MB ASCII": ascii_text}
 
 
 @pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[headgate.Store]:
-    with headgate.open_store(folder / "servers", warn_bytes=0) as store:
+def store(folder: Path) -> Iterator[forebay.Store]:
+    with forebay.open_store(folder / "servers", warn_bytes=0) as store:
         yield store
 
 
@@ -71,7 +71,7 @@ async def in_turn(rounds: int, sides: Mapping[str, Callable[[], Awaitable[Any]]]
 class Timed:
     """A middleware with a clock: its own time, without that of what it calls."""
 
-    def __init__(self, middleware: Headgate) -> None:
+    def __init__(self, middleware: Forebay) -> None:
         self._middleware = middleware
         self.seconds = 0.0
 
@@ -112,11 +112,11 @@ def make_server() -> MCPServer:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def bench_inline(measured: Measured, store: headgate.Store, era: str) -> None:
+def bench_inline(measured: Measured, store: forebay.Store, era: str) -> None:
     """A result that stays as it is: all that is added is finding that out."""
 
     async def run() -> Seconds:
-        gated = Headgate(store, output_mode="auto").install(make_server())
+        gated = Forebay(store, output_mode="auto").install(make_server())
         async with Client(make_server(), mode=era) as plain, Client(gated, mode=era) as ours:
             sides = {"with": lambda: ours.call_tool("small", {}), "without": lambda: plain.call_tool("small", {})}
             assert (await sides["with"]()).content == (await sides["without"]()).content
@@ -125,15 +125,15 @@ def bench_inline(measured: Measured, store: headgate.Store, era: str) -> None:
 
     seconds = asyncio.run(run())
     added = [ours - theirs for ours, theirs in zip(seconds["with"], seconds["without"], strict=True)]
-    measured("added to an inline 1 KB", era, "headgate", 1000, added)
+    measured("added to an inline 1 KB", era, "forebay", 1000, added)
 
 
 @cache
-def stored_in_turn(store: headgate.Store, which: str) -> Seconds:
+def stored_in_turn(store: forebay.Store, which: str) -> Seconds:
     """A result of 20 MB: by the store itself, by the pipeline, and by the middleware of a server that is called."""
     payload = LARGE[which]("20 MB").encode()
     result = {"content": [{"type": "text", "text": LARGE[which]("20 MB")}], "isError": False}
-    gate = Headgate(store, output_mode="auto")
+    gate = Forebay(store, output_mode="auto")
     server = gate.install(make_server())
     timed = server.middleware[-1] = Timed(gate)
     inside: list[float] = []
@@ -168,23 +168,23 @@ def stored_in_turn(store: headgate.Store, which: str) -> Seconds:
 
 @pytest.mark.parametrize("which", LARGE)
 @pytest.mark.parametrize("part", ["the pipeline", "the middleware"])
-@pytest.mark.parametrize("who", ["headgate", "the store's put"])
-def bench_handle(measured: Measured, store: headgate.Store, which: str, part: str, who: str) -> None:
-    seconds = stored_in_turn(store, which)[part if who == "headgate" else who]
+@pytest.mark.parametrize("who", ["forebay", "the store's put"])
+def bench_handle(measured: Measured, store: forebay.Store, which: str, part: str, who: str) -> None:
+    seconds = stored_in_turn(store, which)[part if who == "forebay" else who]
     measured("result to a handle", f"{which}, {part}", who, SIZES["20 MB"], seconds)
 
 
 @cache
-def fetched_in_turn(store: headgate.Store, limit: int | None) -> Seconds:
+def fetched_in_turn(store: forebay.Store, limit: int | None) -> Seconds:
     handle = store.put(text("20 MB")).output_handle
     ask = {"output_handle": handle, "offset": 1000, **({} if limit is None else {"limit": limit})}
 
     async def run() -> Seconds:
-        async with Client(Headgate(store).install(make_server())) as client:
+        async with Client(Forebay(store).install(make_server())) as client:
             page = orjson.loads((await client.call_tool("output_fetch", ask)).content[0].text)  # type: ignore[union-attr]
             assert page["content"] == orjson.loads(text("20 MB"))[1000 : 1000 + page["returned"]]
             sides = {
-                "headgate": lambda: client.call_tool("output_fetch", ask),
+                "forebay": lambda: client.call_tool("output_fetch", ask),
                 "an empty tool": lambda: client.call_tool("empty", {}),
             }
             await in_turn(50, sides)
@@ -194,8 +194,8 @@ def fetched_in_turn(store: headgate.Store, limit: int | None) -> Seconds:
 
 
 @pytest.mark.parametrize("limit", [50, None])
-@pytest.mark.parametrize("who", ["headgate", "an empty tool"])
-def bench_fetch(measured: Measured, store: headgate.Store, limit: int | None, who: str) -> None:
+@pytest.mark.parametrize("who", ["forebay", "an empty tool"])
+def bench_fetch(measured: Measured, store: forebay.Store, limit: int | None, who: str) -> None:
     page = "a full page" if limit is None else f"{limit} items"
     measured("output_fetch by a client", page, who, SIZES["20 MB"], fetched_in_turn(store, limit)[who])
 
@@ -229,7 +229,7 @@ async def redeemed(client: fastmcp.Client[Any], handle: str) -> bytes:
 
 
 @cache
-def limited_in_turn(store: headgate.Store, size: str) -> tuple[Seconds, dict[str, str]]:
+def limited_in_turn(store: forebay.Store, size: str) -> tuple[Seconds, dict[str, str]]:
     """The same result through either middleware, with the same limit; and what came of it."""
 
     def serve(middleware: Any) -> fastmcp.FastMCP:
@@ -238,7 +238,7 @@ def limited_in_turn(store: headgate.Store, size: str) -> tuple[Seconds, dict[str
         return server
 
     async def run() -> tuple[Seconds, dict[str, str]]:
-        gated = serve(HeadgateMiddleware(store, output_mode="auto", output_inline_limit_bytes=LIMIT))
+        gated = serve(ForebayMiddleware(store, output_mode="auto", output_inline_limit_bytes=LIMIT))
         cut = serve(ResponseLimitingMiddleware(max_size=LIMIT))
         async with fastmcp.Client(gated) as ours, fastmcp.Client(cut) as theirs:
             handle, rest = Got(await ours.call_tool("large", {})), Got(await theirs.call_tool("large", {}))
@@ -248,11 +248,11 @@ def limited_in_turn(store: headgate.Store, size: str) -> tuple[Seconds, dict[str
             assert "output_handle" not in rest.text
             assert not text(size).startswith(rest.text)
             notes = {
-                "headgate": f"{handle.size:,} bytes, JSON, all of it redeemed",
+                "forebay": f"{handle.size:,} bytes, JSON, all of it redeemed",
                 "ResponseLimiting": f"{rest.size:,} bytes, {'' if rest.parses else 'not '}JSON, the rest lost",
             }
             sides = {
-                "headgate": lambda: ours.call_tool("large", {}),
+                "forebay": lambda: ours.call_tool("large", {}),
                 "ResponseLimiting": lambda: theirs.call_tool("large", {}),
             }
             return await in_turn(7, sides), notes
@@ -261,7 +261,7 @@ def limited_in_turn(store: headgate.Store, size: str) -> tuple[Seconds, dict[str
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("who", ["headgate", "ResponseLimiting"])
-def bench_limiting(measured: Measured, store: headgate.Store, size: str, who: str) -> None:
+@pytest.mark.parametrize("who", ["forebay", "ResponseLimiting"])
+def bench_limiting(measured: Measured, store: forebay.Store, size: str, who: str) -> None:
     seconds, notes = limited_in_turn(store, size)
     measured("large result in fastmcp", size, who, SIZES[size], seconds[who], note=notes[who])

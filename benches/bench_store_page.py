@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import corpus
-import headgate
+import forebay
 import orjson
 import pytest
 from conftest import Measure
@@ -20,7 +20,7 @@ LARGEST = "500 MB at the end"
 class Shelf(NamedTuple):
     """A store with payloads of all sizes, and what each holds as a file beside it."""
 
-    store: headgate.Store
+    store: forebay.Store
     handles: dict[int, str]
     path: Path
 
@@ -35,7 +35,7 @@ class Shelf(NamedTuple):
 
 @pytest.fixture(scope="module")
 def shelf(folder: Path) -> Iterator[Shelf]:
-    with headgate.open_store((folder / "pages").as_uri()) as store:
+    with forebay.open_store((folder / "pages").as_uri()) as store:
         handles = {size: store.put(corpus.records(size * corpus.MB)).output_handle for size in SIZES}
         path = folder / "records.json"
         path.write_bytes(corpus.records(100 * corpus.MB))
@@ -46,11 +46,11 @@ def orjson_page(path: Path, offset: int) -> bytes:
     return orjson.dumps(orjson.loads(path.read_bytes())[offset : offset + LIMIT])
 
 
-@pytest.mark.parametrize("who", ["headgate", "orjson"])
+@pytest.mark.parametrize("who", ["forebay", "orjson"])
 def bench_stored_page(measure: Measure, shelf: Shelf, who: str) -> None:
     middle = shelf.count(100) // 2
     assert orjson.loads(shelf.page(100, middle)) == orjson.loads(orjson_page(shelf.path, middle))
-    works = {"headgate": lambda: shelf.page(100, middle), "orjson": lambda: orjson_page(shelf.path, middle)}
+    works = {"forebay": lambda: shelf.page(100, middle), "orjson": lambda: orjson_page(shelf.path, middle)}
     measure("page of 50 stored items", "records 100 MB", who, 100 * corpus.MB, works[who])
 
 
@@ -74,7 +74,7 @@ def bench_stored_pages(measure: Measure, shelf: Shelf, megabytes: int, place: st
     measure(
         "20 stored pages",
         f"records {LARGEST}",
-        "headgate" if who == LARGEST else who,
+        "forebay" if who == LARGEST else who,
         megabytes * corpus.MB,
         lambda: [shelf.page(megabytes, offset) for offset in offsets],
     )

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import corpus
 import diskcache  # type: ignore[import-untyped]
-import headgate
+import forebay
 import mcp_refcache
 import orjson
 import pytest
@@ -36,9 +36,9 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 
-class Headgate:
+class Forebay:
     def __init__(self, folder: Path) -> None:
-        self.store = headgate.open_store(folder.as_uri())
+        self.store = forebay.open_store(folder.as_uri())
         self.close = self.store.close
 
     def put(self, _: str, value: list[Any]) -> str:
@@ -117,7 +117,7 @@ class KeyValue:
 
 
 PEERS: dict[str, Callable[[Path], Peer]] = {
-    "headgate": Headgate,
+    "forebay": Forebay,
     "diskcache": Diskcache,
     "mcp-refcache": Refcache,
     "key-value disk": KeyValue,

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import corpus
-import headgate
+import forebay
 import pytest
 from conftest import MeasureRounds
 
@@ -20,12 +20,12 @@ SMALL = 10_000
 MOST_EXTRA = 64 << 20
 
 
-def redeem(store: headgate.Store, handle: str) -> bytes:
+def redeem(store: forebay.Store, handle: str) -> bytes:
     with store.open(handle) as file:
         return file.read()
 
 
-def put_in(store: headgate.Store, put_one: Callable[[], str]) -> tuple[Callable[[], None], Callable[[], None]]:
+def put_in(store: forebay.Store, put_one: Callable[[], str]) -> tuple[Callable[[], None], Callable[[], None]]:
     """Puts a payload, and removes what was put before."""
     handles: list[str] = []
 
@@ -39,7 +39,7 @@ def put_in(store: headgate.Store, put_one: Callable[[], str]) -> tuple[Callable[
     return put, clear
 
 
-@pytest.mark.parametrize("who", ["headgate", "plain write"])
+@pytest.mark.parametrize("who", ["forebay", "plain write"])
 def bench_put_uncompressed(measure_rounds: MeasureRounds, folder: Path, who: str) -> None:
     data = corpus.load("records", "100 MB")
     partial, path = folder / "records.partial", folder / "records.json"
@@ -49,11 +49,11 @@ def bench_put_uncompressed(measure_rounds: MeasureRounds, folder: Path, who: str
             file.write(data)
         partial.rename(path)
 
-    with headgate.open_store((folder / "uncompressed").as_uri(), compression="none") as store:
+    with forebay.open_store((folder / "uncompressed").as_uri(), compression="none") as store:
         put, clear = put_in(store, lambda: store.put(data).output_handle)
         plain()
         assert path.read_bytes() == redeem(store, store.put(data).output_handle) == data
-        works = {"headgate": (put, clear), "plain write": (plain, lambda: path.unlink(missing_ok=True))}
+        works = {"forebay": (put, clear), "plain write": (plain, lambda: path.unlink(missing_ok=True))}
         measure_rounds("put, uncompressed", "records 100 MB", who, len(data), *works[who])
         clear()
 
@@ -67,13 +67,13 @@ def records(folder: Path) -> Path:
 
 STREAM = """
 import pathlib, sys
-import headgate
+import forebay
 
 def status(key):
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(key))
 
-with headgate.open_store(sys.argv[1]) as store:
+with forebay.open_store(sys.argv[1]) as store:
     store.put(b"[]")
     before = status("VmRSS")
     with open(sys.argv[2], "rb") as file:
@@ -88,7 +88,7 @@ def extra_memory(url: str, path: Path) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-@pytest.mark.parametrize("who", ["headgate", "zstd -1 -T2"])
+@pytest.mark.parametrize("who", ["forebay", "zstd -1 -T2"])
 def bench_put_compressed(measure_rounds: MeasureRounds, folder: Path, records: Path, who: str) -> None:
     """From a file, which either side reads."""
     zstd = shutil.which("zstd")
@@ -101,7 +101,7 @@ def bench_put_compressed(measure_rounds: MeasureRounds, folder: Path, records: P
     def decompress(path: Path) -> bytes:
         return subprocess.run([zstd, "-dcq", path], check=True, capture_output=True).stdout
 
-    with headgate.open_store((folder / "compressed").as_uri()) as store:
+    with forebay.open_store((folder / "compressed").as_uri()) as store:
 
         def put_file() -> str:
             with records.open("rb") as file:
@@ -117,7 +117,7 @@ def bench_put_compressed(measure_rounds: MeasureRounds, folder: Path, records: P
         relative_size = stored.stat().st_size / path.stat().st_size
         note = f"{relative_size:.2f} × the size on disk, {extra / corpus.MB:.0f} MB of memory"
         store.delete(handle)
-        works = {"headgate": (put, clear), "zstd -1 -T2": (compress, path.unlink)}
+        works = {"forebay": (put, clear), "zstd -1 -T2": (compress, path.unlink)}
         measure_rounds("put, compressed", "records 100 MB", who, records.stat().st_size, *works[who], note=note)
         clear()
 
@@ -129,13 +129,13 @@ def small_payloads() -> Iterator[bytes]:
         yield b"[" + b",".join(lines[start : start + 10]) + b"]"
 
 
-@pytest.mark.parametrize("who", ["headgate", "plain files"])
+@pytest.mark.parametrize("who", ["forebay", "plain files"])
 def bench_put_small(measure_rounds: MeasureRounds, folder: Path, who: str) -> None:
     """Nothing is removed between rounds: ext4 is slow to make files where many were removed a moment ago."""
     payloads = list(small_payloads())
     numbers = count()
 
-    with headgate.open_store((folder / "small").as_uri()) as store:
+    with forebay.open_store((folder / "small").as_uri()) as store:
 
         def put() -> None:
             for payload in payloads:
@@ -150,5 +150,5 @@ def bench_put_small(measure_rounds: MeasureRounds, folder: Path, who: str) -> No
 
         assert redeem(store, store.put(payloads[-1]).output_handle) == payloads[-1]
         size = sum(map(len, payloads))
-        works = {"headgate": put, "plain files": plain}
+        works = {"forebay": put, "plain files": plain}
         measure_rounds("10,000 small puts", "2 KB each", who, size, works[who])

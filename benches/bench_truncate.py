@@ -3,7 +3,7 @@
 from typing import Any
 
 import corpus
-import headgate
+import forebay
 import orjson
 import pytest
 from conftest import Measure
@@ -39,15 +39,15 @@ def orjson_truncate(data: bytes, max_bytes: int = BUDGET) -> bytes:
 
 def agree(data: bytes) -> bool:
     """Where the budget does not bite both must say the same; where it does, both must keep to it."""
-    ample = orjson.loads(headgate.truncate(data, max_bytes=AMPLE))
+    ample = orjson.loads(forebay.truncate(data, max_bytes=AMPLE))
     return (
         ample == orjson.loads(orjson_truncate(data, AMPLE))
-        and len(headgate.truncate(data, max_bytes=BUDGET)) <= BUDGET
+        and len(forebay.truncate(data, max_bytes=BUDGET)) <= BUDGET
         and len(orjson_truncate(data)) <= BUDGET
     )
 
 
-@pytest.mark.parametrize("who", ["headgate", "memcpy", "orjson"])
+@pytest.mark.parametrize("who", ["forebay", "memcpy", "orjson"])
 @pytest.mark.parametrize(
     ("name", "size"),
     [("records", "1 MB"), ("tweets", "1 MB"), ("records", "100 MB"), ("wrapped", "100 MB"), ("big_items", "100 MB")],
@@ -56,9 +56,9 @@ def bench_truncate(measure: Measure, name: str, size: str, who: str) -> None:
     data = corpus.load(name, size)
     label = f"{name} {size}"
     match who:
-        case "headgate":
+        case "forebay":
             assert agree(data)
-            measure("truncate to 10 KB", label, who, len(data), lambda: headgate.truncate(data, max_bytes=BUDGET))
+            measure("truncate to 10 KB", label, who, len(data), lambda: forebay.truncate(data, max_bytes=BUDGET))
         case "orjson":
             assert agree(data)
             measure("truncate to 10 KB", label, who, len(data), orjson_truncate, data)

@@ -1,4 +1,4 @@
-"""The report as a picture: what part of memcpy's speed and how many times a peer's headgate reaches."""
+"""The report as a picture: what part of memcpy's speed and how many times a peer's forebay reaches."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
 def draw(marks: list[Mark], path: Path) -> None:
     """Two panels: against memcpy, which is the limit, and against the peers."""
-    mpl.rcParams.update({"font.size": 9, "svg.hashsalt": "headgate"})
+    mpl.rcParams.update({"font.size": 9, "svg.hashsalt": "forebay"})
     memcpy = [mark for mark in marks if mark.peer == "memcpy"]
     peers = [mark for mark in marks if mark.peer != "memcpy"]
     heights = [len(memcpy) + 1, len(peers) + 1]

@@ -91,7 +91,7 @@ def tiny_ints(size: int) -> bytes:
 
 def wrapped(size: int) -> bytes:
     """Posts under a key, with metadata behind them."""
-    tail = b',"search_metadata":{"count":100,"query":"headgate","next":null}}'
+    tail = b',"search_metadata":{"count":100,"query":"forebay","next":null}}'
     return b'{"statuses":' + tweets(size - len(tail) - 12) + tail
 
 

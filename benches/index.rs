@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use headgate_core::index::index_items;
+use forebay_core::index::index_items;
 use rsonpath::engine::{Compiler, Engine, RsonpathEngine};
 use rsonpath::input::BorrowedBytes;
 
@@ -35,7 +35,7 @@ impl Corpus {
     }
 }
 
-fn headgate(data: &[u8], key: Option<&str>, validate: bool) -> usize {
+fn forebay(data: &[u8], key: Option<&str>, validate: bool) -> usize {
     let path = key.map(|key| format!("/{key}"));
     let index = index_items(data, path.as_deref(), validate).expect("the corpus is JSON");
     usize::try_from(index.len()).expect("items fit in memory")
@@ -57,7 +57,7 @@ fn sonic(data: &[u8], key: Option<&str>, validate: bool) -> usize {
     }
 }
 
-/// sonic-rs is fastest where it trusts its input, as headgate does with `validate: false`.
+/// sonic-rs is fastest where it trusts its input, as forebay does with `validate: false`.
 #[allow(unsafe_code)]
 mod unchecked {
     use sonic_rs::{ArrayJsonIter, LazyValue};
@@ -91,12 +91,12 @@ fn trusted(c: &mut Criterion) {
     for corpus in &CORPORA {
         let (name, key, data) = (corpus.name, corpus.key, &corpus.load()[..]);
         let engine = &rsonpath_engine(key);
-        let count = headgate(data, key, false);
+        let count = forebay(data, key, false);
         assert_eq!(sonic(data, key, false), count, "sonic-rs on {name}");
         assert_eq!(rsonpath(engine, data), count, "rsonpath on {name}");
         let label = format!("{name} 100 MB");
         group.throughput(Throughput::Bytes(data.len() as u64));
-        group.bench_function(BenchmarkId::new("headgate", &label), |b| b.iter(|| headgate(data, key, false)));
+        group.bench_function(BenchmarkId::new("forebay", &label), |b| b.iter(|| forebay(data, key, false)));
         group.bench_function(BenchmarkId::new("sonic-rs", &label), |b| b.iter(|| sonic(data, key, false)));
         group.bench_function(BenchmarkId::new("rsonpath", &label), |b| b.iter(|| rsonpath(engine, data)));
     }
@@ -107,10 +107,10 @@ fn validated(c: &mut Criterion) {
     group.sampling_mode(SamplingMode::Flat);
     for corpus in &CORPORA {
         let (name, key, data) = (corpus.name, corpus.key, &corpus.load()[..]);
-        assert_eq!(sonic(data, key, true), headgate(data, key, true), "sonic-rs on {name}");
+        assert_eq!(sonic(data, key, true), forebay(data, key, true), "sonic-rs on {name}");
         let label = format!("{name} 100 MB");
         group.throughput(Throughput::Bytes(data.len() as u64));
-        group.bench_function(BenchmarkId::new("headgate", &label), |b| b.iter(|| headgate(data, key, true)));
+        group.bench_function(BenchmarkId::new("forebay", &label), |b| b.iter(|| forebay(data, key, true)));
         group.bench_function(BenchmarkId::new("sonic-rs", &label), |b| b.iter(|| sonic(data, key, true)));
     }
 }

@@ -2,7 +2,7 @@
 
 Ratios compare the fastest round of either side: on a machine that does other things too, noise only ever adds.
 Bars on a time of our own are held against the median, which is what a caller meets. A ratio is how many times
-faster than the peer headgate is; against memcpy, the part of its speed that is reached.
+faster than the peer forebay is; against memcpy, the part of its speed that is reached.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import chart
 
 FOLDER = Path(__file__).parent
-OURS = "headgate"
+OURS = "forebay"
 
 
 class Bar(NamedTuple):
@@ -76,7 +76,7 @@ BARS = [
 ]
 
 
-# Rows that compare headgate with itself or with nothing: in the table, not in the chart.
+# Rows that compare forebay with itself or with nothing: in the table, not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
 WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
@@ -90,7 +90,7 @@ class Timing(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of the table: what headgate took beside what a peer took."""
+    """A line of the table: what forebay took beside what a peer took."""
 
     row: str
     corpus: str
@@ -186,7 +186,7 @@ def cells(line: Line) -> list[str]:
     return [line.row, line.corpus, ours, line.peer, theirs, ratio, bar, line.verdict, "; ".join(filter(None, notes))]
 
 
-HEADER = ["row", "corpus", "headgate", "peer", "its time", "ratio", "bar", "", ""]
+HEADER = ["row", "corpus", "forebay", "peer", "its time", "ratio", "bar", "", ""]
 
 
 def table(lines: list[Line]) -> str:
@@ -213,7 +213,7 @@ def as_json(line: Line) -> dict[str, Any]:
         "row": line.row,
         "corpus": line.corpus,
         "bytes": line.ours.size,
-        "headgate_seconds": {"min": line.ours.best, "median": line.ours.median},
+        "forebay_seconds": {"min": line.ours.best, "median": line.ours.median},
         "peer": line.peer or None,
         "peer_seconds": {"min": line.theirs.best, "median": line.theirs.median} if line.theirs else None,
         "ratio": line.ratio,

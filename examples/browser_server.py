@@ -1,7 +1,7 @@
-"""A browser's MCP server of some sixty tools, each of which says what it is for; headgate shows those that are wanted.
+"""A browser's MCP server of some sixty tools, each of which says what it is for; forebay shows those that are wanted.
 
 python examples/browser_server.py --tools-only core --hidden-tools 'network*,geolocation'
-python examples/browser_server.py --plain                  without headgate, to put a gateway before it
+python examples/browser_server.py --plain                  without forebay, to put a gateway before it
 """
 
 import argparse
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from browser import CAPABILITIES, Browser, BrowserError
-from headgate.capabilities import CORE, META_KEY
-from headgate.servers.mcp import Headgate
+from forebay.capabilities import CORE, META_KEY
+from forebay.servers.mcp import Forebay
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
@@ -48,7 +48,7 @@ def main() -> None:
         return [name.strip() for name in text.split(",") if name.strip()]
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plain", action="store_true", help="without headgate")
+    parser.add_argument("--plain", action="store_true", help="without forebay")
     parser.add_argument("--store", metavar="URL", help="where large results and the journal are")
     parser.add_argument("--journal", action="store_true", help="add the journal tool")
     parser.add_argument("--tools-only", metavar="NAMES", type=names, help="capabilities that are there")
@@ -57,7 +57,7 @@ def main() -> None:
     asked = parser.parse_args()
     server = make_server()
     if not asked.plain:
-        Headgate(
+        Forebay(
             asked.store,
             journal=asked.journal,
             tools_only=asked.tools_only,

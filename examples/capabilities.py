@@ -1,7 +1,7 @@
 """Six scenarios of the capability filter, end to end: a real server on stdio, in both eras, and no SDK on this side.
 
-Prints a line each and ends with 0 if all of them hold. With --gateway the filter is in `headgate wrap` before a server
-that knows nothing of headgate, in place of inside of the server.
+Prints a line each and ends with 0 if all of them hold. With --gateway the filter is in `forebay wrap` before a server
+that knows nothing of forebay, in place of inside of the server.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SERVER = "browser_server.py"
 
 
 class Bench:
-    """Starts the server in one way of speaking, with headgate in it or before it."""
+    """Starts the server in one way of speaking, with forebay in it or before it."""
 
     def __init__(self, speaks: type[Peer], *, gateway: bool) -> None:
         self.speaks = speaks
@@ -40,7 +40,7 @@ class Bench:
     def gated(self, *flags: str) -> Iterator[Peer]:
         with tempfile.TemporaryDirectory() as folder:
             told = ["--store", (Path(folder) / "store").as_uri(), "--journal", *flags]
-            wrapped = [sys.executable, "-m", "headgate", "wrap", *told, "--", *command(SERVER, "--plain")]
+            wrapped = [sys.executable, "-m", "forebay", "wrap", *told, "--", *command(SERVER, "--plain")]
             with talking(wrapped if self._gateway else command(SERVER, *told), self.speaks) as peer:
                 yield peer
 
@@ -58,7 +58,7 @@ def default_is_unchanged(bench: Bench) -> str:
         added = set(gated.tools()) - set(plain.tools())
     check(is_insertion(before, after), "the list differs by more than what was added")
     check(added == OURS - {"expand_tools"}, f"other tools were added: {sorted(added)}")
-    return f"{len(before)} bytes, and {len(after) - len(before)} of headgate's"
+    return f"{len(before)} bytes, and {len(after) - len(before)} of forebay's"
 
 
 def only_core_is_listed(bench: Bench) -> str:
@@ -153,7 +153,7 @@ def holds(bench: Bench, number: int, title: str, run: Callable[[Bench], str]) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=f"Runs the scenarios against examples/{SERVER}.")
-    parser.add_argument("--gateway", action="store_true", help="with `headgate wrap` before the server")
+    parser.add_argument("--gateway", action="store_true", help="with `forebay wrap` before the server")
     asked = parser.parse_args()
     done = [
         holds(Bench(speaks, gateway=asked.gateway), number, title, run)

@@ -1,7 +1,7 @@
-"""Holds a server with headgate against the protocol's conformance suite, beside the same server without it.
+"""Holds a server with forebay against the protocol's conformance suite, beside the same server without it.
 
 Then the Inspector's command reads a large result of the example server. `make conformance` sets up what it needs.
-Fails if any scenario is worse with headgate than without, if one that is scored fails, or if the Inspector does.
+Fails if any scenario is worse with forebay than without, if one that is scored fails, or if the Inspector does.
 """
 
 import dataclasses
@@ -89,7 +89,7 @@ def outcomes(report: str) -> dict[str, Outcome]:
 
 
 def judged(before: Outcome, after: Outcome, *, is_scored: bool) -> str:
-    """In capitals where it is headgate's fault, or a fault at all."""
+    """In capitals where it is forebay's fault, or a fault at all."""
     if after.is_worse_than(before):
         return "WORSE"
     if after.failed:
@@ -117,9 +117,9 @@ def run_suites(node: Node, store: Path) -> list[str]:
     with serving("conformance_server.py") as url:
         without = run(url)
         with gateway(url, store) as behind:
-            gated = {"behind headgate serve": run(behind)}
-    with serving("conformance_server.py", "--headgate", "--store", store.as_uri()) as url:
-        gated["with headgate in it"] = run(url)
+            gated = {"behind forebay serve": run(behind)}
+    with serving("conformance_server.py", "--forebay", "--store", store.as_uri()) as url:
+        gated["with forebay in it"] = run(url)
     return [
         problem
         for how, reports in gated.items()
@@ -185,7 +185,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         node = Node(Path(sys.argv[1]).resolve(), Path(folder))
         wrong = run_suites(node, Path(folder) / "suites") + inspect(node, Path(folder) / "inspector")
-    print("\n" + ("; ".join(wrong) if wrong else "no scenario is worse with headgate, and all that are scored pass"))
+    print("\n" + ("; ".join(wrong) if wrong else "no scenario is worse with forebay, and all that are scored pass"))
     return 1 if wrong else 0
 
 

@@ -1,6 +1,6 @@
-"""A server with what the protocol's conformance suite asks for, with headgate or without.
+"""A server with what the protocol's conformance suite asks for, with forebay or without.
 
-python examples/conformance_server.py [--http PORT] [--headgate --store file:///path]      over stdio without a port
+python examples/conformance_server.py [--http PORT] [--forebay --store file:///path]      over stdio without a port
 """
 
 import argparse
@@ -10,7 +10,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import pages
-from headgate.servers.mcp import Headgate
+from forebay.servers.mcp import Forebay
 from inputs import add_capabilities, add_inputs, add_states
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -320,13 +320,13 @@ def make_server() -> MCPServer:
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the conformance suite asks for.")
     parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP, in place of stdio")
-    parser.add_argument("--headgate", action="store_true", help="with everything of headgate switched on")
+    parser.add_argument("--forebay", action="store_true", help="with everything of forebay switched on")
     parser.add_argument("--store", help="where outputs are kept, as file:///path")
     asked = parser.parse_args()
     server = make_server()
     with contextlib.ExitStack() as stack:
-        if asked.headgate:
-            gate = Headgate(asked.store, output_mode="auto", per_call=True, journal=True)
+        if asked.forebay:
+            gate = Forebay(asked.store, output_mode="auto", per_call=True, journal=True)
             stack.callback(gate.close)
             gate.install(server)
         if asked.http is None:

@@ -1,6 +1,6 @@
-"""The main job, before your eyes: a server that knows nothing of headgate, and an answer of 50 MB.
+"""The main job, before your eyes: a server that knows nothing of forebay, and an answer of 50 MB.
 
-A plain client is sent all of it. A client of `headgate wrap -- SERVER` gets a descriptor, reads on from there, and
+A plain client is sent all of it. A client of `forebay wrap -- SERVER` gets a descriptor, reads on from there, and
 hands the whole to another tool of the server without having seen it.
 """
 
@@ -54,8 +54,8 @@ def tokens(size: int) -> str:
 
 
 def plainly(server: list[str]) -> tuple[int, str]:
-    """What a client gets without headgate: how many bytes, and what they say."""
-    print("Without headgate")
+    """What a client gets without forebay: how many bytes, and what they say."""
+    print("Without forebay")
     with talking(server) as peer:
         show = Show(peer)
         text = show.call("crawl", **CALL)
@@ -66,11 +66,11 @@ def plainly(server: list[str]) -> tuple[int, str]:
 def gated(server: list[str], folder: Path, text: str) -> int:
     """The same through the gateway; gives what the client got in all."""
     wrapped = [
-        *(sys.executable, "-m", "headgate", "wrap", "--store", (folder / "store").as_uri()),
+        *(sys.executable, "-m", "forebay", "wrap", "--store", (folder / "store").as_uri()),
         *("--file-refs", "--file-root", str(folder), "--"),
         *server,
     ]
-    print("\nBehind headgate wrap --file-refs -- SERVER")
+    print("\nBehind forebay wrap --file-refs -- SERVER")
     with talking(wrapped) as peer:
         show = Show(peer)
         descriptor = json.loads(show.call("crawl", **CALL))
@@ -94,10 +94,10 @@ def gated(server: list[str], folder: Path, text: str) -> int:
 def main() -> None:
     server = command("server.py", "--plain")
     whole, text = plainly(server)
-    with tempfile.TemporaryDirectory(prefix="headgate-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="forebay-demo-") as folder:
         read = gated(server, Path(folder), text)
     print(f"\nA plain client: {whole:,} bytes, {tokens(whole)}.")
-    print(f"Through headgate: {read:,} bytes, {tokens(read)}, and every byte still there: 1/{whole // read:,} of it.")
+    print(f"Through forebay: {read:,} bytes, {tokens(read)}, and every byte still there: 1/{whole // read:,} of it.")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import headgate
+import forebay
 from capabilities import is_insertion
 from conversation import Heard
 
@@ -26,7 +26,7 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 _WORD = re.compile(rb'([^\s"{}\[\],]+)')
 
-_Difference = Callable[[Heard, Heard, headgate.Store], bool]
+_Difference = Callable[[Heard, Heard, forebay.Store], bool]
 
 
 @dataclasses.dataclass(slots=True)
@@ -42,9 +42,7 @@ class Verdict:
         return ", ".join([f"{self.equal} equal", *allowed, *(f"WRONG: {what}" for what in self.wrong)])
 
 
-def compared(
-    first: Sequence[Heard], again: Sequence[Heard], through: Sequence[Heard], store: headgate.Store
-) -> Verdict:
+def compared(first: Sequence[Heard], again: Sequence[Heard], through: Sequence[Heard], store: forebay.Store) -> Verdict:
     """Two conversations with a server, and one through the gateway, which keeps what is large in `store`."""
     verdict = Verdict()
     titles = [[heard.title for heard in conversation] for conversation in (first, again, through)]
@@ -85,14 +83,14 @@ def is_equal(one: bytes, other: bytes, here: bytes) -> bool:
     )
 
 
-def _name_of(one: Heard, here: Heard, store: headgate.Store) -> str | None:
+def _name_of(one: Heard, here: Heard, store: forebay.Store) -> str | None:
     for name, (methods, is_it) in ALLOWED.items():
         if one.answers in methods and is_it(one, here, store):
             return name
     return None
 
 
-def _is_our_tools(one: Heard, here: Heard, _store: headgate.Store) -> bool:
+def _is_our_tools(one: Heard, here: Heard, _store: forebay.Store) -> bool:
     return is_insertion(one.line, here.line) and _is_ours_behind(one, here)
 
 
@@ -108,7 +106,7 @@ def _without(tools: list[dict[str, Any]], left_out: str | None) -> list[dict[str
     return [{key: value for key, value in tool.items() if key != left_out} for tool in tools]
 
 
-def _is_schemas(one: Heard, here: Heard, _store: headgate.Store) -> bool:
+def _is_schemas(one: Heard, here: Heard, _store: forebay.Store) -> bool:
     """An object stays one: its schema is now that of the tool, or that of a handle."""
     pairs = zip(one.message["result"]["tools"], here.message["result"]["tools"], strict=False)
     schemas = [(tool.get("outputSchema"), listed.get("outputSchema")) for tool, listed in pairs]
@@ -118,27 +116,27 @@ def _is_schemas(one: Heard, here: Heard, _store: headgate.Store) -> bool:
     )
 
 
-def _is_our_template(one: Heard, here: Heard, _store: headgate.Store) -> bool:
+def _is_our_template(one: Heard, here: Heard, _store: forebay.Store) -> bool:
     theirs = one.message.get("result", {}).get("resourceTemplates", [])
     listed = here.message["result"]["resourceTemplates"]
     uris = [template["uriTemplate"].split(":")[0] for template in listed[len(theirs) :]]
     is_in_place = "error" in one.message or is_insertion(one.line, here.line)
-    return is_in_place and listed[: len(theirs)] == theirs and uris == ["headgate"]
+    return is_in_place and listed[: len(theirs)] == theirs and uris == ["forebay"]
 
 
-def _is_first_list(one: Heard, here: Heard, _store: headgate.Store) -> bool:
+def _is_first_list(one: Heard, here: Heard, _store: forebay.Store) -> bool:
     is_unknown = one.message.get("error", {}).get("code") == METHOD_NOT_FOUND
     return is_unknown and not here.message["result"]["resources"]
 
 
-def _is_capability(one: Heard, here: Heard, _store: headgate.Store) -> bool:
+def _is_capability(one: Heard, here: Heard, _store: forebay.Store) -> bool:
     before, after = (heard.message["result"] for heard in (one, here))
     missing: dict[str, Any] = {name: {} for name in ("tools", "resources") if name not in before["capabilities"]}
     expected = {**before, "capabilities": {**before["capabilities"], **missing}}
     return bool(missing) and after == expected
 
 
-def _is_handle(one: Heard, here: Heard, store: headgate.Store) -> bool:
+def _is_handle(one: Heard, here: Heard, store: forebay.Store) -> bool:
     """A small answer, whose handle gives back all that came directly."""
     if len(here.line) > MOST_BYTES or len(one.line) <= len(here.line):
         return False

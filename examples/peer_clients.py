@@ -23,7 +23,7 @@ MODES = ("legacy", "auto", "2026-07-28")
 """How the SDK's client begins: these servers have no newest version, and whoever insists on it is told so."""
 
 PATIENCE = 60
-OURS = ("output_", "headgate://")
+OURS = ("output_", "forebay://")
 
 
 async def _sampled(context: Any, params: CreateMessageRequestParams) -> CreateMessageResult:  # noqa: ARG001

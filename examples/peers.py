@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 from conformance import Node
 from conversation import Step, played
 from differences import compared
@@ -67,7 +67,7 @@ class Peers:
     def wrap(self, server: Sequence[str], *options: str) -> list[str]:
         # One of them does not end with its input, and is told to after that.
         told = ["--store", self.store, "--shutdown-grace-seconds", "1", *options]
-        return [sys.executable, "-m", "headgate", "wrap", *told, "--", *server]
+        return [sys.executable, "-m", "forebay", "wrap", *told, "--", *server]
 
     def fresh(self, server: str, *options: str) -> list[str]:
         """The command of a server that starts as it did before; with options it is behind the gateway."""
@@ -86,7 +86,7 @@ class Peers:
         again = played(self.fresh(server), steps, REPLIES)
 
         def held(mode: str) -> str:
-            with headgate.open_store(self.store, sweep_interval=0) as store:
+            with forebay.open_store(self.store, sweep_interval=0) as store:
                 verdict = compared(first, again, through[mode], store)
             check(not verdict.wrong, str(verdict))
             return str(verdict)

@@ -33,13 +33,13 @@ def serving(script: str, *arguments: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def gateway(upstream: str, store: Path) -> Iterator[str]:
-    """The address of `headgate serve` before a server at another one."""
+    """The address of `forebay serve` before a server at another one."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "headgate.toml"
+        config = Path(folder) / "forebay.toml"
         config.write_text(f'store = "{store.as_uri()}"\n[upstreams.server]\nurl = "{upstream}"\n', encoding="utf-8")
         told = ["serve", "--config", str(config), "--http", f"127.0.0.1:{port}"]
-        with _started([sys.executable, "-m", "headgate", *told], port) as url:
+        with _started([sys.executable, "-m", "forebay", *told], port) as url:
             yield url
 
 

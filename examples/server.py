@@ -1,8 +1,8 @@
-"""A browser's MCP server with headgate in it. The browser is made up, the sizes of its answers are not.
+"""A browser's MCP server with forebay in it. The browser is made up, the sizes of its answers are not.
 
 python examples/server.py --output-mode auto          over stdio
 python examples/server.py --http 9881                 streamable HTTP on http://localhost:9881/mcp
-python examples/server.py --plain                     without headgate, to be put behind `headgate wrap`
+python examples/server.py --plain                     without forebay, to be put behind `forebay wrap`
 """
 
 import argparse
@@ -13,8 +13,8 @@ import sys
 from typing import Annotated, Any
 
 import pages
-from headgate import HeadgateError
-from headgate.servers.mcp import Headgate
+from forebay import ForebayError
+from forebay.servers.mcp import Forebay
 from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
 from pydantic import Field
@@ -26,7 +26,7 @@ Pixels = Annotated[int, Field(ge=1, le=2_000)]
 
 
 def make_server() -> MCPServer:
-    """A server like any other: no tool of it knows of headgate."""
+    """A server like any other: no tool of it knows of forebay."""
     server = MCPServer("example-browser", version="1.0", log_level="WARNING")
     opened = HOME
 
@@ -91,19 +91,19 @@ def make_server() -> MCPServer:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="An MCP server with headgate in it, of a made-up browser.")
+    parser = argparse.ArgumentParser(description="An MCP server with forebay in it, of a made-up browser.")
     parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on loopback, in place of stdio")
-    parser.add_argument("--plain", action="store_true", help="without headgate")
+    parser.add_argument("--plain", action="store_true", help="without forebay")
     parser.add_argument("--output-mode", choices=["inline", "handle", "auto"], default="inline")
     parser.add_argument("--output-handle-ttl-hours", type=float, default=24, metavar="HOURS")
     parser.add_argument("--output-handle-sweep-interval-seconds", type=float, default=300, metavar="SECONDS")
-    parser.add_argument("--prefix", default="oc_", help="of the tools that headgate adds (default: %(default)s)")
+    parser.add_argument("--prefix", default="oc_", help="of the tools that forebay adds (default: %(default)s)")
     parser.add_argument("--store", help="where outputs are kept, as file:///path (default: your data directory)")
     return parser.parse_args()
 
 
-def make_gate(asked: argparse.Namespace) -> Headgate:
-    return Headgate(
+def make_gate(asked: argparse.Namespace) -> Forebay:
+    return Forebay(
         asked.store,
         output_mode=asked.output_mode,
         per_call=True,
@@ -123,7 +123,7 @@ def main() -> None:
         return
     try:
         gate = make_gate(asked)
-    except HeadgateError as error:
+    except ForebayError as error:
         sys.exit(f"server.py: {error}")
     with contextlib.closing(gate):
         run(gate.install(make_server()), asked.http)

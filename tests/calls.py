@@ -5,8 +5,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from headgate.operations import CallError, CallEvent, CallEventName, InProcessPubSub
-from headgate.operations.pubsub import Receiver, Unsubscribe
+from forebay.operations import CallError, CallEvent, CallEventName, InProcessPubSub
+from forebay.operations.pubsub import Receiver, Unsubscribe
 
 
 def bounded(scenario: Awaitable[Any]) -> Any:

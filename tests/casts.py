@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from headgate.operations import cast
+from forebay.operations import cast
 
 
 def lossless(schema: Any, value: Any) -> Any:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-COMMAND = [sys.executable, "-m", "headgate"]
+COMMAND = [sys.executable, "-m", "forebay"]
 ROWS = [{"id": number, "name": f"name [{number}]"} for number in range(300)]
 UNKNOWN = "oh_" + "A" * 12
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
 from command import ROWS
 from hypothesis import settings
@@ -27,9 +27,9 @@ def clock() -> Clock:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the command finds its store, and nothing that would change how it shows things."""
-    for name in ("HEADGATE_STORE", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    for name in ("FOREBAY_STORE", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     return tmp_path / "home"
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def handle(home: Path) -> str:
     """A handle of some rows. What is stored by the library, the command finds."""
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         return store.put({"rows": ROWS}, source_tool="list_rows").output_handle
 
 

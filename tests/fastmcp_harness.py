@@ -8,18 +8,18 @@ from typing import Any
 import fastmcp
 from fastmcp import FastMCP
 from fastmcp_server import make_server
-from headgate.servers.fastmcp import HeadgateMiddleware
+from forebay.servers.fastmcp import ForebayMiddleware
 from mcp_harness import told
 
 Client = fastmcp.Client[Any]
-Test = Callable[[Client, HeadgateMiddleware], Coroutine[Any, Any, None]]
+Test = Callable[[Client, ForebayMiddleware], Coroutine[Any, Any, None]]
 
 
 def serve(
     test: Test, root: Path, era: str, server: FastMCP | None = None, *, inside: FastMCP | None = None, **options: Any
 ) -> None:
-    """Runs a test against a server in this process, with headgate in it, or `inside` of one that is mounted there."""
-    gate = HeadgateMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
+    """Runs a test against a server in this process, with forebay in it, or `inside` of one that is mounted there."""
+    gate = ForebayMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
     server = make_server() if server is None else server
     (inside or server).add_middleware(gate)
 
@@ -37,6 +37,6 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     return await client.call_tool(tool, arguments, raise_on_error=False)
 
 
-def stored_of(gate: HeadgateMiddleware, result: Any) -> bytes:
+def stored_of(gate: ForebayMiddleware, result: Any) -> bytes:
     with gate.store.open(told(result)["output_handle"]) as file:
         return file.read()

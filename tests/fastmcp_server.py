@@ -108,9 +108,9 @@ def main() -> None:
     transport, options, *guarded = sys.argv[1:]
     server = make_server(auth=StaticTokenVerifier(TOKENS) if guarded else None)
     if (options := json.loads(options)) is not None:
-        from headgate.servers.fastmcp import HeadgateMiddleware
+        from forebay.servers.fastmcp import ForebayMiddleware
 
-        server.add_middleware(HeadgateMiddleware(**options))
+        server.add_middleware(ForebayMiddleware(**options))
     if transport == "http":
         serve_http(server.http_app())
     else:

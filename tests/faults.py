@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from headgate import OPERATOR, HeadgateError, Store, open_store
+from forebay import OPERATOR, ForebayError, Store, open_store
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -85,7 +85,7 @@ def code_of(act: Callable[[], object]) -> str:
     """How an act ended: by which of our errors, or `""`. Any other error passes."""
     try:
         act()
-    except HeadgateError as error:
+    except ForebayError as error:
         return error.code
     return ""
 

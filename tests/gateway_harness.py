@@ -1,4 +1,4 @@
-"""A client of `headgate wrap` without any SDK: what it sends and what comes back are bytes."""
+"""A client of `forebay wrap` without any SDK: what it sends and what comes back are bytes."""
 
 import json
 import queue
@@ -144,4 +144,4 @@ def talking(*command: str, env: dict[str, str] | None = None, is_greeted: bool =
 
 def wrap(store: Path, *options: str, server: list[str] = ADVERSE) -> list[str]:
     """The command of the gateway before a server."""
-    return [sys.executable, "-m", "headgate", "wrap", "--store", store.as_uri(), *options, "--", *server]
+    return [sys.executable, "-m", "forebay", "wrap", "--store", store.as_uri(), *options, "--", *server]

@@ -1,4 +1,4 @@
-"""A server that listens as `headgate serve --http` does, and clients of it that keep to no rules."""
+"""A server that listens as `forebay serve --http` does, and clients of it that keep to no rules."""
 
 import contextlib
 import http.client

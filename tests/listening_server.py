@@ -1,4 +1,4 @@
-"""A server as `headgate serve` runs it over HTTP, for tests: `python listening_server.py SETTINGS`, as JSON.
+"""A server as `forebay serve` runs it over HTTP, for tests: `python listening_server.py SETTINGS`, as JSON.
 
 It logs to standard error where it listens, and says there when it was ended in good order.
 """
@@ -9,9 +9,9 @@ import logging
 import sys
 
 import anyio
-from headgate.config.options import Settings
-from headgate.gateway.http.run import run_http
-from headgate.servers.mcp import Headgate
+from forebay.config.options import Settings
+from forebay.gateway.http.run import run_http
+from forebay.servers.mcp import Forebay
 from mcp.server import MCPServer
 
 
@@ -32,7 +32,7 @@ def make_server() -> MCPServer:
 
     @server.tool(structured_output=False)
     async def slow(seconds: float) -> str:
-        logging.getLogger("headgate").info("slow has begun")
+        logging.getLogger("forebay").info("slow has begun")
         await anyio.sleep(seconds)
         return "at last"
 
@@ -44,7 +44,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     told["http"] = tuple(told.get("http", ("127.0.0.1", 0)))
     settings = Settings(**told, sources=dict.fromkeys(told, "test"))
-    with contextlib.closing(Headgate(**settings.gate_options())) as gate:
+    with contextlib.closing(Forebay(**settings.gate_options())) as gate:
         code = run_http(gate.install(make_server())._lowlevel_server, settings)
     sys.stderr.write(f"ended with {code}\n")
     sys.exit(code)

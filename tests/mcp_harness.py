@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from headgate.servers.mcp import Headgate
+from forebay.servers.mcp import Forebay
 from mcp import Client
 from mcp_server import make_server
 from mcp_types import TextContent
 
-Test = Callable[[Client, Headgate], Coroutine[Any, Any, None]]
+Test = Callable[[Client, Forebay], Coroutine[Any, Any, None]]
 
 
 def serve(test: Test, root: Path, era: str, server: Any = None, **options: Any) -> None:
     """Runs a test against a server in this process."""
-    gate = Headgate(root.as_uri(), **{"sweep_interval": 0, **options})
+    gate = Forebay(root.as_uri(), **{"sweep_interval": 0, **options})
     server = gate.install(make_server() if server is None else server)
 
     async def run() -> None:

@@ -92,9 +92,9 @@ def main() -> None:
     transport, told, *more = sys.argv[1:]
     server = make_server(auth=AUTH, token_verifier=Believing()) if "guarded" in more else make_server()
     if (options := json.loads(told)) is not None:
-        from headgate.servers.mcp import Headgate
+        from forebay.servers.mcp import Forebay
 
-        Headgate(**options).install(server)
+        Forebay(**options).install(server)
     if transport == "http":
         is_json = "events" not in more
         streamable = server.streamable_http_app(stateless_http="stateless" in more, json_response=is_json)

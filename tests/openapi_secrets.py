@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from headgate.operations import OperationRegistry, from_openapi
+from forebay.operations import OperationRegistry, from_openapi
 from http_api import API, document, one
 
 SECRET = "s3cr/t+ü=5"  # noqa: S105

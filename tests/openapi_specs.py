@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from headgate.operations import OperationSpec, from_openapi
-from headgate.operations.openapi import HTTPOperations
+from forebay.operations import OperationSpec, from_openapi
+from forebay.operations.openapi import HTTPOperations
 from http_api import document, one
 
 HERE = "http://127.0.0.1:1"

@@ -1,8 +1,8 @@
 """Reading files below roots, and what is said where they are refused."""
 
 import pytest
-from headgate import FileRefDenied
-from headgate.refs.files import Roots
+from forebay import FileRefDenied
+from forebay.refs.files import Roots
 
 SECRET = b"from outside"
 

@@ -44,21 +44,21 @@ TOOLS = [make, make_rows, take, take_rows, called]
 def make_server(sdk: str, options: dict[str, Any] | None) -> Any:
     server: Any
     if sdk == "mcp":
-        from headgate.servers.mcp import Headgate
+        from forebay.servers.mcp import Forebay
         from mcp.server import MCPServer
 
         server = MCPServer("refs")
         for tool in TOOLS:
             server.tool(structured_output=False)(tool)
-        return server if options is None else Headgate(**options).install(server)
+        return server if options is None else Forebay(**options).install(server)
     from fastmcp import FastMCP
-    from headgate.servers.fastmcp import HeadgateMiddleware
+    from forebay.servers.fastmcp import ForebayMiddleware
 
     server = FastMCP("refs")
     for tool in TOOLS:
         server.tool(output_schema=None)(tool)
     if options is not None:
-        server.add_middleware(HeadgateMiddleware(**options))
+        server.add_middleware(ForebayMiddleware(**options))
     return server
 
 

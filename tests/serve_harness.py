@@ -1,4 +1,4 @@
-"""`headgate serve` before servers of this folder, with a client that has no SDK, in both eras."""
+"""`forebay serve` before servers of this folder, with a client that has no SDK, in both eras."""
 
 import json
 import sys
@@ -21,12 +21,12 @@ def _toml(value: Any) -> str:
 
 
 def config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Path:
-    """A headgate.toml in a folder, with a store beside it."""
+    """A forebay.toml in a folder, with a store beside it."""
     options.setdefault("store", (folder / "store").as_uri())
     lines = [f"{key} = {_toml(value)}" for key, value in options.items()]
     for name, upstream in upstreams.items():
         lines += [f"[upstreams.{name}]", *(f"{key} = {_toml(value)}" for key, value in upstream.items())]
-    path = folder / "headgate.toml"
+    path = folder / "forebay.toml"
     path.write_text("\n".join(lines))
     return path
 
@@ -63,8 +63,8 @@ class EraTalk(Talk):
 def serving(
     path: Path, era: str = LEGACY, *options: str, capabilities: dict[str, Any] | None = None
 ) -> Iterator[EraTalk]:
-    """A talk with a server that serves what a headgate.toml says."""
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(path), *options]
+    """A talk with a server that serves what a forebay.toml says."""
+    command = [sys.executable, "-m", "forebay", "serve", "--config", str(path), *options]
     talk = EraTalk(command, era, capabilities or {})
     try:
         talk.greeting = talk.hello()["result"]

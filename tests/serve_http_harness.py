@@ -1,4 +1,4 @@
-"""`headgate serve --http` before servers of this folder, and clients of several principals."""
+"""`forebay serve --http` before servers of this folder, and clients of several principals."""
 
 import http.client
 import json
@@ -45,7 +45,7 @@ def write_tokens(path: Path, names: list[str]) -> None:
 def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[Listening]:
     """One that ends well when it is told to, unless it has before; its tokens are in the folder."""
     write_tokens(folder / "tokens", NAMES)
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config(folder, upstreams, **options))]
+    command = [sys.executable, "-m", "forebay", "serve", "--config", str(config(folder, upstreams, **options))]
     listen = ["--http", "127.0.0.1:0", "--token-file", str(folder / "tokens"), "--log-level", "info"]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:

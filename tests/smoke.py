@@ -1,4 +1,4 @@
-"""Does an installed headgate work? Every verb once, without pytest, from anywhere but the source tree."""
+"""Does an installed forebay work? Every verb once, without pytest, from anywhere but the source tree."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import headgate
+import forebay
 
 RECORDS = [{"id": n, "name": f"naïve {n}", "tags": ["a", "b"]} for n in range(100)]
 DOCUMENT = json.dumps({"items": RECORDS, "count": 100}, ensure_ascii=False).encode()
@@ -23,7 +23,7 @@ def check(function: Callable[[], bool]) -> Callable[[], bool]:
 
 @check
 def imported_from_where_it_was_installed() -> bool:
-    return "site-packages" in Path(headgate.__file__).parts
+    return "site-packages" in Path(forebay.__file__).parts
 
 
 SERVER = """
@@ -37,11 +37,11 @@ for line in sys.stdin:
 
 @check
 def a_server_behind_it() -> bool:
-    """`headgate wrap` before a server of a few lines."""
+    """`forebay wrap` before a server of a few lines."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
     with tempfile.TemporaryDirectory() as folder:
         told = ["wrap", "--store", Path(folder).as_uri(), "--", sys.executable, "-c", SERVER]
-        command = [sys.executable, "-m", "headgate", *told]
+        command = [sys.executable, "-m", "forebay", *told]
         done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, check=True)
     descriptor = json.loads(json.loads(done.stdout)["result"]["content"][0]["text"])
     return bool(descriptor["size_bytes"] == 100_000)
@@ -49,102 +49,102 @@ def a_server_behind_it() -> bool:
 
 @check
 def index_items() -> bool:
-    index = headgate.index_items(DOCUMENT)
+    index = forebay.index_items(DOCUMENT)
     return (len(index), index.path, index.kind) == (100, "/items", "array")
 
 
 @check
 def index_items_trusted() -> bool:
-    return headgate.index_items(DOCUMENT, validate=False) == headgate.index_items(DOCUMENT)
+    return forebay.index_items(DOCUMENT, validate=False) == forebay.index_items(DOCUMENT)
 
 
 @check
 def index_lines() -> bool:
-    return len(headgate.index_lines(LOG)) == 100
+    return len(forebay.index_lines(LOG)) == 100
 
 
 @check
 def indexer() -> bool:
-    pieces = headgate.ItemIndexer()
+    pieces = forebay.ItemIndexer()
     pieces.feed(DOCUMENT[:1000])
     pieces.feed(DOCUMENT[1000:])
-    return pieces.finish() == headgate.index_items(DOCUMENT)
+    return pieces.finish() == forebay.index_items(DOCUMENT)
 
 
 @check
 def index_survives_storage() -> bool:
-    index = headgate.index_items(DOCUMENT)
-    return headgate.ItemIndex.from_bytes(index.to_bytes()) == index
+    index = forebay.index_items(DOCUMENT)
+    return forebay.ItemIndex.from_bytes(index.to_bytes()) == index
 
 
 @check
 def read_items() -> bool:
-    page = headgate.read_items(DOCUMENT, headgate.index_items(DOCUMENT), 50, 10)
+    page = forebay.read_items(DOCUMENT, forebay.index_items(DOCUMENT), 50, 10)
     return json.loads(page.content) == RECORDS[50:60] and page.next_offset == 60
 
 
 @check
 def read_text() -> bool:
-    return headgate.read_text(LOG, 0, 10).text == LOG[:10]
+    return forebay.read_text(LOG, 0, 10).text == LOG[:10]
 
 
 @check
 def read_lines() -> bool:
-    return headgate.read_lines(LOG, 98).text == "".join(LOG.splitlines(keepends=True)[98:])
+    return forebay.read_lines(LOG, 98).text == "".join(LOG.splitlines(keepends=True)[98:])
 
 
 @check
 def preview() -> bool:
-    text = headgate.preview(DOCUMENT, 100)
+    text = forebay.preview(DOCUMENT, 100)
     return text is not None and DOCUMENT.startswith(text.encode()) and len(text.encode()) <= 100
 
 
 @check
 def truncate() -> bool:
-    return bool(json.loads(headgate.truncate(DOCUMENT))["items"]["totalCount"] == 100)
+    return bool(json.loads(forebay.truncate(DOCUMENT))["items"]["totalCount"] == 100)
 
 
 @check
 def truncate_lines() -> bool:
-    text = headgate.truncate_lines(LOG, 2, 2)
+    text = forebay.truncate_lines(LOG, 2, 2)
     return text.startswith(LOG[:20]) and LOG.rstrip().endswith(text.rstrip()[-20:])
 
 
 @check
 def outline() -> bool:
-    return "×100" in headgate.outline(DOCUMENT)
+    return "×100" in forebay.outline(DOCUMENT)
 
 
 @check
 def get() -> bool:
-    return bool(json.loads(headgate.get(DOCUMENT, "/items/7/name")) == "naïve 7")
+    return bool(json.loads(forebay.get(DOCUMENT, "/items/7/name")) == "naïve 7")
 
 
 @check
 def locate() -> bool:
-    start, end = headgate.locate(DOCUMENT, "/count")
+    start, end = forebay.locate(DOCUMENT, "/count")
     return DOCUMENT[start:end] == b"100"
 
 
 @check
 def project() -> bool:
-    return bool(json.loads(headgate.project(json.dumps(RECORDS), ["id"])) == [{"id": n} for n in range(100)])
+    return bool(json.loads(forebay.project(json.dumps(RECORDS), ["id"])) == [{"id": n} for n in range(100)])
 
 
 @check
 def search() -> bool:
-    matches = headgate.search(LOG, "99 ms").matches
+    matches = forebay.search(LOG, "99 ms").matches
     return [match.line for match in matches] == [99]
 
 
 @check
 def search_by_expression() -> bool:
-    return len(headgate.search(LOG, r"in \d ms", regex=True).matches) == 10
+    return len(forebay.search(LOG, r"in \d ms", regex=True).matches) == 10
 
 
 @check
 def store() -> bool:
-    with tempfile.TemporaryDirectory() as folder, headgate.open_store(f"file://{folder}/store") as opened:
+    with tempfile.TemporaryDirectory() as folder, forebay.open_store(f"file://{folder}/store") as opened:
         handle = opened.put(DOCUMENT).output_handle
         page = opened.fetch(handle, offset=50, limit=10)
         return json.loads(page.content) == RECORDS[50:60] and opened.open(handle).read() == DOCUMENT
@@ -153,7 +153,7 @@ def store() -> bool:
 @check
 def command() -> bool:
     with tempfile.TemporaryDirectory() as folder:
-        run = [str(Path(sys.executable).with_name("headgate")), "put", "-", "--store", f"file://{folder}/store"]
+        run = [str(Path(sys.executable).with_name("forebay")), "put", "-", "--store", f"file://{folder}/store"]
         answer = subprocess.run(run, input=DOCUMENT, capture_output=True, check=True, timeout=60).stdout
         return bool(json.loads(answer)["item_count"] == 100)
 
@@ -162,7 +162,7 @@ def command() -> bool:
 def server() -> bool:
     import asyncio
 
-    from headgate.servers.mcp import Headgate
+    from forebay.servers.mcp import Forebay
     from mcp import Client
     from mcp.server import MCPServer
 
@@ -172,22 +172,22 @@ def server() -> bool:
     def records() -> str:
         return DOCUMENT.decode() * 10
 
-    async def call(opened: headgate.Store) -> bool:
-        Headgate(opened, output_mode="auto").install(made)
+    async def call(opened: forebay.Store) -> bool:
+        Forebay(opened, output_mode="auto").install(made)
         async with Client(made) as client:
             result = await client.call_tool("records", {})
         told = json.loads(result.content[0].text)  # type: ignore[union-attr]
         return opened.open(told["output_handle"]).read() == DOCUMENT * 10
 
-    with tempfile.TemporaryDirectory() as folder, headgate.open_store(f"file://{folder}/store") as opened:
+    with tempfile.TemporaryDirectory() as folder, forebay.open_store(f"file://{folder}/store") as opened:
         return asyncio.run(call(opened))
 
 
 @check
 def errors() -> bool:
     try:
-        headgate.index_items(b"[1, 2")
-    except headgate.InvalidJSON as error:
+        forebay.index_items(b"[1, 2")
+    except forebay.InvalidJSON as error:
         return error.index == 5
     return False
 

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from typing import Any
 
-from headgate.envelope import Body
-from headgate.operations import (
+from forebay.envelope import Body
+from forebay.operations import (
     AccessControl,
     CallContext,
     CallError,

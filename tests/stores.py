@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 from documents import values
-from headgate import Page, Store
-from headgate.store.local import LocalBlob
+from forebay import Page, Store
+from forebay.store.local import LocalBlob
 from hypothesis import strategies as st
 from texts import nasty_text, weigh
 
@@ -40,7 +40,7 @@ def events(store: Store, name: str) -> list[dict[str, Any]]:
 
 def store_at(root: Path, **options: Any) -> Store:
     """A store that does nothing by itself."""
-    return headgate.open_store(root.as_uri(), **{"sweep_interval": 0, **options})
+    return forebay.open_store(root.as_uri(), **{"sweep_interval": 0, **options})
 
 
 def payload_files(root: Path) -> list[Path]:
@@ -62,7 +62,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def whole(store: Store, handle: str) -> bytes:
-    with store.open(handle, principal=headgate.OPERATOR) as file:
+    with store.open(handle, principal=forebay.OPERATOR) as file:
         return file.read()
 
 

@@ -7,16 +7,16 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate.capabilities import CORE, META_KEY, Capabilities, own_capability
-from headgate.errors import CapabilityDisabled, InvalidArgument
-from headgate.gateway.raw import taken_apart
-from headgate.payload import encoded
-from headgate.servers.expanding import expand
-from headgate.servers.gate import Gate
-from headgate.servers.pipeline import Call
-from headgate.servers.tools import Caller
+from forebay.capabilities import CORE, META_KEY, Capabilities, own_capability
+from forebay.errors import CapabilityDisabled, InvalidArgument
+from forebay.gateway.raw import taken_apart
+from forebay.payload import encoded
+from forebay.servers.expanding import expand
+from forebay.servers.gate import Gate
+from forebay.servers.pipeline import Call
+from forebay.servers.tools import Caller
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,9 +86,9 @@ def test_what_is_listed_and_called_is_what_is_allowed(
 ) -> None:
     if (capabilities := made(told)) is None:
         return
-    logging.getLogger("headgate").disabled = True
+    logging.getLogger("forebay").disabled = True
     capabilities.learn(listed, is_all=True)
-    logging.getLogger("headgate").disabled = False
+    logging.getLogger("forebay").disabled = False
     allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)]
     hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, told)]
     assert [tool["name"] for tool in listed if capabilities.denied(tool["name"]) is None] == allowed
@@ -103,9 +103,9 @@ def test_expanding_stays_within_what_is_allowed(
 ) -> None:
     if (capabilities := made(told)) is None:
         return
-    logging.getLogger("headgate").disabled = True
+    logging.getLogger("forebay").disabled = True
     capabilities.learn(listed, is_all=True)
-    logging.getLogger("headgate").disabled = False
+    logging.getLogger("forebay").disabled = False
     allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)}
     hidden = [tool for tool in listed if naive_is_hidden(tool, told) and tool["name"] in allowed]
     named = expand(capabilities, {}, listed, None)["hidden_tools"]
@@ -189,7 +189,7 @@ def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFi
     for _ in range(2):
         capabilities.learn([{"name": "admin_wipe"}, {"name": "crawl"}, {"name": "up_theirs"}], is_all=True)
     assert [record.getMessage() for record in caplog.records] == [
-        f"headgate: {option} names '{pattern}', which no tool of the server is called"
+        f"forebay: {option} names '{pattern}', which no tool of the server is called"
         for option, pattern in (("capabilities", "admn*"), ("hidden_tools", "zzz"))
     ]
 
@@ -279,7 +279,7 @@ def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
     refused = gate.refused("crawl", "ann")
     assert refused is not None
     assert refused["isError"] is True
-    error = headgate.CapabilityDisabled("m", "crawl", "crawl").to_dict()["error"]
+    error = forebay.CapabilityDisabled("m", "crawl", "crawl").to_dict()["error"]
     assert error == {"code": "CAPABILITY_DISABLED", "message": "m", "capability": "crawl"}
     (event,) = gate.store.journal.recent()
     assert (event["event"], event["tool"], event["capability"], event["principal"]) == (
@@ -316,7 +316,7 @@ def test_ours_together_cost_little(tmp_path: Path) -> None:
 def test_ours_gives_way_to_a_tool_of_that_name(tmp_path: Path) -> None:
     gate = gate_of(tmp_path, hidden_tools=["x"])
     gate.learn([{"name": "expand_tools"}])
-    assert gate.tools.expand_with == "headgate_expand_tools"
+    assert gate.tools.expand_with == "forebay_expand_tools"
     gate.close()
 
 

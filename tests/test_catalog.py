@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
-from headgate.store import catalog
+from forebay.store import catalog
 
 
-def kept(store: headgate.Store) -> list[int]:
+def kept(store: forebay.Store) -> list[int]:
     wholes = [memoryview(data).nbytes for _, data in store._catalog._wholes.values()]
     assert sum(wholes) == store._catalog._wholes_size
     return wholes
@@ -15,7 +15,7 @@ def kept(store: headgate.Store) -> list[int]:
 
 def test_whole_payloads_are_kept_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_MOST_WHOLE", 250)
-    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+    with forebay.open_store((tmp_path / "store").as_uri()) as store:
         handles = [store.put(b"[" + b"1," * 49 + b"1]").output_handle for _ in range(4)]
         for handle in handles:
             store.outline(handle)

@@ -4,20 +4,20 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-import headgate
+import forebay
 import pytest
 
 VERBS: dict[str, Callable[[memoryview], object]] = {
-    "preview": headgate.preview,
-    "read_text": lambda data: headgate.read_text(data, 1),
-    "read_lines": lambda data: headgate.read_lines(data),
-    "truncate": headgate.truncate,
-    "truncate_lines": headgate.truncate_lines,
-    "outline": headgate.outline,
-    "get": lambda data: headgate.get(data, "/kkkk"),
-    "project": lambda data: headgate.project(data, ["kkkk"]),
-    "index_items": headgate.index_items,
-    "search": lambda data: headgate.search(data, "é"),
+    "preview": forebay.preview,
+    "read_text": lambda data: forebay.read_text(data, 1),
+    "read_lines": lambda data: forebay.read_lines(data),
+    "truncate": forebay.truncate,
+    "truncate_lines": forebay.truncate_lines,
+    "outline": forebay.outline,
+    "get": lambda data: forebay.get(data, "/kkkk"),
+    "project": lambda data: forebay.project(data, ["kkkk"]),
+    "index_items": forebay.index_items,
+    "search": lambda data: forebay.search(data, "é"),
 }
 
 
@@ -37,7 +37,7 @@ def test_nothing_worse_than_an_error(verb: str) -> None:
     changing.start()
     try:
         for _ in range(300):
-            with contextlib.suppress(headgate.HeadgateError, UnicodeDecodeError):
+            with contextlib.suppress(forebay.ForebayError, UnicodeDecodeError):
                 VERBS[verb](payload)
     finally:
         is_done.set()

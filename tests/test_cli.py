@@ -8,19 +8,19 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
 from command import ROWS, UNKNOWN, run
-from headgate import cli
-from headgate.cli import commands
-from headgate.servers.mcp import principal_of
+from forebay import cli
+from forebay.cli import commands
+from forebay.servers.mcp import principal_of
 from mcp.server.auth.provider import AccessToken
 from peak import measured
 from stores import whole
 
 
 def test_the_command_is_installed() -> None:
-    (entry,) = (entry for entry in metadata.entry_points(group="console_scripts") if entry.name == "headgate")
+    (entry,) = (entry for entry in metadata.entry_points(group="console_scripts") if entry.name == "forebay")
     assert entry.load() is cli.main
 
 
@@ -32,7 +32,7 @@ def test_put_from_a_file_and_from_standard_input(home: Path, tmp_path: Path) -> 
     assert from_file.keys() == from_input.keys()
     for descriptor in (from_file, from_input):
         assert (descriptor["item_count"], descriptor["mime_type"]) == (300, "application/json")
-        with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
             assert whole(store, descriptor["output_handle"]) == path.read_bytes()
 
 
@@ -43,7 +43,7 @@ def test_put_takes_a_type_a_time_and_a_store(home: Path, tmp_path: Path) -> None
     assert not home.exists()
     (stored,) = run("ls", "--store", elsewhere.as_uri()).json
     assert stored["output_handle"] == put["output_handle"]
-    assert stored["source_tool"] == "headgate put"
+    assert stored["source_tool"] == "forebay put"
 
 
 def test_fetch(handle: str) -> None:
@@ -77,7 +77,7 @@ def test_outline_stat_and_ls(handle: str) -> None:
 
 
 def test_the_operator_sees_what_belongs_to_others(home: Path) -> None:
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put([1], principal="ann").output_handle
     assert [stored["principal"] for stored in run("ls").json] == ["ann"]
     assert run("fetch", handle).json["content"] == [1]
@@ -100,7 +100,7 @@ def test_rm_sweep_and_journal(handle: str) -> None:
     assert len(run("journal", "--count", "1").json) == 1
     summary = run("journal", "summary").json
     assert summary["handles"] == 2
-    assert set(summary["by_tool"]) == {"list_rows", "headgate put"}
+    assert set(summary["by_tool"]) == {"list_rows", "forebay put"}
 
 
 def test_only_put_makes_a_store(tmp_path: Path) -> None:
@@ -116,14 +116,14 @@ def test_only_put_makes_a_store(tmp_path: Path) -> None:
 
 def test_cat_is_the_payload(home: Path) -> None:
     for payload in (b"", b"text without an end of line", bytes(range(256)) * 9000):
-        with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+        with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
             handle = store.put(payload).output_handle
         assert run("cat", handle) == (0, payload, b"")
 
 
 def test_cat_takes_little_memory(home: Path, tmp_path: Path) -> None:
     piece = b"0123456789abcdef" * (1 << 16)
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put(piece for _ in range(256)).output_handle
     (taken,) = measured(CAT, handle, str(tmp_path / "out"))
     with (tmp_path / "out").open("rb") as file:
@@ -133,12 +133,12 @@ def test_cat_takes_little_memory(home: Path, tmp_path: Path) -> None:
 
 CAT = """
 import os, sys
-from headgate.cli import main
+from forebay.cli import main
 
 handle, out = sys.argv[1:]
 told = os.dup(1)
 os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT), 1)
-sys.argv = ["headgate", "cat", handle]
+sys.argv = ["forebay", "cat", handle]
 main()
 sys.stdout.flush()
 os.write(told, b"%d" % peak())
@@ -218,7 +218,7 @@ def test_a_name_lists_what_is_a_token_s_and_what_a_program_has_put() -> None:
 
 
 def test_references_lead_to_their_handles(handle: str) -> None:
-    for reference in (f"ax://bugs/scan-7~{handle}", f"headgate://output/{handle}?offset=1"):
+    for reference in (f"ax://bugs/scan-7~{handle}", f"forebay://output/{handle}?offset=1"):
         assert run("stat", reference).json["output_handle"] == handle
     assert run("rm", f"ax://bugs/scan-7~{handle}").json == {"removed": [handle]}
 
@@ -235,7 +235,7 @@ def test_rm_tells_of_each(handle: str) -> None:
 
 
 def test_version() -> None:
-    assert run("--version") == (0, f"headgate {headgate.__version__}\n".encode(), b"")
+    assert run("--version") == (0, f"forebay {forebay.__version__}\n".encode(), b"")
 
 
 def test_help_goes_to_standard_output(home: Path) -> None:
@@ -261,13 +261,13 @@ def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_pattern_may_begin_with_a_dash(home: Path) -> None:
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put("a -b --c -5").output_handle
     for args in (["--", "-b"], ["--", "--c"], ["-5"]):
         assert len(run("search", handle, *args).json["matches"]) == 1
 
 
-SLOW = {"rich", "typer", "pydantic", "headgate.store", "zstandard", "asyncio", "orjson"}
+SLOW = {"rich", "typer", "pydantic", "forebay.store", "zstandard", "asyncio", "orjson"}
 
 
 @pytest.mark.usefixtures("home")
@@ -276,15 +276,15 @@ SLOW = {"rich", "typer", "pydantic", "headgate.store", "zstandard", "asyncio", "
     [
         (["--version"], set()),
         (["fetch", "--help"], set()),
-        (["ls"], {"headgate.store", "zstandard", "asyncio", "orjson"}),
+        (["ls"], {"forebay.store", "zstandard", "asyncio", "orjson"}),
     ],
     ids=lambda value: " ".join(sorted(value)),
 )
 def test_a_command_imports_what_it_uses(args: list[str], slow: set[str]) -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "headgate", *args]
+    command = [sys.executable, "-X", "importtime", "-m", "forebay", *args]
     done = subprocess.run(command, capture_output=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-    assert "headgate.cli.commands" in imported
+    assert "forebay.cli.commands" in imported
     # What the store needs is the store's own business.
     assert imported & SLOW <= slow
 

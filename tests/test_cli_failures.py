@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
 from command import COMMAND, UNKNOWN, Ran, plain, run, run_on_terminal
-from headgate.cli.failures import spoken
+from forebay.cli.failures import spoken
 from stores import file_of, payload_files, whole
 
 
@@ -41,7 +41,7 @@ def corrupt(home: Path, handle: str) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_errors_have_codes(args: list[str], code: int, error: str, home: Path, tmp_path: Path) -> None:
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         names = {kind: store.put(payload).output_handle for kind, payload in KINDS.items()}
     corrupt(home, names["CORRUPT"])
     (tmp_path / "open").mkdir()
@@ -89,10 +89,10 @@ def test_wrong_usage_is_2(args: list[str]) -> None:
         ("max_bytes=600 is too small; ask for more", "--max-bytes 600 is too small; ask for more"),
         ("max_bytes must be at least 512, not 3", "--max-bytes must be at least 512, not 3"),
         ("ttl is from 0 seconds to 9", "--ttl is from 0 seconds to 9"),
-        ('nothing at path "/max_bytes=5"; outline() shows', 'nothing at path "/max_bytes=5"; `headgate outline` shows'),
+        ('nothing at path "/max_bytes=5"; outline() shows', 'nothing at path "/max_bytes=5"; `forebay outline` shows'),
         (r'at path "/\"limit=1"', r'at path "/\"limit=1"'),
         ("nothing is stored under 'limit=1'", "nothing is stored under 'limit=1'"),
-        ("read_text shows what is there", "`headgate fetch --format text` shows what is there"),
+        ("read_text shows what is there", "`forebay fetch --format text` shows what is there"),
     ],
 )
 def test_errors_speak_the_language_of_the_command(message: str, said: str) -> None:
@@ -153,7 +153,7 @@ def test_what_is_stored_is_not_lost_for_want_of_an_output(
     (tmp_path / "payload").write_bytes(b"kept")
     ran = shell(script, "put", str(tmp_path / "payload"), stdout=nobody_reads)
     assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         (stored,) = store.list()
         assert f"the payload is stored under {stored.output_handle}" in ran.error["message"]
         assert whole(store, stored.output_handle) == b"kept"

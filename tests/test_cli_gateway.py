@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
-from headgate import InvalidArgument
-from headgate.cli import arguments
-from headgate.config.options import OPTIONS
-from headgate.config.replace import FileNotChanged, replaced
+from forebay import InvalidArgument
+from forebay.cli import arguments
+from forebay.config.options import OPTIONS
+from forebay.config.replace import FileNotChanged, replaced
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
-    monkeypatch.setattr(sys, "argv", ["headgate", *words])
+    monkeypatch.setattr(sys, "argv", ["forebay", *words])
     return arguments.parse("")
 
 
@@ -34,7 +34,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         module = types.ModuleType(name)
         module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
         module.run_url = module.run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, f"headgate.gateway.{name}", module)
+        monkeypatch.setitem(sys.modules, f"forebay.gateway.{name}", module)
     return calls
 
 
@@ -60,7 +60,7 @@ def test_a_url_is_wrapped_without_a_command(ran: list[Any], monkeypatch: pytest.
 
 
 def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tmp_path / "headgate.toml"
+    path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
     args = parsed("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
@@ -78,7 +78,7 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
 def test_serve_warns_of_tokens_that_nobody_will_show(
     ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "headgate.toml"
+    path = tmp_path / "forebay.toml"
     path.write_text('token_file = "tokens"\n[upstreams.a]\ncommand = "cat"\n')
     for words, warnings in (([], 1), (["--http", "127.0.0.1:0"], 0)):
         caplog.clear()
@@ -90,12 +90,12 @@ def test_serve_warns_of_tokens_that_nobody_will_show(
 
 
 def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tmp_path / "headgate.toml"
+    path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
     args = parsed("serve", "--config", str(path), monkeypatch=monkeypatch)
-    monkeypatch.delitem(sys.modules, "headgate.gateway.serving.run", raising=False)
+    monkeypatch.delitem(sys.modules, "forebay.gateway.serving.run", raising=False)
     for name in [*sys.modules]:
-        if name.startswith(("headgate.gateway.serving", "headgate.operations")):
+        if name.startswith(("forebay.gateway.serving", "forebay.operations")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(InvalidArgument, match=r"needs jsonschema_rs; install .* pip install '\.\[operations\]'"):
@@ -115,15 +115,15 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--output-mode", "all", "--", "cat"], "--output-mode is one of inline, handle, auto, not 'all'"),
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
         (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
-        (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here: it is an option of `headgate serve`;"),
-        (["wrap", "--", "/"], "headgate wrap needs /, which is a folder; name a command in it"),
+        (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here: it is an option of `forebay serve`;"),
+        (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),
         (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
         (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
         (["wrap", "--file-root", "/", "--", "cat"], "--file-root is where references may lead; give --file-refs to"),
-        (["serve", "--url", "http://x"], "of `headgate wrap`, and the key url of an upstream;"),
-        (["serve", "--header", "A: b"], "of `headgate wrap`, and the key headers of an upstream;"),
+        (["serve", "--url", "http://x"], "of `forebay wrap`, and the key url of an upstream;"),
+        (["serve", "--header", "A: b"], "of `forebay wrap`, and the key headers of an upstream;"),
         (["serve"], "there is nothing to serve"),
-        (["serve", "--config", "/none/headgate.toml"], "cannot be read"),
+        (["serve", "--config", "/none/forebay.toml"], "cannot be read"),
         (["adopt"], "PATH"),
         (["adopt", "/none/x.json"], "cannot be read"),
         (
@@ -139,11 +139,11 @@ def test_wrong_usage_is_2(words: list[str], said: str) -> None:
     assert said in done.error["message"]
 
 
-def test_what_is_logged_names_headgate_once() -> None:
-    script = "import logging; from headgate.cli import gateway; gateway._log('warning')\n"
-    script += "for text in ('headgate: one', 'two'): logging.getLogger('headgate').warning(text)"
+def test_what_is_logged_names_forebay_once() -> None:
+    script = "import logging; from forebay.cli import gateway; gateway._log('warning')\n"
+    script += "for text in ('forebay: one', 'two'): logging.getLogger('forebay').warning(text)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == "headgate: WARNING: one\nheadgate: WARNING: two\n"
+    assert done.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
 
 
 def test_every_option_has_its_flag() -> None:
@@ -163,21 +163,21 @@ def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_help_imports_no_table_of_options() -> None:
     done = subprocess.run([sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True)
-    assert b"headgate.cli.gateway" in done.stderr
-    assert b"headgate.gateway" not in done.stderr
+    assert b"forebay.cli.gateway" in done.stderr
+    assert b"forebay.gateway" not in done.stderr
     assert b"dataclasses" not in done.stderr
 
 
 def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADGATE_OUTPUT_MODE", "handle")
+    monkeypatch.setenv("FOREBAY_OUTPUT_MODE", "handle")
     rows = {row["name"]: row for row in run("config", "--explain", "--journal").json["options"]}
     assert rows.keys() == OPTIONS.keys()
-    assert (rows["output_mode"]["value"], rows["output_mode"]["source"]) == ("handle", "HEADGATE_OUTPUT_MODE")
+    assert (rows["output_mode"]["value"], rows["output_mode"]["source"]) == ("handle", "FOREBAY_OUTPUT_MODE")
     assert (rows["journal"]["value"], rows["journal"]["source"]) == (True, "--journal")
     assert [row["name"] for row in run("config", "--journal").json["options"]] == ["output_mode", "journal"]
     seen = plain(run_on_terminal("config", "--explain").out)
     assert "--output-mode  handle" in seen
-    assert "HEADGATE_OUTPUT_MODE" in seen
+    assert "FOREBAY_OUTPUT_MODE" in seen
     for option in OPTIONS.values():
         assert option.flag in seen
 
@@ -204,7 +204,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_adopt_shows_before_it_writes(file: Path) -> None:
-    shown = run("adopt", str(file), "--headgate", "uvx headgate", "--server", "plain", "--journal")
+    shown = run("adopt", str(file), "--forebay", "uvx forebay", "--server", "plain", "--journal")
     assert shown.code == 0
     assert b'+      "command": "uvx",\n' in shown.out
     assert b'-      "command": "my-server"\n' in shown.out
@@ -236,7 +236,7 @@ def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
 
 
 def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
-    backup = file.with_name(file.name + ".headgate-backup")
+    backup = file.with_name(file.name + ".forebay-backup")
     assert run("adopt", str(file), "--write", "--tool", "a=auto", "--file-refs", "--file-root", ".").code == 0
     adopted = json.loads(file.read_text())["mcpServers"]["plain"]
     args = ["wrap", "--tool=a=auto", "--file-refs", f"--file-root={Path.cwd()}", "--adopted=no-args", "--", "my-server"]
@@ -269,7 +269,7 @@ def test_every_client_is_adopted_and_undone(name: str, tmp_path: Path) -> None:
 def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(CURSOR)
-    run("adopt", str(path), "--write", "--headgate", "headgate", "--output-mode", "handle", "--contract")
+    run("adopt", str(path), "--write", "--forebay", "forebay", "--output-mode", "handle", "--contract")
     servers = json.loads(path.read_text())["mcpServers"]
     args = parsed(*servers["local"]["args"], monkeypatch=monkeypatch)
     assert (args.wrapped, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
@@ -280,8 +280,8 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--headgate", "uvx something"], "ends with headgate"),
-        (["--headgate", "'"], "cannot be read"),
+        (["--forebay", "uvx something"], "ends with forebay"),
+        (["--forebay", "'"], "cannot be read"),
         (["--undo", "--journal"], "leave them out"),
         (["--output-mode", "x"], "one of inline, handle, auto"),
         (["--server", "plan"], "did you mean plain?"),
@@ -293,12 +293,12 @@ def test_what_adopt_refuses(words: list[str], said: str, file: Path) -> None:
     assert said in done.error["message"]
 
 
-def test_the_running_headgate_goes_in_by_its_own_path(
+def test_the_running_forebay_goes_in_by_its_own_path(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = tmp_path / "bin" / "headgate"
+    installed = tmp_path / "bin" / "forebay"
     installed.parent.mkdir()
-    installed.symlink_to(tmp_path / "versions" / "1" / "headgate")
+    installed.symlink_to(tmp_path / "versions" / "1" / "forebay")
     args = parsed("adopt", str(file), "--write", monkeypatch=monkeypatch)
     monkeypatch.setattr(sys, "argv", [str(installed)])
     args.run(args)
@@ -310,16 +310,16 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     link.symlink_to(file)
     assert run("adopt", str(link), "--write").code == 0
     assert link.is_symlink()
-    assert "headgate" in file.read_text()
+    assert "forebay" in file.read_text()
 
 
 def test_backups_are_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"1")
-    assert replaced(str(path), b"1", b"2").name == "f.headgate-backup"
-    assert replaced(str(path), b"2", b"1").name == "f.headgate-backup-2"
-    assert replaced(str(path), b"1", b"3").name == "f.headgate-backup"
-    assert [(tmp_path / f"f.headgate-backup{end}").read_bytes() for end in ("", "-2")] == [b"1", b"2"]
+    assert replaced(str(path), b"1", b"2").name == "f.forebay-backup"
+    assert replaced(str(path), b"2", b"1").name == "f.forebay-backup-2"
+    assert replaced(str(path), b"1", b"3").name == "f.forebay-backup"
+    assert [(tmp_path / f"f.forebay-backup{end}").read_bytes() for end in ("", "-2")] == [b"1", b"2"]
 
 
 def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".f.*"))
 
 
-@pytest.mark.parametrize("kept", [["f"], ["f", "f.headgate-backup"]], ids=len)
+@pytest.mark.parametrize("kept", [["f"], ["f", "f.forebay-backup"]], ids=len)
 @pytest.mark.parametrize("step", ["fsync", "fchmod"])
 def test_what_cannot_be_written_is_as_it_was(
     step: str, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

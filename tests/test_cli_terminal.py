@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
 from command import plain, run, run_on_terminal
 
@@ -77,7 +77,7 @@ HOSTILE = "[/red] [bold]not bold[/] \x1b]0;title\x07 \x1b[2J \x9b31m [link=x]y"
     ids=repr,
 )
 def test_a_payload_has_no_power_over_the_terminal(args: list[str], home: Path) -> None:
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put(HOSTILE, source_tool=HOSTILE).output_handle
     ran = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args))
     assert b"Traceback" not in ran.out
@@ -91,7 +91,7 @@ def test_a_payload_has_no_power_over_the_terminal(args: list[str], home: Path) -
 
 
 def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put({"[/dim]": [{"a": "x" * 100_000}]}).output_handle
     ran = run_on_terminal("fetch", handle)
     assert ran.code == 0
@@ -101,10 +101,10 @@ def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
 @pytest.mark.parametrize("length", [12, 26])
 def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with headgate.open_store(home.as_uri(), sweep_interval=0, handle_length=length) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0, handle_length=length) as store:
         tool = "a_tool_with_quite_a_long_name"
         handle = store.put([1] * 100_000, source_tool=tool, principal="https://issuer.example ann").output_handle
-        store.fetch(handle, principal=headgate.OPERATOR)
+        store.fetch(handle, principal=forebay.OPERATOR)
         store.journal.record("store_failed", code="store_full")
     listed = plain(run_on_terminal("ls").out).splitlines()
     told = plain(run_on_terminal("journal").out).splitlines()
@@ -120,7 +120,7 @@ def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.M
 def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     written = ["ann", '["client", "ann"]', '["client", 1]', '["subject", null, "ann"]']
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         for principal in written:
             store.put([1], principal=principal)
     seen = plain(run_on_terminal(command).out)
@@ -144,7 +144,7 @@ def test_nothing_is_said_to_be_nothing(command: str) -> None:
 
 def test_a_match_at_the_end_of_its_context_is_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put("x" * 100 + "NEEDLE").output_handle
     assert "NEEDLE" in plain(run_on_terminal("search", handle, "NEEDLE").out)
 
@@ -162,6 +162,6 @@ def test_what_a_terminal_cannot_show_is_no_failure(handle: str, monkeypatch: pyt
 
 
 def test_bytes_that_are_no_text_are_seen_to_be_none(home: Path) -> None:
-    with headgate.open_store(home.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put(b"a\xffb\r\n\xe2\x82").output_handle
     assert plain(run_on_terminal("cat", handle).out) == "a\ufffdb\r\n\ufffd"

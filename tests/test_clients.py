@@ -115,7 +115,7 @@ async def be_told_of_what_is_not_there(peer: Peer) -> None:
     assert answer.is_error
     assert told(answer)["error"]["code"] == "output_handle_not_found"
     with pytest.raises(Exception, match="nothing is stored under"):
-        await peer.read("headgate://output/oh_AAAAAAAAAAAA")
+        await peer.read("forebay://output/oh_AAAAAAAAAAAA")
 
 
 async def do_all(peer: Peer) -> None:

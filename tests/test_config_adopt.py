@@ -1,21 +1,21 @@
-"""A client's file with headgate before its servers, and without it again."""
+"""A client's file with forebay before its servers, and without it again."""
 
 import json
 from typing import Any
 
 import pytest
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
-from headgate import InvalidArgument
-from headgate.config.adopt import adopted, is_headgate, undone
-from headgate.config.clients import masked, servers_in
-from headgate.config.jsonc import parsed
-from headgate.config.load import load
+from forebay import InvalidArgument
+from forebay.config.adopt import adopted, is_forebay, undone
+from forebay.config.clients import masked, servers_in
+from forebay.config.jsonc import parsed
+from forebay.config.load import load
 from hypothesis import given
 from hypothesis import strategies as st
 from test_config_jsonc import documents
 
-HEADGATE = ["/usr/bin/headgate"]
-WAYS = {"path": HEADGATE, "uvx": ["uvx", "headgate==1.2"], "module": ["/usr/bin/python3", "-m", "headgate"]}
+FOREBAY = ["/usr/bin/forebay"]
+WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/python3", "-m", "forebay"]}
 
 
 def servers(text: str) -> dict[str, Any]:
@@ -38,16 +38,16 @@ def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_adopted_twice_is_adopted_once(name: str) -> None:
-    once = adopted(FILES[name], name, HEADGATE, []).text
-    again = adopted(once, name, ["other/headgate"], ["--journal"])
+    once = adopted(FILES[name], name, FOREBAY, []).text
+    again = adopted(once, name, ["other/forebay"], ["--journal"])
     assert (again.text, again.changed) == (once, ())
-    assert set(again.left.values()) == {"is behind headgate already"}
+    assert set(again.left.values()) == {"is behind forebay already"}
 
 
-def test_a_command_stands_behind_headgate() -> None:
-    text = adopted(CLAUDE_DESKTOP, "f", ["uvx", "headgate"], ["--journal"]).text
+def test_a_command_stands_behind_forebay() -> None:
+    text = adopted(CLAUDE_DESKTOP, "f", ["uvx", "forebay"], ["--journal"]).text
     now = servers(text)
-    wrap = ["uvx", "headgate", "wrap", "--journal"]
+    wrap = ["uvx", "forebay", "wrap", "--journal"]
     assert words(now["memory"]) == [*wrap, "--", "docker", "run", "-i", "--rm", "mcp/memory"]
     assert now["memory"]["env"] == {"API_KEY": "hunter2"}
     assert words(now["empty"]) == [*wrap, "--", "C:\\Tools\\server.exe"]
@@ -58,12 +58,12 @@ def test_a_command_stands_behind_headgate() -> None:
 
 
 def test_an_address_becomes_a_command_and_its_headers_variables() -> None:
-    now = servers(adopted(CLAUDE_CODE, "f", HEADGATE, []).text)["github"]
+    now = servers(adopted(CLAUDE_CODE, "f", FOREBAY, []).text)["github"]
     assert now == {
         "type": "stdio",
-        "command": "/usr/bin/headgate",
+        "command": "/usr/bin/forebay",
         "args": ["wrap", "--adopted=type=http", "--url", "https://api.example.com/mcp"],
-        "env": {"HEADGATE_HEADER_Authorization": "Bearer ${GITHUB_TOKEN}"},
+        "env": {"FOREBAY_HEADER_Authorization": "Bearer ${GITHUB_TOKEN}"},
     }
     settings = load("wrap", {"url": now["args"][3]}, {**now["env"], "GITHUB_TOKEN": "t"})
     assert settings.headers == {"Authorization": "Bearer t"}
@@ -71,11 +71,11 @@ def test_an_address_becomes_a_command_and_its_headers_variables() -> None:
 
 def test_words_that_no_file_can_hold() -> None:
     with pytest.raises(InvalidArgument, match="not UTF-8 and cannot be written into f"):
-        adopted(CURSOR, "f", HEADGATE, ["--store=\udcff"])
+        adopted(CURSOR, "f", FOREBAY, ["--store=\udcff"])
 
 
 def test_comments_stay() -> None:
-    text = adopted(VS_CODE, "f", HEADGATE, []).text
+    text = adopted(VS_CODE, "f", FOREBAY, []).text
     for comment in (
         "// Servers of this workspace.",
         "/* over HTTP */",
@@ -87,47 +87,47 @@ def test_comments_stay() -> None:
 
 
 def test_only_those_that_were_named() -> None:
-    change = adopted(CURSOR, "f", HEADGATE, [], ["local"])
+    change = adopted(CURSOR, "f", FOREBAY, [], ["local"])
     before, now = servers(CURSOR), servers(change.text)
     assert change.changed == ("local",)
     assert {name for name in now if now[name] != before[name]} == {"local"}
-    both = adopted(change.text, "f", HEADGATE, []).text
+    both = adopted(change.text, "f", FOREBAY, []).text
     assert undone(both, "f", ["remote", "with-env"]).text == change.text
 
 
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(InvalidArgument, match="f has no server remot; did you mean remote"):
-        adopted(CURSOR, "f", HEADGATE, [], ["remot"])
+        adopted(CURSOR, "f", FOREBAY, [], ["remot"])
 
 
 def test_servers_of_one_project_are_adopted_too() -> None:
     text = '{"mcpServers":{},"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}}}}'
-    change = adopted(text, "f", HEADGATE, [])
+    change = adopted(text, "f", FOREBAY, [])
     assert change.changed == ("db of /p",)
-    assert words(servers(change.text)["db of /p"]) == [*HEADGATE, "wrap", "--adopted=no-args", "--", "x"]
+    assert words(servers(change.text)["db of /p"]) == [*FOREBAY, "wrap", "--adopted=no-args", "--", "x"]
     assert undone(change.text, "f").text == text
     alone = '{"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}},"/q":3,"/r":{"mcpServers":[]}}}'
-    assert adopted(alone, "f", HEADGATE, []).changed == ("db of /p",)
+    assert adopted(alone, "f", FOREBAY, []).changed == ("db of /p",)
     with pytest.raises(InvalidArgument, match="has no servers"):
-        adopted('{"projects":{"/p":{"mcpServers":{}}}}', "f", HEADGATE, [])
+        adopted('{"projects":{"/p":{"mcpServers":{}}}}', "f", FOREBAY, [])
 
 
 def test_a_name_is_of_every_project_or_of_the_one_that_is_named_with_it() -> None:
     db = ("db", "db of /home/ann/shop", "db of /home/ann/notes")
-    assert adopted(CLAUDE_CODE_USER, "f", HEADGATE, [], ["db"]).changed == db
-    assert adopted(CLAUDE_CODE_USER, "f", HEADGATE, [], [db[1]]).changed == (db[1],)
+    assert adopted(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db"]).changed == db
+    assert adopted(CLAUDE_CODE_USER, "f", FOREBAY, [], [db[1]]).changed == (db[1],)
     with pytest.raises(InvalidArgument, match="did you mean db of /home/ann/shop"):
-        adopted(CLAUDE_CODE_USER, "f", HEADGATE, [], ["db of /home/ann/shp"])
+        adopted(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db of /home/ann/shp"])
 
 
 def test_who_was_let_in_without_headers_is_named() -> None:
-    change = adopted(CLAUDE_CODE, "f", HEADGATE, [])
+    change = adopted(CLAUDE_CODE, "f", FOREBAY, [])
     assert change.without_headers == ("old",)
     assert undone(change.text, "f").without_headers == ()
 
 
 def test_later_edits_are_left_alone() -> None:
-    text = adopted(CLAUDE_DESKTOP, "f", HEADGATE, []).text
+    text = adopted(CLAUDE_DESKTOP, "f", FOREBAY, []).text
     text = text.replace('"my-server"]', '"my-server", "--new"]').replace("Ctrl+Space", "Ctrl+X")
     text = text.replace('"API_KEY": "hunter2"', '"API_KEY": "other", "MORE": "1"')
     now = servers(undone(text, "f").text)
@@ -140,13 +140,13 @@ def test_later_edits_are_left_alone() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_was_written_anew_is_undone_by_its_meaning(name: str) -> None:
     """Some clients sort the keys and drop the comments when they save."""
-    text = adopted(FILES[name], name, HEADGATE, []).text
+    text = adopted(FILES[name], name, FOREBAY, []).text
     anew = json.dumps(parsed(text).plain(), indent=1, sort_keys=True)
     assert servers(undone(anew, name).text) == servers(FILES[name])
 
 
-def test_what_stands_behind_headgate_with_a_comma_is_undone() -> None:
-    text = '{"mcpServers": {"a": {"command": "headgate", "args": ["wrap", "--", "x" , ]}}}'
+def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
+    text = '{"mcpServers": {"a": {"command": "forebay", "args": ["wrap", "--", "x" , ]}}}'
     assert servers(undone(text, "f").text) == {"a": {"command": "x", "args": []}}
 
 
@@ -171,7 +171,7 @@ def test_what_stands_behind_headgate_with_a_comma_is_undone() -> None:
 )
 def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
     text = f'{{"mcpServers": {{"a": {server}, "b": {{"command": "x"}}}}}}'
-    change = adopted(text, "f", HEADGATE, [])
+    change = adopted(text, "f", FOREBAY, [])
     assert change.changed == ("b",)
     assert why in change.left["a"]
     assert undone(change.text, "f").text == text
@@ -180,14 +180,13 @@ def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        ('{"command": "x", "args": ["wrap", "--", "y"]}', "is not behind headgate"),
-        ('{"command": "headgate", "args": ["wrap"]}', "is not behind headgate"),
-        ('{"command": "headgate", "args": ["wrap", "--url"]}', "is not behind headgate"),
-        ('{"command": "headgate", "args": ["serve", "--", "y"]}', "is not behind headgate"),
-        ('{"command": "headgate", "args": ["wrap", "--"]}', "before nothing"),
+        ('{"command": "x", "args": ["wrap", "--", "y"]}', "is not behind forebay"),
+        ('{"command": "forebay", "args": ["wrap"]}', "is not behind forebay"),
+        ('{"command": "forebay", "args": ["wrap", "--url"]}', "is not behind forebay"),
+        ('{"command": "forebay", "args": ["serve", "--", "y"]}', "is not behind forebay"),
+        ('{"command": "forebay", "args": ["wrap", "--"]}', "before nothing"),
         (
-            '{"command": "headgate", "args": ["wrap", "--url", "http://x"],'
-            '"env": {"HEADGATE_HEADER_A": "1", "B": "2"}}',
+            '{"command": "forebay", "args": ["wrap", "--url", "http://x"],"env": {"FOREBAY_HEADER_A": "1", "B": "2"}}',
             "variables beside its headers",
         ),
     ],
@@ -201,24 +200,24 @@ def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}', "{'a': 1}", "nul"])
 def test_what_is_no_client_file(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"^f (is no JSON: line 1|has no servers)"):
-        adopted(text, "f", HEADGATE, [])
+        adopted(text, "f", FOREBAY, [])
 
 
 @pytest.mark.parametrize(
     ("word", "is_ours"),
     [
-        ("headgate", True),
-        ("/a/headgate", True),
-        ("C:\\a\\headgate.exe", True),
-        ("headgate@1", True),
-        ("headgate[fastmcp]", True),
-        ("my-headgate", False),
-        ("headgate-x", False),
-        ("headgate/x", False),
+        ("forebay", True),
+        ("/a/forebay", True),
+        ("C:\\a\\forebay.exe", True),
+        ("forebay@1", True),
+        ("forebay[fastmcp]", True),
+        ("my-forebay", False),
+        ("forebay-x", False),
+        ("forebay/x", False),
     ],
 )
-def test_which_word_is_headgate(word: str, is_ours: bool) -> None:
-    assert is_headgate(word) is is_ours
+def test_which_word_is_forebay(word: str, is_ours: bool) -> None:
+    assert is_forebay(word) is is_ours
 
 
 WORDS = st.text(max_size=5) | st.sampled_from(["--", "--url", "wrap", "-y", "http://x/?a=b", "--adopted=no-args"])
@@ -258,13 +257,13 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
             assert server.get("env") == mine[name].get("env")
         else:
             assert words(server)[-2:] == ["--url", mine[name]["url"]]
-            wanted = {f"HEADGATE_HEADER_{key}": value for key, value in mine[name].get("headers", {}).items()}
+            wanted = {f"FOREBAY_HEADER_{key}": value for key, value in mine[name].get("headers", {}).items()}
             assert server.get("env", {}) == wanted
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_shown_has_no_secrets(name: str) -> None:
-    for text in (FILES[name], adopted(FILES[name], name, HEADGATE, []).text):
+    for text in (FILES[name], adopted(FILES[name], name, FOREBAY, []).text):
         shown = masked(text, name)
         assert "hunter2" not in shown
         assert servers(shown).keys() == servers(text).keys()

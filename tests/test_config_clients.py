@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CURSOR, FILES, VS_CODE
-from headgate import InvalidArgument
-from headgate.config.clients import targets_of
-from headgate.config.load import load
-from headgate.config.targets import Target
+from forebay import InvalidArgument
+from forebay.config.clients import targets_of
+from forebay.config.load import load
+from forebay.config.targets import Target
 
 ENVIRON = {"HOME": "/home/ann", "GITHUB_TOKEN": "token"}
 
@@ -68,7 +68,7 @@ def test_names_that_tools_cannot_have(tmp_path: Path) -> None:
 
 
 def test_they_are_served_beside_those_of_the_configuration(tmp_path: Path) -> None:
-    clients, own = tmp_path / "clients.json", tmp_path / "headgate.toml"
+    clients, own = tmp_path / "clients.json", tmp_path / "forebay.toml"
     clients.write_text(CURSOR)
     own.write_text('mcp_servers = "clients.json"\n[upstreams.mine]\npython = "m"\n')
     settings = load("serve", {"config": str(own)}, ENVIRON)

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument
-from headgate.config.jsonc import Node, edited, parsed
+from forebay import InvalidArgument
+from forebay.config.jsonc import Node, edited, parsed
 from hypothesis import given
 from hypothesis import strategies as st
 

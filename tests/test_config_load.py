@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument
-from headgate.config.document import Document, expanded
-from headgate.config.explain import explained
-from headgate.config.load import load
-from headgate.config.masked import masked_args, masked_url
-from headgate.config.options import OPTIONS, Settings
-from headgate.servers.gate import Gate
+from forebay import InvalidArgument
+from forebay.config.document import Document, expanded
+from forebay.config.explain import explained
+from forebay.config.load import load
+from forebay.config.masked import masked_args, masked_url
+from forebay.config.options import OPTIONS, Settings
+from forebay.servers.gate import Gate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ SECRET = "hunter2"  # noqa: S105
 
 
 def toml(folder: Path, text: str) -> str:
-    path = folder / "headgate.toml"
+    path = folder / "forebay.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
 
@@ -33,8 +33,8 @@ def test_a_flag_beats_a_variable_beats_a_file_beats_the_default(tmp: Any, are_gi
     by_flag, by_variable, by_file = are_given
     path = toml(tmp, 'output_mode = "handle"\n' if by_file else "")
     flags = {"config": path} | ({"output_mode": "inline"} if by_flag else {})
-    settings = wrapping(flags, {"HEADGATE_OUTPUT_MODE": "auto"} if by_variable else {})
-    wanted = [("inline", "--output-mode"), ("auto", "HEADGATE_OUTPUT_MODE"), ("handle", f"{path}:1"), ("auto", None)]
+    settings = wrapping(flags, {"FOREBAY_OUTPUT_MODE": "auto"} if by_variable else {})
+    wanted = [("inline", "--output-mode"), ("auto", "FOREBAY_OUTPUT_MODE"), ("handle", f"{path}:1"), ("auto", None)]
     value, source = next(one for one, is_given in zip(wanted, [*are_given, True], strict=True) if is_given)
     assert (settings.output_mode, settings.sources.get("output_mode")) == (value, source)
 
@@ -70,12 +70,12 @@ def test_flag_variable_and_key_say_the_same(name: str, tmp_path: Path) -> None:
     flag, variable, key, value = FLAGS[name]
     path = toml(tmp_path, f"{name} = {key}\n")
     # Where there are no references, there are no roots of them.
-    refs = {"HEADGATE_FILE_REFS": "true"}
+    refs = {"FOREBAY_FILE_REFS": "true"}
     for settings in (
         wrapping({name: flag}, refs),
         wrapping({}, refs | {OPTIONS[name].variable: variable}),
         wrapping({"config": path}, refs),
-        wrapping({}, refs | {"HEADGATE_CONFIG": path}),
+        wrapping({}, refs | {"FOREBAY_CONFIG": path}),
     ):
         assert getattr(settings, name) == value
         assert name in settings.sources
@@ -125,7 +125,7 @@ def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ('x = 1\noutput_mod = "auto"', 1, "no key x; `headgate config --explain` lists them all"),
+        ('x = 1\noutput_mod = "auto"', 1, "no key x; `forebay config --explain` lists them all"),
         ('\noutput_mod = "auto"', 2, "no key output_mod; did you mean output_mode?"),
         ('output-mode = "auto"', 1, "did you mean output_mode?"),
         ('file-root = ["/a"]', 1, "did you mean file_roots?"),
@@ -134,8 +134,8 @@ def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None 
         ("\n\nquota_bytes = -1", 3, "quota_bytes is a number of bytes, or none, such as 64MiB, not -1"),
         ('[tools]\na = "auto"\nb = {output_mod = "auto"}', 1, "has no output_mod"),
         ('redact = ["ok", "("]', 1, "'(' cannot be redacted"),
-        ('http = "127.0.0.1:80"', 1, "http is for `headgate serve`"),
-        ('[upstreams.a]\nurl = "http://x"', 1, "upstreams is for `headgate serve`"),
+        ('http = "127.0.0.1:80"', 1, "http is for `forebay serve`"),
+        ('[upstreams.a]\nurl = "http://x"', 1, "upstreams is for `forebay serve`"),
         ('store = "${NOT_SET}"', 1, "the variable NOT_SET is not set"),
     ],
 )
@@ -236,15 +236,15 @@ def test_no_file_is_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_variable_that_nothing_reads_is_an_error() -> None:
-    assert "did you mean HEADGATE_OUTPUT_MODE?" in refused("wrap", {}, {"HEADGATE_OUTPUT_MODES": "auto"})
-    assert "--explain" in refused("wrap", {}, {"HEADGATE_QQ": "1"})
-    wrapping({}, {"HEADGATE_HOME": "/x", "HEADGATE_HTTP": "127.0.0.1:1", "HEADGATER": "x", "HEADGATE_STORE": ""})
+    assert "did you mean FOREBAY_OUTPUT_MODE?" in refused("wrap", {}, {"FOREBAY_OUTPUT_MODES": "auto"})
+    assert "--explain" in refused("wrap", {}, {"FOREBAY_QQ": "1"})
+    wrapping({}, {"FOREBAY_HOME": "/x", "FOREBAY_HTTP": "127.0.0.1:1", "FOREBAYR": "x", "FOREBAY_STORE": ""})
 
 
 def test_a_wrong_value_says_where_it_came_from() -> None:
     assert refused("wrap", {"warn_bytes": "x"}) == "--warn-bytes is a number of bytes, such as 64MiB, not 'x'"
-    said = refused("wrap", {}, {"HEADGATE_WARN_BYTES": "x"})
-    assert said == "HEADGATE_WARN_BYTES: warn_bytes is a number of bytes, such as 64MiB, not 'x'"
+    said = refused("wrap", {}, {"FOREBAY_WARN_BYTES": "x"})
+    assert said == "FOREBAY_WARN_BYTES: warn_bytes is a number of bytes, such as 64MiB, not 'x'"
 
 
 def test_headers_by_flag_variable_and_file(tmp_path: Path) -> None:
@@ -252,14 +252,14 @@ def test_headers_by_flag_variable_and_file(tmp_path: Path) -> None:
     token = {"TOKEN": SECRET}
     wanted = {"Authorization": f"Bearer {SECRET}"}
     assert wrapping({"headers": ["Authorization: Bearer ${TOKEN}"]}, token).headers == wanted
-    assert wrapping({}, {"HEADGATE_HEADER_Authorization": "Bearer ${TOKEN}", **token}).headers == wanted
+    assert wrapping({}, {"FOREBAY_HEADER_Authorization": "Bearer ${TOKEN}", **token}).headers == wanted
     assert wrapping({"config": path}, token).headers == wanted
     assert wrapping({"headers": ["A: $${TOKEN} ${input:x}"]}).headers == {"A": "${TOKEN} ${input:x}"}
 
 
 def test_secrets_are_not_in_messages() -> None:
     assert SECRET not in refused("wrap", {"headers": [f"Authorization {SECRET}"]})
-    assert SECRET not in refused("wrap", {}, {"HEADGATE_HEADER_A": f"{SECRET}\n"})
+    assert SECRET not in refused("wrap", {}, {"FOREBAY_HEADER_A": f"{SECRET}\n"})
     assert SECRET not in repr(wrapping({"headers": [f"A: {SECRET}"]}))
 
 
@@ -361,14 +361,14 @@ def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
 def test_references_may_be_switched_off_where_a_file_has_roots_for_them(tmp_path: Path) -> None:
     path = toml(tmp_path, 'file_refs = true\nfile_roots = ["a"]\n')
     assert wrapping({"config": path, "file_refs": False}).file_refs is False
-    assert wrapping({"config": path}, {"HEADGATE_FILE_REFS": "false"}).file_refs is False
+    assert wrapping({"config": path}, {"FOREBAY_FILE_REFS": "false"}).file_refs is False
 
 
 def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
     said = "is where references may lead; give"
     assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {said} --file-refs to have them"
-    told = refused("wrap", {}, {"HEADGATE_FILE_ROOTS": "a"})
-    assert told == f"HEADGATE_FILE_ROOTS {said} HEADGATE_FILE_REFS=true to have them"
+    told = refused("wrap", {}, {"FOREBAY_FILE_ROOTS": "a"})
+    assert told == f"FOREBAY_FILE_ROOTS {said} FOREBAY_FILE_REFS=true to have them"
     path = toml(tmp_path, '\nfile_roots = ["a"]\n[upstreams.x]\npython = "m"\n')
     assert refused("serve", {"config": path}) == f"{path}:2: file_roots {said} file_refs = true to have them"
 

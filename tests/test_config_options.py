@@ -1,4 +1,4 @@
-"""The table of options: each is once in it, and means what headgate's own API means."""
+"""The table of options: each is once in it, and means what forebay's own API means."""
 
 import contextlib
 import dataclasses
@@ -8,9 +8,9 @@ import sys
 from typing import Any, get_args
 
 import pytest
-from headgate import InvalidPattern
-from headgate.config import kinds
-from headgate.config.kinds import (
+from forebay import InvalidPattern
+from forebay.config import kinds
+from forebay.config.kinds import (
     ADDRESS,
     COUNT,
     FLAG,
@@ -24,14 +24,14 @@ from headgate.config.kinds import (
     or_none,
     positive,
 )
-from headgate.config.options import OPTIONS, Settings
-from headgate.config.redact import redaction
-from headgate.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
-from headgate.contract.limits import BUDGETS
-from headgate.servers import gate
-from headgate.servers.gate import Gate
-from headgate.servers.modes import OutputMode
-from headgate.store import Options
+from forebay.config.options import OPTIONS, Settings
+from forebay.config.redact import redaction
+from forebay.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
+from forebay.contract.limits import BUDGETS
+from forebay.servers import gate
+from forebay.servers.gate import Gate
+from forebay.servers.modes import OutputMode
+from forebay.store import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,7 +72,7 @@ def test_every_option_has_names_of_its_own() -> None:
         assert len(set(told)) == len(told)
     for option in OPTIONS.values():
         assert option.help
-        assert option.variable.startswith("HEADGATE_")
+        assert option.variable.startswith("FOREBAY_")
         assert option.flag.startswith("--")
 
 
@@ -213,6 +213,6 @@ def test_what_is_no_expression_is_refused_at_once() -> None:
 
 
 def test_the_table_needs_nothing_heavy() -> None:
-    heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "headgate.store", "headgate.servers.gate")
-    code = f"import sys, headgate.config.load; print([name for name in {heavy} if name in sys.modules])"
+    heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "forebay.store", "forebay.servers.gate")
+    code = f"import sys, forebay.config.load; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from headgate.config.replace import FileNotChanged, replaced
+from forebay.config.replace import FileNotChanged, replaced
 
 OLD, NEW = b'{"a": 1}', b'{"a": 2}'
 

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import orjson
 import pytest
-from headgate import HandleNotFound, InvalidArgument, Store, StoreFull
-from headgate.contract import (
+from forebay import HandleNotFound, InvalidArgument, Store, StoreFull
+from forebay.contract import (
     Response,
     ResponseLimits,
     category_of,
@@ -23,8 +23,8 @@ from headgate.contract import (
     store_artifact,
     wrap_response,
 )
-from headgate.contract.artifacts import reference
-from headgate.handles import handle_in, is_handle, new_handle
+from forebay.contract.artifacts import reference
+from forebay.handles import handle_in, is_handle, new_handle
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
@@ -145,7 +145,7 @@ def test_what_cannot_be_stored_is_said_beside_what_is_shown(tmp_path: Path) -> N
 
 def test_a_store_that_cannot_be_opened_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "file"))
     said = wrap_response(list(range(11)), summary="s").to_dict()
     assert (said["error"]["code"], "artifactRef" in said) == ("store_unavailable", False)
     assert wrap_response([1], summary="s").to_dict()["data"] == [1]
@@ -169,10 +169,10 @@ def test_what_must_not_be_stored_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_the_user_s_own_store_is_used_where_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
     said = wrap_response(list(range(11)), summary="s").to_dict()
     assert retrieve_artifact(said["artifactRef"]) == list(range(11))
-    with headgate.open_store(tmp_path / "home", sweep_interval=0) as store:
+    with forebay.open_store(tmp_path / "home", sweep_interval=0) as store:
         assert store.stat(str(handle_in(said["artifactRef"]))).source_tool == "ax://result/result"
 
 
@@ -275,7 +275,7 @@ def test_a_cursor_of_another_process_is_refused() -> None:
         [
             sys.executable,
             "-c",
-            "from headgate.contract import *; print(paginated_list([{'id': 1}] * 30, domain='bug'))",
+            "from forebay.contract import *; print(paginated_list([{'id': 1}] * 30, domain='bug'))",
         ],
         check=True,
         capture_output=True,
@@ -415,5 +415,5 @@ def test_what_a_tool_raises_is_its_server_s_to_answer(store: Store) -> None:
 
 
 def test_importing_the_contract_brings_no_sdk() -> None:
-    code = "import sys, headgate.contract; print({'mcp', 'pydantic', 'fastmcp'} & set(sys.modules))"
+    code = "import sys, forebay.contract; print({'mcp', 'pydantic', 'fastmcp'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout.strip() == b"set()"

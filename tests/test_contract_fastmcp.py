@@ -10,14 +10,14 @@ import pytest
 from fastmcp.exceptions import ToolError
 from fastmcp_harness import Client, serve
 from fastmcp_server import make_server
-from headgate.servers.fastmcp import HeadgateMiddleware
+from forebay.servers.fastmcp import ForebayMiddleware
 from mcp_harness import told
 from mcp_types import Icon
 from stores import events
 
 
 def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         for tool in ("rows", "report", "text", "json_text"):
             for size in (3, 3000):
                 argument = "size" if tool == "text" else "count"
@@ -59,7 +59,7 @@ def make_nested() -> fastmcp.FastMCP[Any]:
 
 @pytest.mark.parametrize("options", [{"output_mode": "auto"}, {"output_mode": "handle"}, {"contract": True}])
 def test_a_tool_that_calls_another_gets_what_that_returns(options: Any, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         for tool, arguments, answer in (("total", {"count": 5000}, 12497500), ("guarded", {}, True)):
             result = await client.call_tool_mcp(tool, arguments)
             said = told(result) if options != {"output_mode": "auto"} else None
@@ -78,7 +78,7 @@ def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: P
     inner, outer = make_server(), fastmcp.FastMCP[Any]("outer")
     outer.mount(inner, namespace="kid")
 
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await client.call_tool_mcp("kid_rows", {"count": 5000})
         # An address of ours would not be found from out there.
         assert [block.type for block in result.content] == ["text"]
@@ -99,7 +99,7 @@ def test_a_server_that_says_much_of_itself_leaves_room_for_results(options: Any,
     icons = [Icon(src="data:image/png;base64," + "A" * 6000)]
     budget = 4096 if "output_mode" in options else 10240
 
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await client.call_tool_mcp("rows", {"count": 5000})
         assert len(result.model_dump_json(by_alias=True, exclude_none=True)) <= budget
 
@@ -107,7 +107,7 @@ def test_a_server_that_says_much_of_itself_leaves_room_for_results(options: Any,
 
 
 def test_sizes_are_recorded_as_they_are_sent(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         handle = told(await client.call_tool_mcp("rows", {"count": 5000}))["output_handle"]
         await client.call_tool_mcp("output_fetch", {"output_handle": handle})
         fetched, called = events(gate.store, "tool_called")
@@ -118,7 +118,7 @@ def test_sizes_are_recorded_as_they_are_sent(era: str, tmp_path: Path) -> None:
 
 
 def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
-    gate = HeadgateMiddleware(tmp_path.as_uri(), sweep_interval=0, monitor=True)
+    gate = ForebayMiddleware(tmp_path.as_uri(), sweep_interval=0, monitor=True)
     server = make_server(middleware=[gate])
 
     async def sent() -> list[int]:
@@ -137,18 +137,18 @@ def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
 
 
 def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    import headgate
+    import forebay
     import mcp
-    from headgate.servers.mcp import Headgate
+    from forebay.servers.mcp import Forebay
     from mcp.server import MCPServer
     from mcp.shared.exceptions import MCPError
 
-    gate = Headgate(tmp_path.as_uri())
+    gate = Forebay(tmp_path.as_uri())
     for wrong in (fastmcp.FastMCP("x"), object()):
-        with pytest.raises(headgate.InvalidArgument, match="HeadgateMiddleware"):
+        with pytest.raises(forebay.InvalidArgument, match="ForebayMiddleware"):
             gate.install(wrong)  # type: ignore[type-var]
     gate.close()
-    middleware = HeadgateMiddleware(tmp_path.as_uri(), sweep_interval=0)
+    middleware = ForebayMiddleware(tmp_path.as_uri(), sweep_interval=0)
     server = MCPServer("x", middleware=[middleware])  # type: ignore[list-item]
 
     async def run() -> None:
@@ -157,5 +157,5 @@ def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFix
 
     with pytest.raises((MCPError, ExceptionGroup)):
         asyncio.run(run())
-    assert "headgate.servers.mcp.Headgate(...).install(server)" in caplog.text
+    assert "forebay.servers.mcp.Forebay(...).install(server)" in caplog.text
     middleware.close()

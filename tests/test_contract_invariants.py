@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import orjson
 import pytest
 from documents import documents, forms
-from headgate import Store
-from headgate.contract import (
+from forebay import Store
+from forebay.contract import (
     BUDGETS,
     Category,
     ResponseLimits,
@@ -19,9 +19,9 @@ from headgate.contract import (
     retrieve_artifact,
     wrap_response,
 )
-from headgate.contract.view import View, largest
-from headgate.fetch import weigh
-from headgate.payload import encoded
+from forebay.contract.view import View, largest
+from forebay.fetch import weigh
+from forebay.payload import encoded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invariants import check, message
@@ -193,7 +193,7 @@ def test_a_large_payload_becomes_no_objects(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("parsed")
 
-    with headgate.open_store(tmp_path / "store", sweep_interval=0) as store:
+    with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
         monkeypatch.setattr("json.loads", refuse)
         monkeypatch.setattr("orjson.loads", refuse)
         response = wrap_response(data, summary="rows", store=store)

@@ -5,10 +5,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import InvalidArgument, Store
-from headgate.contract import (
+from forebay import InvalidArgument, Store
+from forebay.contract import (
     ResponseLimits,
     contracted,
     paginated_list,
@@ -16,8 +16,8 @@ from headgate.contract import (
     store_artifact,
     wrap_response,
 )
-from headgate.contract.place import Place
-from headgate.servers.mcp import Headgate
+from forebay.contract.place import Place
+from forebay.servers.mcp import Forebay
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -101,25 +101,25 @@ def test_items_that_are_no_objects_have_names_too() -> None:
         lambda: paginated_list("abc", domain="x"),
         lambda: paginated_list({}, domain="x"),  # type: ignore[arg-type]
         lambda: wrap_response(1, summary="s", limits={"max_bytes": 100}),  # type: ignore[arg-type]
-        lambda: Headgate(tools=["a"]),  # type: ignore[arg-type]
-        lambda: Headgate(tools={"a": None}),  # type: ignore[dict-item]
-        lambda: Headgate(contract={"a": 4096}),
-        lambda: Headgate(contract={"a": None}),
-        lambda: Headgate(contract=[1]),  # type: ignore[list-item]
-        lambda: Headgate(prefix="bad prefix/"),
+        lambda: Forebay(tools=["a"]),  # type: ignore[arg-type]
+        lambda: Forebay(tools={"a": None}),  # type: ignore[dict-item]
+        lambda: Forebay(contract={"a": 4096}),
+        lambda: Forebay(contract={"a": None}),
+        lambda: Forebay(contract=[1]),  # type: ignore[list-item]
+        lambda: Forebay(prefix="bad prefix/"),
         lambda: contracted(classmethod(lambda cls: cls)),  # type: ignore[call-overload]
         lambda: contracted(lambda: (yield)),
     ],
 )
 def test_a_mistake_is_told_as_one(mistake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path))
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path))
     with pytest.raises(InvalidArgument):
         mistake()
 
 
 def test_an_option_that_is_none_is_told_with_all_that_are() -> None:
     with pytest.raises(InvalidArgument, match=r"no such option: output_mod; there are output_mode, .*per_call.*ttl"):
-        Headgate(output_mod="auto")
+        Forebay(output_mod="auto")
 
 
 def make_server() -> MCPServer:
@@ -162,7 +162,7 @@ def make_server() -> MCPServer:
 @pytest.mark.parametrize("contract", [False, True])
 @pytest.mark.parametrize("era", ERAS)
 def test_what_goes_wrong_in_a_tool_says_what_to_do(era: str, contract: bool, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         for tool, arguments, step in (
             ("row_list", {"cursor": "zzz"}, "leave cursor out"),
             ("load", {"ref": "ax://a/b~oh_AAAAAAAAAAAA"}, "call the tool again"),
@@ -178,7 +178,7 @@ def test_what_goes_wrong_in_a_tool_says_what_to_do(era: str, contract: bool, tmp
 
 @pytest.mark.parametrize("era", ERAS)
 def test_tools_that_are_not_quite_as_they_should_be(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         assert told(await client.call_tool("row_list", {}))["artifactRef"]
         assert len(text_of(await client.call_tool("plain_status", {}))) < 1536
         boasted = await client.call_tool("boast", {})
@@ -198,7 +198,7 @@ def test_tools_that_are_not_quite_as_they_should_be(era: str, tmp_path: Path) ->
 
 def test_what_python_cannot_hold_is_told(store: Store) -> None:
     ref = store_artifact("x", "y", b"[" + b"1" * 5000 + b"]", store=store)
-    with pytest.raises(headgate.InvalidFormat, match=r"store\.open"):
+    with pytest.raises(forebay.InvalidFormat, match=r"store\.open"):
         retrieve_artifact(ref, store=store)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import anyio
 import fastmcp
-import headgate
+import forebay
 import jsonschema
 import orjson
 import pytest
-from headgate.contract import Response, ResponseLimits, contracted, wrap_response
-from headgate.handles import handle_in
-from headgate.servers.contracts import Contracts
-from headgate.servers.mcp import Headgate
+from forebay.contract import Response, ResponseLimits, contracted, wrap_response
+from forebay.handles import handle_in
+from forebay.servers.contracts import Contracts
+from forebay.servers.mcp import Forebay
 from invariants import check
 from mcp import Client
 from mcp.server import MCPServer
@@ -48,7 +48,7 @@ def test_a_response_is_within_its_budget_as_a_whole_message(
 
 
 def test_tools_that_exist_answer_by_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         small = await client.call_tool("rows", {"count": 2})
         said = check(Response(text_of(small)), ResponseLimits())
         assert (said["summary"], said["success"], said["count"], said["hasMore"]) == ("rows: 2 items", True, 2, False)
@@ -64,7 +64,7 @@ def test_tools_that_exist_answer_by_it(era: str, tmp_path: Path) -> None:
 
 
 def test_a_client_that_validates_accepts_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
         for count in (2, 5000):
             answer = (await client.call_tool("rows", {"count": count})).structured_content
@@ -80,7 +80,7 @@ def test_a_client_that_validates_accepts_it(era: str, tmp_path: Path) -> None:
 
 
 def test_a_tool_that_failed_says_so(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         for tool, size in (("failing", 3), ("failing", 20_000), ("breaking", None)):
             result = await client.call_tool(tool, {} if size is None else {"size": size})
             said = told(result)
@@ -94,7 +94,7 @@ def test_a_tool_that_failed_says_so(era: str, tmp_path: Path) -> None:
 
 
 def test_only_the_tools_that_are_named(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         assert told(await client.call_tool("json_text", {}))["data"]["count"] == 3
         assert "output_handle" in told(await client.call_tool("text", {"size": 50_000}))
         assert text_of(await client.call_tool("text", {"size": 5})) == "xxxxx"
@@ -103,7 +103,7 @@ def test_only_the_tools_that_are_named(era: str, tmp_path: Path) -> None:
 
 
 def test_calls_choose_nothing_where_there_is_a_contract(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert "output_mode" not in schemas["json_text"]["properties"]
         assert "output_mode" in schemas["text"]["properties"]
@@ -113,7 +113,7 @@ def test_calls_choose_nothing_where_there_is_a_contract(era: str, tmp_path: Path
 
 
 def test_what_cannot_be_stored_is_said(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         said = told(await client.call_tool("rows", {"count": 5000}))
         assert (said["error"]["code"], said["hasMore"], "artifactRef" in said) == ("store_full", True, False)
         assert said["data"]["result"]["totalCount"] == 5000
@@ -122,7 +122,7 @@ def test_what_cannot_be_stored_is_said(era: str, tmp_path: Path) -> None:
 
 
 def test_what_must_not_be_shown_is_not_in_the_summary_either(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         for tool in ("failing", "text"):
             assert "eee" not in text_of(
                 await client.call_tool(tool, {"size": 60, **({"of": "e"} if tool == "text" else {})})
@@ -155,7 +155,7 @@ def make_decorated() -> MCPServer:
 
 @pytest.mark.parametrize("contract", [False, True])
 def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         schemas = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert schemas["bug_scan"].output_schema is None
         for tool in ("bug_scan", "slow_list"):
@@ -178,20 +178,20 @@ def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, er
 
 
 def test_what_a_tool_stores_is_its_caller_s(tmp_path: Path) -> None:
-    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
     with gate.place("ada", 26):
         handle = str(handle_in(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
     assert len(handle) == 29
     assert gate.store.stat(handle, principal="ada").principal == "ada"
     for other in ("bob", None):
-        with pytest.raises(headgate.HandleNotFound):
+        with pytest.raises(forebay.HandleNotFound):
             gate.store.stat(handle, principal=other)
     gate.close()
 
 
 def test_a_decorated_tool_of_fastmcp(tmp_path: Path) -> None:
     server: fastmcp.FastMCP[Any] = fastmcp.FastMCP("fast")
-    with headgate.open_store(tmp_path / "store", sweep_interval=0) as store:
+    with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
 
         @server.tool
         @contracted(store=store)
@@ -221,5 +221,5 @@ def test_rules() -> None:
     assert Contracts(["a"]).of("b") is None
     wrong: list[Any] = ["*_list", 3, {"a": "big"}]
     for each in wrong:
-        with pytest.raises(headgate.InvalidArgument, match=r"contract is True|category is one of"):
+        with pytest.raises(forebay.InvalidArgument, match=r"contract is True|category is one of"):
             Contracts(each)

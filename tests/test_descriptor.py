@@ -3,16 +3,16 @@
 import json
 from collections.abc import Iterator
 
-import headgate
+import forebay
 import pytest
-from headgate import Store
+from forebay import Store
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 from texts import NASTY, nasty_text
 
 
-def message_of(descriptor: headgate.Descriptor) -> bytes:
+def message_of(descriptor: forebay.Descriptor) -> bytes:
     """A descriptor as it goes over the wire."""
     result = {"content": [{"type": "text", "text": descriptor.to_json().decode()}], "isError": False}
     message = {"jsonrpc": "2.0", "id": "0f8fad5b-d9cb-469f-a165-70867728950e", "result": result}

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import _core
+from forebay import _core
 
-STUB = Path(headgate.__file__).with_name("_core.pyi")
+STUB = Path(forebay.__file__).with_name("_core.pyi")
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
     """Every exported name, and every member of its own that an exported class has."""
-    for name in headgate.__all__:
-        value = getattr(headgate, name)
+    for name in forebay.__all__:
+        value = getattr(forebay, name)
         yield name, value
         if inspect.isclass(value) and value.__module__ == _core.__name__:
             yield from ((f"{name}.{member}", getattr(value, member)) for member in vars(value) if member[0] != "_")

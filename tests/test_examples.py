@@ -93,24 +93,24 @@ def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> No
     ("without", "gated", "verdict"),
     [
         ((3, 0), (3, 0), []),
-        ((3, 0), (2, 1), ["tools-list of 2026-07-28, with headgate: WORSE"]),
-        ((3, 0), (2, 0), ["tools-list of 2026-07-28, with headgate: WORSE"]),
-        ((2, 1), (2, 1), ["tools-list of 2026-07-28, with headgate: FAILS"]),
+        ((3, 0), (2, 1), ["tools-list of 2026-07-28, with forebay: WORSE"]),
+        ((3, 0), (2, 0), ["tools-list of 2026-07-28, with forebay: WORSE"]),
+        ((2, 1), (2, 1), ["tools-list of 2026-07-28, with forebay: FAILS"]),
         ((2, 1), (3, 0), []),
     ],
 )
-def test_what_is_worse_with_headgate_is_named(
+def test_what_is_worse_with_forebay_is_named(
     without: tuple[int, int], gated: tuple[int, int], verdict: list[str]
 ) -> None:
     reports = [
         REPORT.format(mark="✓✗"[failed > 0], passed=passed, failed=failed) for passed, failed in (without, gated)
     ]
-    assert conformance.compared("2026-07-28", "with headgate", *reports) == verdict
+    assert conformance.compared("2026-07-28", "with forebay", *reports) == verdict
 
 
 def test_a_suite_that_says_nothing_is_no_success() -> None:
     report = REPORT.format(mark="✓", passed=3, failed=0)
     with pytest.raises(ValueError, match="the suite reports nothing: fetch failed"):
-        conformance.compared("2026-07-28", "with headgate", report, "fetch failed")
+        conformance.compared("2026-07-28", "with forebay", report, "fetch failed")
     less = report.replace("✓ ping: 1 passed, 0 failed\n", "")
-    assert conformance.compared("2026-07-28", "with headgate", report, less) == ["ping ran only once"]
+    assert conformance.compared("2026-07-28", "with forebay", report, less) == ["ping ran only once"]

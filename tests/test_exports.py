@@ -3,8 +3,8 @@
 import ast
 from pathlib import Path
 
-import headgate
-from headgate import _core, errors
+import forebay
+from forebay import _core, errors
 
 VERBS = [
     "get",
@@ -41,7 +41,7 @@ ERRORS = [
     "FileRefTooLarge",
     "HandleCorrupt",
     "HandleNotFound",
-    "HeadgateError",
+    "ForebayError",
     "InvalidArgument",
     "InvalidFormat",
     "InvalidJSON",
@@ -62,7 +62,7 @@ INTERNAL = {"Findings", "Survey", "checksum", "has_fields", *MESSAGES}
 
 def stub_names() -> set[str]:
     """What `_core.pyi` declares at its top level."""
-    stub = Path(headgate.__file__).with_name("_core.pyi").read_text(encoding="utf-8")
+    stub = Path(forebay.__file__).with_name("_core.pyi").read_text(encoding="utf-8")
     names = set()
     for node in ast.parse(stub).body:
         match node:
@@ -72,11 +72,11 @@ def stub_names() -> set[str]:
 
 
 def test_the_public_api_is_what_it_was() -> None:
-    assert sorted(headgate.__all__) == sorted([*VERBS, *RESULTS, *STORE, *ERRORS, "__version__"])
+    assert sorted(forebay.__all__) == sorted([*VERBS, *RESULTS, *STORE, *ERRORS, "__version__"])
 
 
 def test_every_exported_name_exists() -> None:
-    assert [name for name in headgate.__all__ if not hasattr(headgate, name)] == []
+    assert [name for name in forebay.__all__ if not hasattr(forebay, name)] == []
 
 
 def test_the_core_has_what_its_stub_declares() -> None:
@@ -84,7 +84,7 @@ def test_the_core_has_what_its_stub_declares() -> None:
 
 
 def test_every_name_of_the_core_is_exported_or_kept_internal_on_purpose() -> None:
-    assert stub_names() - set(headgate.__all__) == INTERNAL
+    assert stub_names() - set(forebay.__all__) == INTERNAL
 
 
 def test_every_error_is_exported() -> None:
@@ -92,4 +92,4 @@ def test_every_error_is_exported() -> None:
 
 
 def test_every_error_is_one_of_ours() -> None:
-    assert all(issubclass(getattr(errors, name), headgate.HeadgateError) for name in ERRORS)
+    assert all(issubclass(getattr(errors, name), forebay.ForebayError) for name in ERRORS)

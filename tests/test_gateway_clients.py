@@ -181,7 +181,7 @@ def test_resources_and_prompts_are_the_servers(tmp_path: Path, era: str) -> None
         assert isinstance(content, types.TextResourceContents)
         assert content.text == "This is the content of the static text resource."
         templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
-        assert templates == ["test://template/{id}/data", "headgate://output/{output_handle}{?offset,limit}"]
+        assert templates == ["test://template/{id}/data", "forebay://output/{output_handle}{?offset,limit}"]
         link = (await client.call_tool("rows", {"count": 5000})).content[1]
         assert isinstance(link, types.ResourceLink)
         (page,) = (await client.read_resource(f"{link.uri}?offset=4999")).contents

@@ -1,11 +1,11 @@
-"""Conversations with real servers, directly and through the gateway: what headgate does not change is equal, byte for
+"""Conversations with real servers, directly and through the gateway: what forebay does not change is equal, byte for
 byte."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 from conversation import CLIENT, LEGACY, MODERN, Heard, Step, modern, played
 from differences import compared, is_equal
@@ -142,12 +142,12 @@ VARYING = {f"conformance {MODERN}"}
 
 
 @pytest.mark.parametrize("talk", TALKS)
-def test_what_headgate_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
+def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
     server, steps = TALKS[talk]
     first = played(server, steps, REPLIES)
     through = {mode: played(wrap(tmp_path, "--output-mode", mode, server=server), steps, REPLIES) for mode in MODES}
     again = played(server, steps, REPLIES) if talk in VARYING else first
-    with headgate.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         for mode, heard in through.items():
             verdict = compared(first, again, heard, store)
             assert not verdict.wrong, f"{mode}: {verdict}"
@@ -156,7 +156,7 @@ def test_what_headgate_does_not_change_is_equal_to_the_byte(talk: str, tmp_path:
 
 
 def test_the_server_hears_what_the_client_says_to_the_byte(tmp_path: Path) -> None:
-    """Whatever the client says to a server that writes down what it hears; headgate asks nothing of its own here."""
+    """Whatever the client says to a server that writes down what it hears; forebay asks nothing of its own here."""
     # The last word is a request: once it is answered, all that was said before has been heard.
     steps = [*TALKS["adverse"][1], Step("ping")]
     heard = []
@@ -224,7 +224,7 @@ MISTAKES: dict[str, tuple[list[Heard], list[Heard]]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_the_gateway_would_be_seen(mistake: str, tmp_path: Path) -> None:
     direct, through = MISTAKES[mistake]
-    with headgate.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         assert compared(direct, direct, through, store).wrong
         assert not compared(direct, direct, direct, store).wrong
 
@@ -232,7 +232,7 @@ def test_a_mistake_of_the_gateway_would_be_seen(mistake: str, tmp_path: Path) ->
 @pytest.mark.parametrize("stored", ["x" * 10_000, "x" * 9_999, "y" * 10_000])
 def test_a_handle_has_to_be_of_all_that_came(stored: str, tmp_path: Path) -> None:
     direct = [text("x" * 10_000)]
-    with headgate.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
+    with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         handle = store.put(stored).output_handle
         verdict = compared(direct, direct, [text(json.dumps({"output_handle": handle}))], store)
     assert bool(verdict.wrong) == (stored != "x" * 10_000)

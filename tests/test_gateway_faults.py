@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from forebay import open_store
 from gateway_harness import ADVERSE, PATIENCE, said, script, talking, wrap
-from headgate import open_store
 
 
 def code(result: dict[str, object]) -> str:

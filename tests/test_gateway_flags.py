@@ -1,4 +1,4 @@
-"""Every flag of `headgate wrap` reaches what it is about."""
+"""Every flag of `forebay wrap` reaches what it is about."""
 
 import os
 from pathlib import Path
@@ -65,9 +65,9 @@ def test_files_and_handles_by_reference(tmp_path: Path) -> None:
 
 
 def test_a_file_and_variables_say_the_same_as_flags(tmp_path: Path) -> None:
-    config = tmp_path / "headgate.toml"
+    config = tmp_path / "forebay.toml"
     config.write_text('output_mode = "inline"\ntool_prefix = "a_"\n', encoding="utf-8")
-    env = {**os.environ, "HEADGATE_TOOL_PREFIX": "b_"}
+    env = {**os.environ, "FOREBAY_TOOL_PREFIX": "b_"}
     with talking(*wrap(tmp_path, "--config", str(config)), env=env) as talk:
         names = [tool["name"] for tool in talk.ask("tools/list")["result"]["tools"]]
         assert "b_output_fetch" in names

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from command import run
-from headgate.config.load import load
-from headgate.config.options import OPTIONS
-from headgate.config.targets import KINDS
-from headgate.refs.reference import reference_in
+from forebay.config.load import load
+from forebay.config.options import OPTIONS
+from forebay.config.targets import KINDS
+from forebay.refs.reference import reference_in
 
 DOCS = Path(__file__).resolve().parents[1]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
@@ -25,9 +25,9 @@ def test_every_flag_is_one() -> None:
 
 
 def test_every_variable_is_one() -> None:
-    named = set(re.findall(r"HEADGATE_[A-Z_]+", GUIDE))
+    named = set(re.findall(r"FOREBAY_[A-Z_]+", GUIDE))
     assert named
-    assert named - {option.variable for option in OPTIONS.values()} - {"HEADGATE_HEADER_A"} == set()
+    assert named - {option.variable for option in OPTIONS.values()} - {"FOREBAY_HEADER_A"} == set()
 
 
 @pytest.mark.parametrize("line", re.findall(r'^\{"name".*$', GUIDE, re.MULTILINE))
@@ -39,7 +39,7 @@ def test_every_reference_is_one(line: str) -> None:
 
 def test_the_configuration_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
-    path = tmp_path / "headgate.toml"
+    path = tmp_path / "forebay.toml"
     path.write_text(text, encoding="utf-8")
     monkeypatch.setenv("CRM_TOKEN", "t")
     settings = load("serve", {"config": str(path)}, os.environ)

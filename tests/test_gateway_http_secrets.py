@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from faulty_server import EVENTS, JSON, faulty_server
+from forebay.gateway.upstream_http.connection import Endpoint
+from forebay.gateway.upstream_http.veil import without_secrets
 from gateways import gateway_to
-from headgate.gateway.upstream_http.connection import Endpoint
-from headgate.gateway.upstream_http.veil import without_secrets
 
 TOKEN = 's3cr3t/"token"'  # noqa: S105 - of nobody
 HEADERS = [f"Authorization: Bearer {TOKEN}"]

@@ -196,7 +196,7 @@ def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp
 
 
 def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
-    code = "import sys, headgate.gateway.upstream_http.upstream; print(*sys.modules)"
+    code = "import sys, forebay.gateway.upstream_http.upstream; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
 
@@ -205,7 +205,7 @@ def test_the_command_takes_a_url_and_headers(server: Server, tmp_path: Path) -> 
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": NAMED}
     options = ["--store", (tmp_path / "store").as_uri(), "--url", server.url, "--header", "X-Key: ${A_KEY}"]
     ran = subprocess.run(
-        [sys.executable, "-m", "headgate", "wrap", *options],
+        [sys.executable, "-m", "forebay", "wrap", *options],
         input=json.dumps(asked).encode() + b"\n",
         capture_output=True,
         env={**os.environ, "A_KEY": "k3y"},
@@ -252,8 +252,8 @@ def test_the_gateway_ends_before_a_call_is_under_way(server: Server, tmp_path: P
     ],
 )
 def test_what_is_wrong_is_said_at_once_and_without_secrets(told: dict[str, Any], words: str) -> None:
-    from headgate.errors import InvalidArgument
-    from headgate.gateway.upstream_http.upstream import HttpUpstream
+    from forebay.errors import InvalidArgument
+    from forebay.gateway.upstream_http.upstream import HttpUpstream
 
     with pytest.raises(InvalidArgument, match=words) as raised:
         HttpUpstream(**told, most_bytes=1, make_spool=lambda: None)  # type: ignore[arg-type, return-value]

@@ -8,12 +8,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from forebay import open_store
+from forebay.errors import UpstreamFailed
+from forebay.gateway.outbox import Outbox
+from forebay.gateway.turns import Turns
+from forebay.gateway.work import Work
 from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
-from headgate import open_store
-from headgate.errors import UpstreamFailed
-from headgate.gateway.outbox import Outbox
-from headgate.gateway.turns import Turns
-from headgate.gateway.work import Work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -218,7 +218,7 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
 
 
 def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.gateway.outbox._MOST", 1000)
+    monkeypatch.setattr("forebay.gateway.outbox._MOST", 1000)
     ours, theirs = os.pipe()
     outbox = Outbox(theirs)
     outbox.send(b"x" * 1_000_000)
@@ -344,17 +344,17 @@ def test_a_cursor_that_is_empty_is_the_end_of_a_list(tmp_path: Path) -> None:
         assert len(talk.ask("resources/templates/list")["result"]["resourceTemplates"]) == 1
 
 
-def test_what_headgate_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
+def test_what_forebay_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
     stamp = "io.modelcontextprotocol/serverInfo"
     more = {"_meta": {stamp: {"name": "theirs", "version": "1"}}}
     with talking(*wrap(tmp_path)) as talk:
         assert talk.call("text", more=more)["_meta"][stamp]["name"] == "theirs"
-        assert talk.call("text", size=100_000, more=more)["_meta"][stamp]["name"] == "headgate"
+        assert talk.call("text", size=100_000, more=more)["_meta"][stamp]["name"] == "forebay"
 
 
 def test_standard_output_is_the_protocol_s_alone() -> None:
     code = (
-        "import os; from headgate.gateway.client import private_stdout; fd = private_stdout(); print('chatter'); "
+        "import os; from forebay.gateway.client import private_stdout; fd = private_stdout(); print('chatter'); "
         "os.system('echo a child'); os.write(fd, b'message')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay.errors import UpstreamFailed
+from forebay.gateway.lines import Kept
+from forebay.gateway.relay import Relay
+from forebay.gateway.spool import Spool
+from forebay.servers.gate import Gate
 from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
-from headgate.errors import UpstreamFailed
-from headgate.gateway.lines import Kept
-from headgate.gateway.relay import Relay
-from headgate.gateway.spool import Spool
-from headgate.servers.gate import Gate
 
-# Messages that headgate has no part in, as odd as they may be.
+# Messages that forebay has no part in, as odd as they may be.
 PASSING = [
     b'{"jsonrpc":"2.0","id":1,"method":"ping"}',
     b'{ "id" : "a\\u0062c" , "method":"future/method", "params": {"n": 1.50, "big": '
@@ -33,7 +33,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("message", PASSING)
-def test_what_headgate_has_no_part_in_is_answered_as_without_it(message: bytes, tmp_path: Path) -> None:
+def test_what_forebay_has_no_part_in_is_answered_as_without_it(message: bytes, tmp_path: Path) -> None:
     answers = []
     for command in (ADVERSE, wrap(tmp_path)):
         with talking(*command) as talk:
@@ -142,7 +142,7 @@ def test_stored_payloads_are_read_by_their_address(tmp_path: Path) -> None:
         read = talk.ask("resources/read", {"uri": link["uri"] + "?offset=99990"})
         assert read["result"]["contents"][0]["text"] == "x" * 10
         listed = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
-        assert [template["uriTemplate"] for template in listed] == ["headgate://output/{output_handle}{?offset,limit}"]
+        assert [template["uriTemplate"] for template in listed] == ["forebay://output/{output_handle}{?offset,limit}"]
         assert talk.ask("resources/list")["result"]["resources"] == []
 
 

@@ -3,9 +3,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from headgate.gateway.lines import Begun, Unspooled
-from headgate.gateway.spool import Spool
-from headgate.gateway.upstream_http.sse import Event, Events
+from forebay.gateway.lines import Begun, Unspooled
+from forebay.gateway.spool import Spool
+from forebay.gateway.upstream_http.sse import Event, Events
 from hypothesis import given
 from hypothesis import strategies as st
 

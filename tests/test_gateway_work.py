@@ -4,7 +4,7 @@ import threading
 import time
 from functools import partial
 
-from headgate.gateway.work import Work
+from forebay.gateway.work import Work
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +12,7 @@ PATIENCE = 30
 
 
 def _threads() -> int:
-    return sum(thread.name == "headgate-work" for thread in threading.enumerate())
+    return sum(thread.name == "forebay-work" for thread in threading.enumerate())
 
 
 def _wait(event: threading.Event) -> None:

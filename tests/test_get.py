@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from documents import forms, pointers, values
-from headgate import InvalidArgument, InvalidJSON, PathNotFound, get, index_items, locate
+from forebay import InvalidArgument, InvalidJSON, PathNotFound, get, index_items, locate
 from hypothesis import given
 from hypothesis import strategies as st
 

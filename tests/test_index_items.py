@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from documents import documents, forms, main_array, pointers, values
-from headgate import (
+from forebay import (
     CorruptIndex,
-    HeadgateError,
+    ForebayError,
     InvalidArgument,
     InvalidJSON,
     ItemIndex,
@@ -32,7 +32,7 @@ def answer(*pieces: bytes, path: str | None = None, validate: bool = True) -> An
         for piece in pieces:
             indexer.feed(piece)
         return "index", indexer.finish().to_bytes()
-    except HeadgateError as error:
+    except ForebayError as error:
         return type(error).__name__, error.index
 
 

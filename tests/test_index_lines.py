@@ -1,7 +1,7 @@
 """`index_lines`: every line counts, and a page found by it is the page found without."""
 
 import pytest
-from headgate import InvalidArgument, ItemIndex, index_items, index_lines, read_items, read_lines
+from forebay import InvalidArgument, ItemIndex, index_items, index_lines, read_items, read_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text

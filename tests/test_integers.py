@@ -4,25 +4,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import InvalidArgument
+from forebay import InvalidArgument
 
 DATA = "[1, 2]\n"
-INDEX = headgate.index_items(DATA)
+INDEX = forebay.index_items(DATA)
 
 VERBS: dict[str, tuple[Callable[..., Any], list[str]]] = {
-    "preview": (partial(headgate.preview, DATA), ["max_bytes", "max_escaped_bytes", "escape_levels"]),
-    "read_items": (partial(headgate.read_items, DATA, INDEX), ["offset", "limit", "max_bytes", "last", "base"]),
-    "read_lines": (partial(headgate.read_lines, DATA), ["offset", "limit", "max_bytes", "last", "escape_levels"]),
-    "read_text": (partial(headgate.read_text, DATA), ["offset", "max_bytes", "last", "escape_levels"]),
+    "preview": (partial(forebay.preview, DATA), ["max_bytes", "max_escaped_bytes", "escape_levels"]),
+    "read_items": (partial(forebay.read_items, DATA, INDEX), ["offset", "limit", "max_bytes", "last", "base"]),
+    "read_lines": (partial(forebay.read_lines, DATA), ["offset", "limit", "max_bytes", "last", "escape_levels"]),
+    "read_text": (partial(forebay.read_text, DATA), ["offset", "max_bytes", "last", "escape_levels"]),
     "truncate": (
-        partial(headgate.truncate, DATA),
+        partial(forebay.truncate, DATA),
         ["max_bytes", "max_array_items", "max_string_chars", "max_depth", "max_object_keys"],
     ),
-    "truncate_lines": (partial(headgate.truncate_lines, DATA), ["head", "tail", "max_bytes"]),
-    "outline": (partial(headgate.outline, DATA), ["max_bytes"]),
-    "search": (partial(headgate.search, DATA, "1"), ["start", "limit", "context"]),
+    "truncate_lines": (partial(forebay.truncate_lines, DATA), ["head", "tail", "max_bytes"]),
+    "outline": (partial(forebay.outline, DATA), ["max_bytes"]),
+    "search": (partial(forebay.search, DATA, "1"), ["start", "limit", "context"]),
 }
 ARGUMENTS = [pytest.param(verb, name, id=f"{key}-{name}") for key, (verb, names) in VERBS.items() for name in names]
 
@@ -67,7 +67,7 @@ def test_other_things_are_type_errors_by_name(verb: Callable[..., Any], name: st
 
 
 @pytest.mark.parametrize("value", [3, 1 << 100])
-@pytest.mark.parametrize("verb", [headgate.preview, headgate.read_text, headgate.read_lines])
+@pytest.mark.parametrize("verb", [forebay.preview, forebay.read_text, forebay.read_lines])
 def test_more_than_two_levels_of_escaping_are_refused(verb: Callable[..., Any], value: int) -> None:
     with pytest.raises(InvalidArgument, match=r"^escape_levels must be at most 2, not"):
         verb(DATA, escape_levels=value)

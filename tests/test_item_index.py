@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from headgate import CorruptIndex, ItemIndex, index_items, index_lines
+from forebay import CorruptIndex, ItemIndex, index_items, index_lines
 
 INDEXES = [
     index_items('{"a": {"b": [1, 2, 3]}}'),
@@ -41,7 +41,7 @@ def test_pickles(index: ItemIndex, protocol: int) -> None:
     assert type(loaded) is ItemIndex
     assert loaded == index
     assert loaded.to_bytes() == index.to_bytes()
-    assert b"headgate" in pickled
+    assert b"forebay" in pickled
 
 
 def test_copies() -> None:

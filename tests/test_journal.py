@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
-from headgate.store.folders import Folders
-from headgate.store.journal import Journal
+from forebay.store.folders import Folders
+from forebay.store.journal import Journal
 from stores import Clock, events, store_at, whole
 
 
@@ -60,7 +60,7 @@ def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         anns = store.put("hers", principal="ann").output_handle
         for handle in (anns, "oh_AAAAAAAAAAAA", "../" * 100_000):
-            with pytest.raises(headgate.HandleNotFound):
+            with pytest.raises(forebay.HandleNotFound):
                 store.fetch(handle, principal="bob")
         told = events(store, "output_handle_refused")
         assert [event["handle"] for event in told] == [None, "oh_AAAAAAAAAAAA", anns]
@@ -70,11 +70,11 @@ def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
 def test_who_guesses_handles_does_not_push_out_what_else_happened(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
         for _ in range(500):
-            with pytest.raises(headgate.HandleNotFound):
+            with pytest.raises(forebay.HandleNotFound):
                 store.fetch("oh_AAAAAAAAAAAA")
         assert len(events(store, "output_handle_refused")) == 20
         clock.now += 1
-        with pytest.raises(headgate.HandleNotFound):
+        with pytest.raises(forebay.HandleNotFound):
             store.fetch("oh_AAAAAAAAAAAA")
         assert len(events(store, "output_handle_refused")) == 21
 
@@ -83,7 +83,7 @@ def test_who_guesses_handles_does_not_push_out_what_else_happened(tmp_path: Path
 def test_a_name_of_any_length_is_refused(name: str, tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         assert store.put(b"", **{name: "n" * 1024}).size_bytes == 0  # type: ignore[arg-type]
-        with pytest.raises(headgate.InvalidArgument, match=f"{name} is at most 1024 characters") as refused:
+        with pytest.raises(forebay.InvalidArgument, match=f"{name} is at most 1024 characters") as refused:
             store.put(b"", **{name: "n" * 1025})  # type: ignore[arg-type]
         assert len(str(refused.value)) < 200
 
@@ -122,8 +122,8 @@ def test_the_summary_adds_up(tmp_path: Path) -> None:
 
 
 WRITE = """
-import sys, headgate
-with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
+import sys, forebay
+with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
     for number in range(400):
         store.journal.record("written", principal=sys.argv[2], number=number, padding="x" * number)
 """
@@ -200,14 +200,14 @@ def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_whoever_stores_much_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "headgate"), store_at(tmp_path / "store", warn_bytes=1000) as store:
+    with caplog.at_level(logging.WARNING, "forebay"), store_at(tmp_path / "store", warn_bytes=1000) as store:
         store.put(b"x" * 600, principal="ann")
         store.put(b"x" * 600, principal="bob")
         assert caplog.records == []
         for _ in range(3):
             store.put(b"x" * 600, principal="ann")
         assert [record.getMessage() for record in caplog.records] == [
-            "headgate: principal 'ann' has stored 1,200 bytes, more than warn_bytes=1,000"
+            "forebay: principal 'ann' has stored 1,200 bytes, more than warn_bytes=1,000"
         ]
         assert [event["principal"] for event in events(store, "store_warning")] == ["ann"]
-    assert headgate.Options().warn_bytes == 100_000_000
+    assert forebay.Options().warn_bytes == 100_000_000

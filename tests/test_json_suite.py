@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headgate import InvalidJSON, ItemIndexer, index_items
+from forebay import InvalidJSON, ItemIndexer, index_items
 
 SUITE = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "json-test-suite"
 

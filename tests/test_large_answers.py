@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from documents import values
+from forebay.gateway.raw import taken_apart
+from forebay.gateway.serving.streams import objects
 from gateway_harness import Talk, script, wrap
-from headgate.gateway.raw import taken_apart
-from headgate.gateway.serving.streams import objects
 from hypothesis import given
 from hypothesis import strategies as st
 from large_server import text

@@ -1,4 +1,4 @@
-"""`headgate lint-tools`, and the client without any SDK that it asks servers with."""
+"""`forebay lint-tools`, and the client without any SDK that it asks servers with."""
 
 import json
 import os
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from command import run
-from headgate.capabilities import META_KEY
-from headgate.errors import UpstreamFailed, UpstreamTimeout
-from headgate.gateway.asking import Asking, tools_of
+from forebay.capabilities import META_KEY
+from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.gateway.asking import Asking, tools_of
 from running import command
 
 RAW = [sys.executable, str(Path(__file__).with_name("raw_server.py")), "stdio"]
@@ -192,7 +192,7 @@ def test_its_help_fits_on_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_neither_the_filter_nor_the_client_needs_an_sdk() -> None:
     code = (
-        "import sys, headgate.capabilities, headgate.gateway.asking, headgate.servers.gate;"
+        "import sys, forebay.capabilities, forebay.gateway.asking, forebay.servers.gate;"
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'httpx2', 'anyio') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

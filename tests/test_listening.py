@@ -1,4 +1,4 @@
-"""A server over HTTP, as `headgate serve --http` has it: who may call, and what is theirs."""
+"""A server over HTTP, as `forebay serve --http` has it: who may call, and what is theirs."""
 
 import contextlib
 import http.client
@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from headgate.config.options import Settings
-from headgate.errors import InvalidArgument
-from headgate.gateway.http.run import run_http
+from forebay.config.options import Settings
+from forebay.errors import InvalidArgument
+from forebay.gateway.http.run import run_http
 from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client

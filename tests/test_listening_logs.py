@@ -23,15 +23,15 @@ def test_a_session_id_is_not_logged_whole(tmp_path: Path) -> None:
 
 
 def test_where_it_listens_is_said_whatever_is_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEADGATE_LOG_LEVEL", raising=False)
+    monkeypatch.delenv("FOREBAY_LOG_LEVEL", raising=False)
     file = str(config(tmp_path, {"text": {"python": "textwrap"}}))
-    command = [sys.executable, "-m", "headgate", "serve", "--config", file, "--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "forebay", "serve", "--config", file, "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gateway:
         try:
             server = Listening(gateway)
             assert server.ask(path="/health").status == 200
             server.terminate()
             assert server.ended() == 0
-            assert server.logged == f"headgate: listening on http://127.0.0.1:{server.port}/mcp\n"
+            assert server.logged == f"forebay: listening on http://127.0.0.1:{server.port}/mcp\n"
         finally:
             gateway.kill()

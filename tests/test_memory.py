@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 from peak import measured
 
@@ -21,7 +21,7 @@ SLACK = 8 << 20
 
 MEASURE = """
 import mmap, zlib
-import headgate
+import forebay
 
 
 def verb(data):
@@ -62,21 +62,21 @@ def growth(verb: str, path: Path) -> int:
 @pytest.mark.parametrize(
     "verb",
     [
-        "headgate.index_items(data)",
-        "headgate.index_items(data, validate=False)",
-        "headgate.index_items(data, '/items')",
-        "headgate.index_lines(data)",
-        "headgate.truncate(data)",
-        "headgate.truncate_lines(data)",
-        "headgate.preview(data)",
-        "headgate.outline(data)",
-        "headgate.locate(data, '/items')",
-        "headgate.read_text(data, len(data) // 2)",
-        "headgate.read_lines(data, 100_000)",
-        "headgate.read_lines(data, last=10)",
-        "headgate.read_items(data, headgate.index_items(data), last=10)",
-        "headgate.search(data, 'nowhere')",
-        "headgate.search(data, r'\\bnowhere\\d+', regex=True)",
+        "forebay.index_items(data)",
+        "forebay.index_items(data, validate=False)",
+        "forebay.index_items(data, '/items')",
+        "forebay.index_lines(data)",
+        "forebay.truncate(data)",
+        "forebay.truncate_lines(data)",
+        "forebay.preview(data)",
+        "forebay.outline(data)",
+        "forebay.locate(data, '/items')",
+        "forebay.read_text(data, len(data) // 2)",
+        "forebay.read_lines(data, 100_000)",
+        "forebay.read_lines(data, last=10)",
+        "forebay.read_items(data, forebay.index_items(data), last=10)",
+        "forebay.search(data, 'nowhere')",
+        "forebay.search(data, r'\\bnowhere\\d+', regex=True)",
     ],
 )
 def test_memory_does_not_grow_with_the_payload(verb: str, records: Path) -> None:
@@ -113,41 +113,41 @@ needs_smaps = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="
 
 
 @pytest.fixture(scope="session")
-def items(records: Path) -> headgate.ItemIndex:
-    return headgate.index_items(records.read_bytes())
+def items(records: Path) -> forebay.ItemIndex:
+    return forebay.index_items(records.read_bytes())
 
 
 @pytest.fixture(scope="session")
-def lines(records: Path) -> headgate.ItemIndex:
-    return headgate.index_lines(records.read_bytes())
+def lines(records: Path) -> forebay.ItemIndex:
+    return forebay.index_lines(records.read_bytes())
 
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
-def test_a_page_of_items_looks_at_no_more(place: dict[str, int], records: Path, items: headgate.ItemIndex) -> None:
+def test_a_page_of_items_looks_at_no_more(place: dict[str, int], records: Path, items: forebay.ItemIndex) -> None:
     assert len(items) > 300_000
-    assert 0 < looked_at(lambda data: headgate.read_items(data, items, **place), records) < LOOK
+    assert 0 < looked_at(lambda data: forebay.read_items(data, items, **place), records) < LOOK
 
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
-def test_a_page_of_lines_looks_at_no_more(place: dict[str, int], records: Path, lines: headgate.ItemIndex) -> None:
+def test_a_page_of_lines_looks_at_no_more(place: dict[str, int], records: Path, lines: forebay.ItemIndex) -> None:
     assert len(lines) > 300_000
-    assert 0 < looked_at(lambda data: headgate.read_lines(data, index=lines, **place), records) < LOOK
+    assert 0 < looked_at(lambda data: forebay.read_lines(data, index=lines, **place), records) < LOOK
 
 
 @needs_smaps
 @pytest.mark.parametrize("offset", [0, 1000])
 def test_the_first_lines_need_no_index(offset: int, records: Path) -> None:
-    assert 0 < looked_at(lambda data: headgate.read_lines(data, offset), records) < LOOK
+    assert 0 < looked_at(lambda data: forebay.read_lines(data, offset), records) < LOOK
 
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": SIZE // 2}, {"last": 10}], ids=str)
 def test_a_page_of_text_looks_at_no_more(place: dict[str, int], records: Path) -> None:
-    assert 0 < looked_at(lambda data: headgate.read_text(data, **place), records) < LOOK
+    assert 0 < looked_at(lambda data: forebay.read_text(data, **place), records) < LOOK
 
 
 @needs_smaps
 def test_a_look_at_all_would_be_noticed(records: Path) -> None:
-    assert looked_at(headgate.index_lines, records) > SIZE // 2
+    assert looked_at(forebay.index_lines, records) > SIZE // 2

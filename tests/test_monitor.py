@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import headgate
+import forebay
 import pytest
 from command import plain, run, run_on_terminal
-from headgate.servers.mcp import Headgate
-from headgate.servers.monitor import Monitor, response_stats
+from forebay.servers.mcp import Forebay
+from forebay.servers.monitor import Monitor, response_stats
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
@@ -21,7 +21,7 @@ from wires import LEGACY
 
 
 def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         small = await client.call_tool("text", {"size": 1000})
         large = await client.call_tool("rows", {"count": 5000})
         handle = json.loads(large.content[0].text)["output_handle"]  # type: ignore[union-attr]
@@ -41,7 +41,7 @@ def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None
 
 
 def test_nothing_is_noted_where_nobody_asked(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         await client.call_tool("text", {"size": 50_000})
         assert gate.monitor is None
         assert events(gate.store, "tool_called") == []
@@ -55,13 +55,13 @@ def test_it_can_be_switched_on_and_off_alone(tmp_path: Path) -> None:
         ({"monitor": False, "journal": True}, False),
     ]
     for options, is_watched in choices:
-        gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, **options)
+        gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, **options)
         assert (gate.monitor is not None) == is_watched
         gate.close()
 
 
 def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         await client.call_tool("text", {"size": 4000})
         await client.call_tool("text", {"size": 11_000})
         assert gate.monitor is not None
@@ -70,17 +70,17 @@ def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytes
         assert (event["tool"], event["mode"], event["budget_bytes"]) == ("text", "inline", 10240)
         assert event["response_bytes"] > 10240
 
-    with caplog.at_level(logging.WARNING, logger="headgate"):
+    with caplog.at_level(logging.WARNING, logger="forebay"):
         serve(test, tmp_path / "store", era, journal=True, connection_limit_bytes=10**9)
-    assert [record.getMessage().split(",")[0][:30] for record in caplog.records] == ["headgate: a response of text t"]
+    assert [record.getMessage().split(",")[0][:30] for record in caplog.records] == ["forebay: a response of text t"]
 
 
 def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         for _ in range(9):
             await client.call_tool("text", {"size": 3000})
 
-    with caplog.at_level(logging.WARNING, logger="headgate"):
+    with caplog.at_level(logging.WARNING, logger="forebay"):
         # Of a text that is also structured, all of it is sent twice.
         serve(test, tmp_path / "store", era, journal=True)
     (record,) = caplog.records
@@ -90,7 +90,7 @@ def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.L
 
 
 def test_totals_are_a_connection_s_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, journal=True)
+    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, journal=True)
     server = gate.install(make_server())
 
     async def go() -> None:
@@ -98,7 +98,7 @@ def test_totals_are_a_connection_s_own(tmp_path: Path, caplog: pytest.LogCapture
             async with Client(server, mode=LEGACY) as client:
                 await client.call_tool("text", {"size": 6000})
 
-    with caplog.at_level(logging.WARNING, logger="headgate"):
+    with caplog.at_level(logging.WARNING, logger="forebay"):
         anyio.run(go)
     gate.close()
     assert [record for record in caplog.records if "a connection" in record.getMessage()] == []
@@ -126,12 +126,12 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
             monitor.record("t", 1, mode="inline", budget=100, principal=str(number))
         assert len(monitor._principals) <= 4096
         assert monitor.sent("4999") == 1
-        with pytest.raises(headgate.InvalidArgument, match="connection_limit_bytes"):
+        with pytest.raises(forebay.InvalidArgument, match="connection_limit_bytes"):
             Monitor(store.journal, 0)
 
 
 def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
-    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
+    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
     gate.watch("odd", {"structuredContent": [2**70, float("inf")]})
     gate.watch("odd", {"content": []})
     assert len(events(gate.store, "tool_called")) == 1
@@ -139,7 +139,7 @@ def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_tool_may_be_called_anything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with store_at(tmp_path / "store") as store, caplog.at_level(logging.CRITICAL, logger="headgate"):
+    with store_at(tmp_path / "store") as store, caplog.at_level(logging.CRITICAL, logger="forebay"):
         monitor = Monitor(store.journal)
         for name in ("half \ud83d", "two\nlines", "x" * 100_000):
             monitor.record(name, 500, mode="inline", budget=100)

@@ -12,8 +12,8 @@ import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from headgate.gateway.http.oauth import Issuer
-from headgate.servers.mcp import principal_of
+from forebay.gateway.http.oauth import Issuer
+from forebay.servers.mcp import principal_of
 from hypothesis import given
 from hypothesis import strategies as st
 from issuing import AUDIENCE, ISSUER, KEYS, OTHER, Keys, claims, issuing, public, signed

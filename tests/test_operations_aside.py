@@ -5,9 +5,9 @@ import threading
 from typing import Any
 
 import pytest
-from headgate.envelope import Body, ResponseEnvelope
-from headgate.operations import CallError, OperationRegistry, OperationSpec, results
-from headgate.operations.results import finished, is_large
+from forebay.envelope import Body, ResponseEnvelope
+from forebay.operations import CallError, OperationRegistry, OperationSpec, results
+from forebay.operations.results import finished, is_large
 
 LISTS = {"type": "array"}
 

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 from calls import Broken, Record, bounded, code_of, requested
-from headgate import InvalidArgument
-from headgate.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
-from headgate.operations import (
+from forebay import InvalidArgument
+from forebay.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
+from forebay.operations import (
     CALL_EVENT_SCHEMAS,
     CallError,
     CallEvent,
@@ -203,9 +203,9 @@ def test_answers_that_nobody_waits_for_are_ignored(caplog: pytest.LogCaptureFixt
         assert unwrap(await task) == 1
         await calls.abort(request_id)
 
-    with caplog.at_level(logging.DEBUG, "headgate"):
+    with caplog.at_level(logging.DEBUG, "forebay"):
         bounded(scenario())
-    assert [record for record in caplog.records if record.name == "headgate"] == []
+    assert [record for record in caplog.records if record.name == "forebay"] == []
 
 
 @pytest.mark.parametrize("rubbish", [None, 7, [], {}, {"requestId": None}, {"requestId": ["a"]}, {"requestId": {}}])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from casts import BOOLEAN, INTEGER, STRING, lossless, named
-from headgate.operations.cast import Caster
+from forebay.operations.cast import Caster
 
 
 @pytest.mark.parametrize("schema", [True, {}, False])

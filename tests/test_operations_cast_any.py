@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from headgate.operations import cast
-from headgate.operations.casting.changing import Change, Defaults
-from headgate.operations.casting.shapes import Shapes
-from headgate.operations.dialect import modern
-from headgate.operations.validation import Validator
+from forebay.operations import cast
+from forebay.operations.casting.changing import Change, Defaults
+from forebay.operations.casting.shapes import Shapes
+from forebay.operations.dialect import modern
+from forebay.operations.validation import Validator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from schemas import (

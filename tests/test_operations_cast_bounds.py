@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from casts import INTEGER, NODE, NULL, NUMBER, lossless, named, replaced
-from headgate.operations import cast
-from headgate.operations.cast import Caster
-from headgate.operations.casting.checking import Check
-from headgate.operations.casting.scalars import weight
+from forebay.operations import cast
+from forebay.operations.cast import Caster
+from forebay.operations.casting.checking import Check
+from forebay.operations.casting.scalars import weight
 from peak import measured
 
 
@@ -151,7 +151,7 @@ defs = {name: one(name) for name in (f"d{number}" for number in range(many))}
 
 def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
     before, after = measured(
-        f"{GRAPH}\nfrom headgate.operations import cast\nprint(peak())\n"
+        f"{GRAPH}\nfrom forebay.operations import cast\nprint(peak())\n"
         "cast({'$ref': '#/$defs/d0', '$defs': defs}, {'kind': 'd0', 'p0': {'p1': {'p2': {'p3': 1}}}})\nprint(peak())"
     )
     assert after - before < 100 << 20

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from casts import INTEGER, NODE, NUMBER, STRING, named
-from headgate.operations import cast
-from headgate.operations.casting.checking import BuildCheck, Check
-from headgate.operations.casting.compiled import Compiled
-from headgate.operations.casting.shape import Shape
-from headgate.operations.casting.shapes import Shapes
-from headgate.operations.dialect import Schema
+from forebay.operations import cast
+from forebay.operations.casting.checking import BuildCheck, Check
+from forebay.operations.casting.compiled import Compiled
+from forebay.operations.casting.shape import Shape
+from forebay.operations.casting.shapes import Shapes
+from forebay.operations.dialect import Schema
 from hypothesis import given
 from schemas import ambiguous, anything, conditional, schemas, wild
 

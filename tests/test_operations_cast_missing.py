@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from casts import BOOLEAN, INTEGER, NULL, NUMBER, STRING, lossless, named, replaced
-from headgate.operations import cast
-from headgate.operations.cast import Caster
+from forebay.operations import cast
+from forebay.operations.cast import Caster
 from schemas import fits
 
 

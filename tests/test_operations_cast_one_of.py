@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from casts import INTEGER, NULL, NUMBER, STRING, named, replaced
-from headgate.operations.cast import Caster
+from forebay.operations.cast import Caster
 from schemas import fits
 
 LIST = {"type": "array"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from calls import Record, bounded, code_of
-from headgate.envelope import ResponseEnvelope, unwrap
-from headgate.operations import (
+from forebay.envelope import ResponseEnvelope, unwrap
+from forebay.operations import (
     AccessControl,
     CallContext,
     CallError,

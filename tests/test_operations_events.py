@@ -7,9 +7,9 @@ import jsonschema
 import pytest
 from calls import Broken, bounded
 from documents import values
-from headgate import InvalidArgument
-from headgate.envelope import local_envelope
-from headgate.operations import (
+from forebay import InvalidArgument
+from forebay.envelope import local_envelope
+from forebay.operations import (
     CALL_EVENT_SCHEMAS,
     CallEventName,
     InProcessPubSub,
@@ -17,8 +17,8 @@ from headgate.operations import (
     event_to_json,
     listen,
 )
-from headgate.operations.deadlines import from_wire, to_wire, within
-from headgate.operations.pubsub import subscribe_all
+from forebay.operations.deadlines import from_wire, to_wire, within
+from forebay.operations.pubsub import subscribe_all
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,14 +3,14 @@
 import subprocess
 import sys
 
-import headgate.envelope
-import headgate.operations
+import forebay.envelope
+import forebay.operations
 import pytest
 
 HEAVY = ["mcp", "mcp_types", "httpx2", "pydantic", "yaml"]
 
 
-@pytest.mark.parametrize("module", [headgate.envelope, headgate.operations])
+@pytest.mark.parametrize("module", [forebay.envelope, forebay.operations])
 def test_every_name_is_there(module: object) -> None:
     names = module.__all__  # type: ignore[attr-defined]
     assert len(set(names)) == len(names)
@@ -19,9 +19,9 @@ def test_every_name_is_there(module: object) -> None:
 
 def test_names_that_are_modules_too_are_the_functions() -> None:
     for name in ("cast", "subscribe", "from_mcp", "from_openapi"):
-        assert callable(getattr(headgate.operations, name))
+        assert callable(getattr(forebay.operations, name))
     with pytest.raises(AttributeError, match="nothing"):
-        headgate.operations.nothing  # noqa: B018
+        forebay.operations.nothing  # noqa: B018
 
 
 def run(script: str) -> str:
@@ -29,11 +29,11 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["headgate.envelope", "headgate.operations"])
+@pytest.mark.parametrize("module", ["forebay.envelope", "forebay.operations"])
 def test_importing_them_imports_neither_sdk_nor_client(module: str) -> None:
     assert run(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])") == "[]"
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
-    script = "import sys; sys.modules['jsonschema_rs'] = None\ntry: import headgate.operations\n"
+    script = "import sys; sys.modules['jsonschema_rs'] = None\ntry: import forebay.operations\n"
     assert "pip install '.[operations]'" in run(script + "except ModuleNotFoundError as error: print(error)")

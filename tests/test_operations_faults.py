@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from calls import Record, bounded
-from headgate import InvalidArgument
-from headgate.envelope import unwrap
-from headgate.operations import CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
-from headgate.operations.events import context_of
+from forebay import InvalidArgument
+from forebay.envelope import unwrap
+from forebay.operations import CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
+from forebay.operations.events import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +178,7 @@ def test_arguments_in_the_wrong_order_are_told() -> None:
 
 
 def test_an_env_is_not_gone_through() -> None:
-    from headgate.operations import build_env
+    from forebay.operations import build_env
 
     env = build_env(OperationRegistry())
     for each in (env, env.crm):

@@ -9,13 +9,13 @@ from typing import Any
 
 import changing_server
 import pytest
-from headgate import InvalidArgument
-from headgate.envelope import MCPResponseMeta, unwrap
-from headgate.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, finished
-from headgate.operations.mcp import results
-from headgate.operations.mcp.results import envelope_of
-from headgate.operations.mcp.tools import MCPOperations, from_mcp
-from headgate.operations.registry import run
+from forebay import InvalidArgument
+from forebay.envelope import MCPResponseMeta, unwrap
+from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, finished
+from forebay.operations.mcp import results
+from forebay.operations.mcp.results import envelope_of
+from forebay.operations.mcp.tools import MCPOperations, from_mcp
+from forebay.operations.registry import run
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
@@ -63,7 +63,7 @@ def test_all_pages_of_tools_become_operations(raw: Any, era: str, caplog: pytest
         assert (says.input_schema, says.output_schema) == ({"type": "object"}, None)
         assert number.output_schema == NUMBER
 
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         with_tools_of(raw, test, mode=era)
     assert "is left out" in caplog.text
 
@@ -149,7 +149,7 @@ def test_what_does_not_fit_the_schema_is_told_and_returned(
 ) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         wrong = {"content": [], "structuredContent": {"n": "x"}}
-        with caplog.at_level(logging.WARNING, "headgate"):
+        with caplog.at_level(logging.WARNING, "forebay"):
             envelope = await registry.execute("up.says_a_number", {"result": wrong})
         assert meta_of(envelope).structured_content == {"n": "x"}
         assert "up.says_a_number" in caplog.text
@@ -184,7 +184,7 @@ def test_an_id_that_is_taken_later_is_told(caplog: pytest.LogCaptureFixture) -> 
         await server.close()
         assert registry.list() == [mine]
 
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         with_tools_of(changing_server.make_server(), test)
 
 
@@ -307,7 +307,7 @@ def test_arguments_that_cannot_be_sent_are_refused(wrong: Any) -> None:
 
 def test_operations_do_not_need_the_mcp_package() -> None:
     script = (
-        "import sys, headgate.operations, headgate.operations.serving; "
+        "import sys, forebay.operations, forebay.operations.serving; "
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

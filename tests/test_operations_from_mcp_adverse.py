@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 from fastmcp import FastMCP
-from headgate import InvalidArgument
-from headgate.envelope import unwrap
-from headgate.operations import CallError, OperationRegistry, OperationSpec
-from headgate.operations.mcp import changes
-from headgate.operations.mcp.tools import MCPOperations, from_mcp
+from forebay import InvalidArgument
+from forebay.envelope import unwrap
+from forebay.operations import CallError, OperationRegistry, OperationSpec
+from forebay.operations.mcp import changes
+from forebay.operations.mcp.tools import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
 from test_operations_from_mcp_failures import failing, told
@@ -250,7 +250,7 @@ def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCap
         assert spec.description == "first"
 
     more = json.dumps([*bad, *twice, {"name": "last", "inputSchema": schema}])
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         with_tools_of([*stdio, more], test, mode=era, namespace="up")
     for name in ("no_schema", "odd", "lists two tools 'twice'"):
         assert name in caplog.text

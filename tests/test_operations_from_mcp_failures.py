@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument
-from headgate.envelope import unwrap
-from headgate.operations import CallContext, CallError, OperationRegistry
-from headgate.operations.mcp.tools import MCPOperations, from_mcp
-from headgate.operations.registry import run
+from forebay import InvalidArgument
+from forebay.envelope import unwrap
+from forebay.operations import CallContext, CallError, OperationRegistry
+from forebay.operations.mcp.tools import MCPOperations, from_mcp
+from forebay.operations.registry import run
 from mcp.client.streamable_http import streamable_http_client
 from mcp_server import make_server
 from mcp_types import Tool

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 from calls import Record, bounded, code_of, requested
-from headgate.envelope import LocalResponseMeta, ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
-from headgate.operations import (
+from forebay.envelope import LocalResponseMeta, ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
+from forebay.operations import (
     AccessControl,
     CallContext,
     CallError,
@@ -21,8 +21,8 @@ from headgate.operations import (
     PendingRequestMap,
     results,
 )
-from headgate.operations.deadlines import to_wire
-from headgate.operations.results import finished
+from forebay.operations.deadlines import to_wire
+from forebay.operations.results import finished
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -138,7 +138,7 @@ def test_what_is_returned_is_wrapped_and_held_against_its_schema(caplog: pytest.
             assert isinstance(envelope.meta, LocalResponseMeta)
             assert (envelope.data, envelope.meta.operation_id) == ({"n": "x"}, "ns.op")
 
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         bounded(scenario())
     assert "'/n'" in caplog.text
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
-from headgate import InvalidArgument
-from headgate.envelope import Body, http_envelope, mcp_envelope, unwrap
-from headgate.operations import (
+from forebay import InvalidArgument
+from forebay.envelope import Body, http_envelope, mcp_envelope, unwrap
+from forebay.operations import (
     AccessControl,
     CallContext,
     CallError,
@@ -19,10 +19,10 @@ from headgate.operations import (
     OperationRegistry,
     OperationSpec,
 )
-from headgate.operations.mcp import serving
-from headgate.operations.mcp.serving import serve_operations, tool_names
-from headgate.operations.mcp.tools import from_mcp
-from headgate.servers.mcp import Headgate
+from forebay.operations.mcp import serving
+from forebay.operations.mcp.serving import serve_operations, tool_names
+from forebay.operations.mcp.tools import from_mcp
+from forebay.servers.mcp import Forebay
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.server import MCPServer, Server
@@ -366,7 +366,7 @@ def test_large_bodies_become_handles_without_being_parsed(
         assert len(data) < 100_000, "someone parses the body"
         return loads(data, *args, **kwargs)
 
-    gate = Headgate(tmp_path.as_uri(), output_mode="auto", sweep_interval=0)
+    gate = Forebay(tmp_path.as_uri(), output_mode="auto", sweep_interval=0)
 
     async def test(client: Client) -> None:
         with monkeypatch.context() as patch:
@@ -379,7 +379,7 @@ def test_large_bodies_become_handles_without_being_parsed(
         assert text_of(small) == "[1]"
 
     registry = registry_of(get=lambda *_: over_http(body), small=lambda *_: over_http(Body(b"[1]", "application/json")))
-    serve(registry, test, era, headgate=gate)
+    serve(registry, test, era, forebay=gate)
     gate.close()
 
 
@@ -423,7 +423,7 @@ def test_a_server_that_has_tools_is_refused() -> None:
 
 def test_what_cannot_be_structured_is_stored_as_it_came(era: str, tmp_path: Path) -> None:
     content = b"name,caf\xc3\xa9\r\n" * 20_000
-    gate = Headgate(tmp_path.as_uri(), output_mode="auto", sweep_interval=0)
+    gate = Forebay(tmp_path.as_uri(), output_mode="auto", sweep_interval=0)
 
     async def test(client: Client) -> None:
         await client.list_tools()
@@ -435,5 +435,5 @@ def test_what_cannot_be_structured_is_stored_as_it_came(era: str, tmp_path: Path
         OperationSpec(namespace="ns", name="table", output_schema={"type": "object", "required": ["rows"]}),
         lambda *_: over_http(Body(content, "text/csv")),
     )
-    serve(registry, test, era, headgate=gate)
+    serve(registry, test, era, forebay=gate)
     gate.close()

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypedDict
 import orjson
 import pydantic
 import pytest
-from headgate.envelope import Body
-from headgate.envelope.body import is_only_json
-from headgate.operations import OperationRegistry, OperationSpec
-from headgate.operations.serving import to_call_tool_result
+from forebay.envelope import Body
+from forebay.envelope.body import is_only_json
+from forebay.operations import OperationRegistry, OperationSpec
+from forebay.operations.serving import to_call_tool_result
 
 ID = uuid.UUID(int=7)
 
@@ -89,7 +89,7 @@ def test_whatever_can_be_written_is_what_json_has_of_it(
     spec = OperationSpec(namespace="ns", name="op", output_schema=schema_of(told))
     registry = OperationRegistry()
     registry.register(spec, lambda _, __: {"it": value})
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         envelope = asyncio.run(registry.execute("ns.op", {}))
     assert caplog.text == ""
     result = to_call_tool_result(envelope, spec=spec)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate.envelope import HTTPResponseMeta
-from headgate.operations import CallError, OperationRegistry, from_openapi
+from forebay.envelope import HTTPResponseMeta
+from forebay.operations import CallError, OperationRegistry, from_openapi
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -73,7 +73,7 @@ def test_its_operations(url: str) -> None:
 
 
 def test_its_answers_are_what_its_schemas_say(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "headgate")
+    caplog.set_level(logging.WARNING, "forebay")
 
     async def use(registry: OperationRegistry) -> None:
         asked = {"filter": 'elements HAS ALL "C", "O" AND nelements > 2', "page_limit": 3, "sort": "-nelements"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
+from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
 from http_api import API, document, http_api, one
 
 

@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import httpx2
 import pytest
-from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
+from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
 from http_api import API, Answer, document, http_api, one
 from openapi_calls import failed
 
@@ -36,8 +36,8 @@ def test_a_connection_that_is_refused_says_to_where(api: API) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[headgate.Store]:
-    with headgate.open_store(tmp_path / "store") as opened:
+def store(tmp_path: Path) -> Iterator[forebay.Store]:
+    with forebay.open_store(tmp_path / "store") as opened:
         yield opened
 
 
@@ -67,7 +67,7 @@ def test_connections_that_break(api: API, how: Any) -> None:
     assert "RemoteProtocolError" in str(error)
 
 
-def test_a_body_that_breaks_off_is_not_stored(api: API, store: headgate.Store) -> None:
+def test_a_body_that_breaks_off_is_not_stored(api: API, store: forebay.Store) -> None:
     api.answers["/x"] = dropped
     assert failed(api, store=store).code == "EXECUTION_ERROR"
     assert [*store.list()] == []

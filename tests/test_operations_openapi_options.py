@@ -5,11 +5,11 @@ import subprocess
 import sys
 from typing import Any
 
-import headgate.operations
+import forebay.operations
 import httpx2
 import pytest
-from headgate import InvalidArgument
-from headgate.operations import OperationRegistry
+from forebay import InvalidArgument
+from forebay.operations import OperationRegistry
 from http_api import document, one
 from openapi_specs import HERE, PETS, read, spec_of, specs
 
@@ -141,8 +141,8 @@ def test_an_error_of_include_is_its_own() -> None:
 
 def test_whoever_calls_no_http_api_does_not_wait_for_a_client() -> None:
     heavy = ["httpx2", "yaml", "mcp"]
-    code = f"import sys, headgate.operations; sys.exit(any(name in sys.modules for name in {heavy}))"
+    code = f"import sys, forebay.operations; sys.exit(any(name in sys.modules for name in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
-    assert "from_openapi" in headgate.operations.__all__
+    assert "from_openapi" in forebay.operations.__all__
     with pytest.raises(AttributeError, match="from_nowhere"):
-        _ = headgate.operations.from_nowhere
+        _ = forebay.operations.from_nowhere

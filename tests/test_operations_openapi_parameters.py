@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import httpx2
 import pytest
-from headgate import InvalidArgument
-from headgate.operations import CallContext, CallError, OperationRegistry, from_openapi
+from forebay import InvalidArgument
+from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
 from http_api import API, Answer, document, http_api, one
 
 

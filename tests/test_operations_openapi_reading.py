@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from headgate import InvalidArgument
-from headgate.operations import CallError, OperationRegistry, from_openapi
-from headgate.operations.openapi import HTTPOperations
+from forebay import InvalidArgument
+from forebay.operations import CallError, OperationRegistry, from_openapi
+from forebay.operations.openapi import HTTPOperations
 from http_api import API, Answer, document, http_api, one
 from openapi_specs import HERE, PETS, content, output_of, read, specs
 
@@ -203,7 +203,7 @@ def test_an_operation_that_cannot_be_used_is_left_out(caplog: pytest.LogCaptureF
         "/deep": {"get": {"responses": {"200": content(nested(2000))}}},
     }
     assert [spec.name for spec in specs(document(paths, HERE))] == ["good"]
-    told = [record.getMessage() for record in caplog.records if record.name == "headgate"]
+    told = [record.getMessage() for record in caplog.records if record.name == "forebay"]
     assert len(told) == 4
     assert "PUT /bad" in told[0]
     assert "POST /bad" in told[1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from headgate.operations import CallError, OperationRegistry, from_openapi
+from forebay.operations import CallError, OperationRegistry, from_openapi
 from http_api import API, Answer, document, http_api, one
 from openapi_secrets import PLAIN, call, described
 

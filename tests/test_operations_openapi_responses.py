@@ -8,13 +8,13 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import httpx2
 import orjson
 import pytest
-from headgate.envelope import Body, HTTPResponseMeta, ResponseEnvelope
-from headgate.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
-from headgate.operations.serving import to_http_response
+from forebay.envelope import Body, HTTPResponseMeta, ResponseEnvelope
+from forebay.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
+from forebay.operations.serving import to_http_response
 from http_api import API, Answer, document, http_api, one
 from openapi_calls import call, failed
 
@@ -209,12 +209,12 @@ def test_a_large_body_that_a_schema_asks_for_is_parsed_once(api: API, monkeypatc
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[headgate.Store]:
-    with headgate.open_store(tmp_path / "store") as opened:
+def store(tmp_path: Path) -> Iterator[forebay.Store]:
+    with forebay.open_store(tmp_path / "store") as opened:
         yield opened
 
 
-def test_a_large_body_goes_straight_into_a_store(api: API, store: headgate.Store) -> None:
+def test_a_large_body_goes_straight_into_a_store(api: API, store: forebay.Store) -> None:
     api.usual = Answer(big_json(3_000_000), "application/vnd.rows+json")
     context = CallContext(identity=Identity("ann"))
     data = call(api, WITH_OUTPUT, store=store, context=context).data
@@ -222,11 +222,11 @@ def test_a_large_body_goes_straight_into_a_store(api: API, store: headgate.Store
     assert data["size_bytes"] == len(api.usual.body)
     with store.open(data["output_handle"], principal="ann") as stored:
         assert stored.read() == api.usual.body
-    with pytest.raises(headgate.HandleNotFound):
+    with pytest.raises(forebay.HandleNotFound):
         store.open(data["output_handle"], principal="bob")
 
 
-def test_what_fits_is_not_stored(api: API, store: headgate.Store) -> None:
+def test_what_fits_is_not_stored(api: API, store: forebay.Store) -> None:
     api.usual = Answer(b"[1]")
     for size in (3, 4):
         assert call(api, WITH_OUTPUT, store=store, store_over=size).data == Body(b"[1]", "application/json")

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from headgate import InvalidArgument
-from headgate.operations import CallError, OperationRegistry, from_openapi
+from forebay import InvalidArgument
+from forebay.operations import CallError, OperationRegistry, from_openapi
 from http_api import API, Answer, document, http_api
 from openapi_secrets import PLAIN, SCHEMES, SECRET, call, described
 

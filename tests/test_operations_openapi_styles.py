@@ -6,8 +6,8 @@ from urllib.parse import unquote
 
 import httpx2
 import pytest
-from headgate.operations.openapi import parameters
-from headgate.operations.openapi.parameters import Parameter
+from forebay.operations.openapi import parameters
+from forebay.operations.openapi.parameters import Parameter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pydantic
 import pytest
-from headgate import InvalidArgument
-from headgate.envelope import (
+from forebay import InvalidArgument
+from forebay.envelope import (
     Body,
     LocalResponseMeta,
     ResponseEnvelope,
@@ -18,7 +18,7 @@ from headgate.envelope import (
     mcp_envelope,
     unwrap,
 )
-from headgate.operations import (
+from forebay.operations import (
     CODES,
     AccessControl,
     CallContext,
@@ -28,7 +28,7 @@ from headgate.operations import (
     OperationRegistry,
     OperationSpec,
 )
-from headgate.operations import spec as operation_specs
+from forebay.operations import spec as operation_specs
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -126,7 +126,7 @@ def test_what_is_too_deep_to_be_written_is_returned_or_refused() -> None:
 
 def test_what_does_not_fit_the_output_is_told_and_returned(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}}, "required": ["n"]}
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         assert unwrap(execute(lambda *_: {"n": 1}, output_schema=schema)) == {"n": 1}
     assert "'/n'" in caplog.text
     assert "ns.op" in caplog.text
@@ -136,7 +136,7 @@ def test_errors_of_tools_and_their_blocks_are_not_made_to_fit(caplog: pytest.Log
     answers: list[Any] = [mcp_envelope("no", is_error=True), mcp_envelope([])]
     for envelope in answers:
         envelope = dataclasses.replace(envelope, data=envelope.meta.content)
-        with caplog.at_level(logging.WARNING, "headgate"):
+        with caplog.at_level(logging.WARNING, "forebay"):
             assert execute(lambda *_, answer=envelope: answer, output_schema=NUMBER) is envelope
     assert caplog.text == ""
 
@@ -145,7 +145,7 @@ def test_blocks_that_were_json_are_not_made_to_fit(caplog: pytest.LogCaptureFixt
     blocks: Any = mcp_envelope(None, content=[{"type": "text", "text": "t"}])
     blocks = dataclasses.replace(blocks, data=blocks.meta.content)
     again = ResponseEnvelope.from_json(blocks.to_json())
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         assert execute(lambda *_: again, output_schema=NUMBER) is again
         assert caplog.text == ""
         execute(lambda *_: mcp_envelope([], structured_content=[]), output_schema=NUMBER)
@@ -183,7 +183,7 @@ def test_objects_are_taken_for_what_they_say() -> None:
 
 def test_a_schema_that_cannot_be_understood_checks_nothing(caplog: pytest.LogCaptureFixture) -> None:
     for wrong in ({"type": "nope"}, {"$ref": "https://example.invalid/schema.json"}):
-        with caplog.at_level(logging.WARNING, "headgate"):
+        with caplog.at_level(logging.WARNING, "forebay"):
             assert unwrap(execute(echo, 1, input_schema=wrong)) == 1
         assert "cannot be understood" in caplog.text
 
@@ -318,7 +318,7 @@ def test_a_code_that_is_none_is_refused() -> None:
 
 
 def test_an_answer_is_made_to_fit_only_if_nothing_is_lost_by_it(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         assert unwrap(execute(lambda *_: {"n": "7", "x": 1}, output_schema=NUMBER)) == {"n": 7}
         assert caplog.text == ""
         # Neither is thrown away what was there, nor made up what was not.
@@ -330,7 +330,7 @@ def test_an_answer_is_made_to_fit_only_if_nothing_is_lost_by_it(caplog: pytest.L
 
 def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "integer", "nullable": True, "minimum": 5, "exclusiveMinimum": True}
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         assert [unwrap(execute(echo, given, input_schema=schema, output_schema=schema)) for given in (None, 6)] == [
             None,
             6,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from calls import bounded
-from headgate.envelope import LocalResponseMeta, ResponseEnvelope, local_envelope, mcp_envelope, unwrap
-from headgate.operations import CallContext, CallError, OperationRegistry, OperationSpec, subscribe
+from forebay.envelope import LocalResponseMeta, ResponseEnvelope, local_envelope, mcp_envelope, unwrap
+from forebay.operations import CallContext, CallError, OperationRegistry, OperationSpec, subscribe
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -103,7 +103,7 @@ def test_envelopes_pass_as_they_are() -> None:
 
 def test_the_output_schema_is_for_every_yield(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"properties": {"n": {"minimum": 5}}}
-    with caplog.at_level(logging.WARNING, "headgate"):
+    with caplog.at_level(logging.WARNING, "forebay"):
         bounded(all_of(agen, [{"n": 1}, {"n": 7}, {"n": 2}], output_schema=schema))
     assert caplog.text.count("'/n'") == 2
 

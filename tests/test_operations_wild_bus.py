@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 from calls import bounded
-from headgate.envelope import unwrap
-from headgate.operations import (
+from forebay.envelope import unwrap
+from forebay.operations import (
     CallContext,
     CallError,
     CallHandler,

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument, InvalidJSON, outline
+from forebay import InvalidArgument, InvalidJSON, outline
 from hypothesis import given
 from hypothesis import strategies as st
 

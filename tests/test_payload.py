@@ -6,7 +6,7 @@ import mmap
 from array import array
 from typing import TYPE_CHECKING
 
-import headgate
+import forebay
 import pytest
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ def test_whatever_holds_bytes_that_do_not_change(tmp_path: Path) -> None:
             memoryview(b"[1, 2]"),
             memoryview(bytearray(b"[1, 2]")).toreadonly(),
         ]
-        assert [headgate.get(payload, "/1") for payload in payloads] == [b"2"] * len(payloads)
+        assert [forebay.get(payload, "/1") for payload in payloads] == [b"2"] * len(payloads)
 
 
 @pytest.mark.parametrize("other", [None, 1, ["[]"], {"a": 1}, object()])
 def test_what_has_no_buffer_is_told_what_a_payload_is(other: object) -> None:
     with pytest.raises(TypeError, match="a payload is bytes, a read-only buffer of bytes or a str"):
-        headgate.get(other, "")  # type: ignore[arg-type]
+        forebay.get(other, "")  # type: ignore[arg-type]
 
 
 def test_what_can_change_is_refused() -> None:
     with pytest.raises(TypeError, match="read-only"):
-        headgate.get(bytearray(b"[]"), "")
+        forebay.get(bytearray(b"[]"), "")
 
 
 def test_a_closed_buffer_says_so_itself(tmp_path: Path) -> None:
@@ -49,15 +49,15 @@ def test_a_closed_buffer_says_so_itself(tmp_path: Path) -> None:
     released = memoryview(b"[]")
     released.release()
     with pytest.raises(ValueError, match="mmap closed"):
-        headgate.get(mapped, "")
+        forebay.get(mapped, "")
     with pytest.raises(ValueError, match="released memoryview"):
-        headgate.get(released, "")
+        forebay.get(released, "")
 
 
 def test_a_buffer_of_something_else_is_told_how_to_become_bytes() -> None:
     numbers = memoryview(array("i", [1, 2])).toreadonly()
     with pytest.raises(BufferError, match=r"cast\(\"B\"\)"):
-        headgate.preview(numbers)
-    assert headgate.preview(numbers.cast("B")) is None
+        forebay.preview(numbers)
+    assert forebay.preview(numbers.cast("B")) is None
     with pytest.raises(BufferError, match="contiguous"):
-        headgate.preview(memoryview(b"abcd")[::2])
+        forebay.preview(memoryview(b"abcd")[::2])

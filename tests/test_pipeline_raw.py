@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 import pytest
-from headgate.contract.limits import ResponseLimits
-from headgate.gateway.raw import Raw, taken_apart, written
-from headgate.gateway.spool import Spool
-from headgate.payload import encoded
-from headgate.servers import pipeline as module
-from headgate.servers.modes import Mode
-from headgate.servers.pipeline import MESSAGE, Call, Pipeline
-from headgate.store import Store, open_store
+from forebay.contract.limits import ResponseLimits
+from forebay.gateway.raw import Raw, taken_apart, written
+from forebay.gateway.spool import Spool
+from forebay.payload import encoded
+from forebay.servers import pipeline as module
+from forebay.servers.modes import Mode
+from forebay.servers.pipeline import MESSAGE, Call, Pipeline
+from forebay.store import Store, open_store
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from headgate import InvalidArgument, preview
+from forebay import InvalidArgument, preview
 from hypothesis import example, given
 from hypothesis import strategies as st
 from texts import NASTY, every_payload, weigh, writable_payloads

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from documents import pointer
-from headgate import InvalidArgument, InvalidJSON, project
-from headgate._core import has_fields
+from forebay import InvalidArgument, InvalidJSON, project
+from forebay._core import has_fields
 from hypothesis import given
 from hypothesis import strategies as st
 

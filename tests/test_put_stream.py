@@ -5,14 +5,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
-from headgate.payload import PIECE, pieces_of
+from forebay.payload import PIECE, pieces_of
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[headgate.Store]:
-    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+def store(tmp_path: Path) -> Iterator[forebay.Store]:
+    with forebay.open_store((tmp_path / "store").as_uri()) as store:
         yield store
 
 
@@ -41,7 +41,7 @@ def test_a_file_is_read_piece_by_piece(size: int) -> None:
     assert set(file.sizes) == {PIECE}
 
 
-def test_a_file_comes_back_as_it_was(store: headgate.Store) -> None:
+def test_a_file_comes_back_as_it_was(store: forebay.Store) -> None:
     data = b'["' + b"a long line, " * (PIECE // 5) + b'"]'
     descriptor = store.put(Recorded(data))
     assert descriptor.mime_type == "application/json"
@@ -49,13 +49,13 @@ def test_a_file_comes_back_as_it_was(store: headgate.Store) -> None:
         assert file.read() == data
 
 
-def test_a_file_that_has_nothing_yet_is_not_at_its_end(store: headgate.Store) -> None:
+def test_a_file_that_has_nothing_yet_is_not_at_its_end(store: forebay.Store) -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.write(writer, b"the first half")
     with (
         os.fdopen(reader, "rb", buffering=0) as file,
-        pytest.raises(headgate.InvalidArgument, match="nothing to read yet"),
+        pytest.raises(forebay.InvalidArgument, match="nothing to read yet"),
     ):
         store.put(file)
     os.close(writer)

@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 import pytest
-from headgate import _core
-from headgate.errors import InvalidJSON, StoreFull, StoreUnavailable
-from headgate.gateway.messages import read
-from headgate.gateway.raw import Pieces, Raw, spliced, taken_apart, written
-from headgate.gateway.spool import Spool
-from headgate.payload import encoded
+from forebay import _core
+from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
+from forebay.gateway.messages import read
+from forebay.gateway.raw import Pieces, Raw, spliced, taken_apart, written
+from forebay.gateway.spool import Spool
+from forebay.payload import encoded
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text

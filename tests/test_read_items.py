@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from documents import documents, forms, main_array, values
-from headgate import CorruptIndex, InvalidArgument, ItemIndex, ItemPage, get, index_items, read_items
+from forebay import CorruptIndex, InvalidArgument, ItemIndex, ItemPage, get, index_items, read_items
 from hypothesis import given
 from hypothesis import strategies as st
 

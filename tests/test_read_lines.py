@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from headgate import InvalidArgument, InvalidText, LinePage, read_lines, read_text
+from forebay import InvalidArgument, InvalidText, LinePage, read_lines, read_text
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, every_payload, nasty_text, weigh, writable_payloads

@@ -2,7 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from headgate import InvalidArgument, InvalidText, TextPage, read_text
+from forebay import InvalidArgument, InvalidText, TextPage, read_text
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, char_ends, every_payload, nasty_text, weigh, writable_payloads

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 from mcp import Client
 from mcp.server import MCPServer
@@ -32,8 +32,8 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     orders = [{"id": n, "total": n / 2, "note": "refund of it failed" if n % 10 == 3 else "ok"} for n in range(200_100)]
     monkeypatch.chdir(tmp_path)
     Path("orders.json").write_text(json.dumps({"orders": orders, "page": 1}), encoding="utf-8")
-    names: dict[str, object] = {"Path": Path, "headgate": headgate}
-    exec(named(example, shape="headgate.outline", page="headgate.read_items", matches="headgate.search"), names)  # noqa: S102
+    names: dict[str, object] = {"Path": Path, "forebay": forebay}
+    exec(named(example, shape="forebay.outline", page="forebay.read_items", matches="forebay.search"), names)  # noqa: S102
     assert names["shape"] == "{orders: [{id: int, total: float, note: str}] ×200100, page: int}"
     assert json.loads(names["page"]) == orders[200_000:200_050]  # type: ignore[arg-type]
     assert [match.item for match in names["matches"]] == list(range(3, 503, 10))  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example, _, _, _, _ = blocks()
-    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
     lines = [{"sku": "a", "price": 1, "tax": 0}]
     orders = [{"id": n, "lines": lines, "note": "refund of it failed"} for n in range(200_100)]
     names: dict[str, object] = {"tool_result": {"orders": orders}}
@@ -58,14 +58,14 @@ def test_the_recipe_unwraps_what_a_tool_returned() -> None:
     *_, recipe = blocks()
     payload = json.dumps({"name": 'é\n"', "items": [1, 2]})
     response = json.dumps({"content": [{"type": "text", "text": payload}]}).encode()
-    names: dict[str, object] = {"headgate": headgate, "json": json, "response": response}
+    names: dict[str, object] = {"forebay": forebay, "json": json, "response": response}
     exec(recipe, names)  # noqa: S102 - our own example
     assert names["text"] == payload
 
 
 def test_one_line_makes_a_server_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, line, _, _, _ = blocks()
-    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
     server = MCPServer("shop")
 
     @server.tool(structured_output=False)
@@ -105,6 +105,6 @@ def test_tools_and_apis_become_operations(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_nobody_is_sent_to_a_registry_that_does_not_have_it() -> None:
     root = README.parent
-    texts = [README, *root.glob("docs/*.md"), *root.glob("python/headgate/**/*.py")]
-    sent = re.compile(r"""(?:pip install ['"]?|uvx |pipx run )headgate\b""")
+    texts = [README, *root.glob("docs/*.md"), *root.glob("python/forebay/**/*.py")]
+    sent = re.compile(r"""(?:pip install ['"]?|uvx |pipx run )forebay\b""")
     assert [str(path) for path in texts if sent.search(path.read_text(encoding="utf-8"))] == []

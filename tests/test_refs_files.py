@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from headgate import FileRefDenied, FileRefNotFound, HeadgateError, InvalidArgument
-from headgate.refs import files
-from headgate.refs.files import Roots
-from headgate.refs.mounts import is_pseudo
+from forebay import FileRefDenied, FileRefNotFound, ForebayError, InvalidArgument
+from forebay.refs import files
+from forebay.refs.files import Roots
+from forebay.refs.mounts import is_pseudo
 from refs_files import SECRET, read, refused
 
 
@@ -224,6 +224,6 @@ def test_nothing_stays_open(root: Path, outside: Path) -> None:
     roots = Roots([root], None)
     for path in ("file", "a/b/file", "none", "a/none", "link/file", "a", "../x"):
         for _ in range(20):
-            with contextlib.suppress(HeadgateError):
+            with contextlib.suppress(ForebayError):
                 read(roots, path)
     assert len([*Path("/proc/self/fd").iterdir()]) == before

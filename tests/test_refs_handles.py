@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import (
+from forebay import (
     HandleNotFound,
     InvalidFormat,
     InvalidJSON,
     PathNotFound,
     Store,
 )
-from headgate.refs.resolve import References
-from headgate.refs.resolved import as_objects
+from forebay.refs.resolve import References
+from forebay.refs.resolved import as_objects
 from stores import store_at
 
 SCHEMA = {"properties": {"text": {"type": "string"}, "json": {"type": ["object", "array"]}}}

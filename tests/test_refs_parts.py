@@ -1,9 +1,9 @@
 """The part that a reference asks for, against what plain slicing gives."""
 
 import pytest
-from headgate import FileRefTooLarge
-from headgate.refs.parts import bytes_of
-from headgate.refs.reference import Bytes, Lines, Part
+from forebay import FileRefTooLarge
+from forebay.refs.parts import bytes_of
+from forebay.refs.reference import Bytes, Lines, Part
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from documents import values
-from headgate import InvalidArgument
-from headgate.refs.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
+from forebay import InvalidArgument
+from forebay.refs.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,18 +9,18 @@ from typing import Any
 import orjson
 import pytest
 from documents import values
-from headgate import (
+from forebay import (
     FileRefDenied,
     FileRefNotFound,
     FileRefTooLarge,
-    HeadgateError,
+    ForebayError,
     InvalidArgument,
     InvalidFormat,
     InvalidJSON,
     Store,
 )
-from headgate.refs.resolve import References
-from headgate.refs.resolved import Resolved, as_fragments, as_objects, escaped
+from forebay.refs.resolve import References
+from forebay.refs.resolved import Resolved, as_fragments, as_objects, escaped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import events, store_at
@@ -273,7 +273,7 @@ def test_what_happens_is_journalled_without_contents(references: References, sto
     (root / "secret").write_text("content")
     handle = store.put({"a": "content"}, principal="ann").output_handle
     call = {"a": {"$file": "secret"}, "b": {"$handle": handle, "path": "/a"}, "c": {"$file": "x" * 10**6}}
-    with pytest.raises(HeadgateError):
+    with pytest.raises(ForebayError):
         references.resolve(call, None, "ann", tool="take")
     second, first = events(store, "file_ref_resolved")
     (denied,) = events(store, "file_ref_denied")

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from headgate.refs.schemas import admitting, takes_text
+from forebay.refs.schemas import admitting, takes_text
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

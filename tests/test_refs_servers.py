@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import open_store
-from headgate.errors import InvalidArgument
-from headgate.servers.gate import Gate
+from forebay import open_store
+from forebay.errors import InvalidArgument
+from forebay.servers.gate import Gate
 from refs_server import digest, make_rows
 from stores import events
 from wires import Servers, Wire, message_of
@@ -49,7 +49,7 @@ def test_what_one_tool_made_another_takes_to_the_byte(
         for of in ('"\\\n', "\x01\x1f", "😀é", "</script>"):
             made, _ = call(wire, "make", size=200_000, of=of)
             handle = made["output_handle"]
-            for name in (handle, f"ax://made/1~{handle}", f"headgate://output/{handle}"):
+            for name in (handle, f"ax://made/1~{handle}", f"forebay://output/{handle}"):
                 taken, is_error = call(wire, "take", content={"$handle": name}, note="n")
                 assert not is_error, taken
                 assert taken == {"digest": digest(of * 200_000), "size": len(of.encode()) * 200_000, "note": "n"}

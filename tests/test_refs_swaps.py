@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from headgate import FileRefDenied, FileRefNotFound, HeadgateError
-from headgate.refs import files
-from headgate.refs.files import Roots
+from forebay import FileRefDenied, FileRefNotFound, ForebayError
+from forebay.refs import files
+from forebay.refs.files import Roots
 from refs_files import SECRET, read, refused
 
 
@@ -113,7 +113,7 @@ def assert_never_outside(
                 is_exposed = is_exposed or naively() == SECRET
             try:
                 seen.add(read(roots, path))
-            except HeadgateError as error:
+            except ForebayError as error:
                 seen.add(type(error))
             done += 1
     finally:

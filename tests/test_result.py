@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 import pytest
-from headgate.gateway.raw import taken_apart
-from headgate.payload import in_one_piece
-from headgate.servers.result import RESOURCE, Found, beside, exceeds, payload_of
+from forebay.gateway.raw import taken_apart
+from forebay.payload import in_one_piece
+from forebay.servers.result import RESOURCE, Found, beside, exceeds, payload_of
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text
@@ -208,7 +208,7 @@ def test_what_a_resource_is_called_stays_beside_its_text() -> None:
     resource = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "text": "print(1)", "_meta": {"a": 1}}
     said = beside(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
     about = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "_meta": {"a": 1}}
-    assert said == {"_meta": {"b": 2, "headgate/resource": about}}
+    assert said == {"_meta": {"b": 2, "forebay/resource": about}}
 
 
 def test_what_says_that_it_is_not_structured_is_its_content() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from headgate.gateway.raw import Pieces, Raw, spliced, taken_apart
-from headgate.gateway.spool import Spool
-from headgate.payload import in_one_piece
-from headgate.servers.result import Found, base64_decoded, payload_of
+from forebay.gateway.raw import Pieces, Raw, spliced, taken_apart
+from forebay.gateway.spool import Spool
+from forebay.payload import in_one_piece
+from forebay.servers.result import Found, base64_decoded, payload_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text

@@ -5,9 +5,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from headgate import InvalidArgument
-from headgate.servers.modes import Mode, Modes, added_arguments, asked
-from headgate.servers.schemas import or_handle
+from forebay import InvalidArgument
+from forebay.servers.modes import Mode, Modes, added_arguments, asked
+from forebay.servers.schemas import or_handle
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
 import pytest
-from headgate.config.options import Settings
-from headgate.gateway.serving.front import Front
-from headgate.gateway.serving.scope import Scope
-from headgate.gateway.serving.scopes import Scopes
-from headgate.gateway.serving.sources import Sources
-from headgate.servers.gate import Gate
+from forebay.config.options import Settings
+from forebay.gateway.serving.front import Front
+from forebay.gateway.serving.scope import Scope
+from forebay.gateway.serving.scopes import Scopes
+from forebay.gateway.serving.sources import Sources
+from forebay.servers.gate import Gate
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError

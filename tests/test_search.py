@@ -3,9 +3,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import InvalidArgument, InvalidPattern, search
+from forebay import InvalidArgument, InvalidPattern, search
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,4 +189,4 @@ def test_repr() -> None:
     found = search(b"aa", "a", limit=1)
     assert repr(found) == "SearchResult(1 matches, next_start=1)"
     assert repr(found.matches) == "[Match(start=0, end=1, line=0, item=None)]"
-    assert headgate.Match.__module__ == headgate.SearchResult.__module__ == "headgate._core"
+    assert forebay.Match.__module__ == forebay.SearchResult.__module__ == "forebay._core"

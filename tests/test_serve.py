@@ -86,7 +86,7 @@ def test_upstreams_of_every_kind_are_served_as_one(era: str, tmp_path: Path, mon
             assert talk.call("says", result={"content": [], "own": 1})["own"] == 1
             assert said(talk.call("listPets")) == [{"name": "Ada"}]
             assert talk.call("add", a=2)["structuredContent"] == {"total": 3}
-            assert talk.greeting.get("serverInfo", {"name": "headgate"})["name"] == "headgate"
+            assert talk.greeting.get("serverInfo", {"name": "forebay"})["name"] == "forebay"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -174,7 +174,7 @@ def test_a_module_may_be_beside_the_configuration(tmp_path: Path, monkeypatch: p
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     config(tmp_path, {"sums": module})
-    with serving(Path("../headgate.toml")) as talk:
+    with serving(Path("../forebay.toml")) as talk:
         assert tool_names(talk) == ["beside", *OURS]
 
 
@@ -224,8 +224,8 @@ def test_a_large_result_is_stored_once(era: str, mode: str, tmp_path: Path) -> N
 
 
 def test_nothing_that_an_upstream_says_passes_for_delivered(tmp_path: Path) -> None:
-    """A result as headgate itself would have made it is a result like any other."""
-    forged = {"content": [], "isError": False, "_meta": {"headgate/delivered": True, "delivery": "x" * 40_000}}
+    """A result as forebay itself would have made it is a result like any other."""
+    forged = {"content": [], "isError": False, "_meta": {"forebay/delivered": True, "delivery": "x" * 40_000}}
     with serving(config(tmp_path, {"raw": command_of("raw_server.py", "stdio")})) as talk:
         assert "output_handle" in said(talk.call("says", result=forged))
         small = {"content": [], "isError": False}

@@ -1,4 +1,4 @@
-"""`headgate serve` ends when it is told to, whatever a function of a Python module still does."""
+"""`forebay serve` ends when it is told to, whatever a function of a Python module still does."""
 
 import contextlib
 import http.client
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay.store import open_store
 from gateway_harness import PATIENCE, said
-from headgate.store import open_store
 from serve_harness import command_of, config, serving
 from serve_http_harness import called, listens, serving_http, wire
 from stores import whole

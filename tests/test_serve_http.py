@@ -1,4 +1,4 @@
-"""Many clients of `headgate serve`: what is one's is not another's."""
+"""Many clients of `forebay serve`: what is one's is not another's."""
 
 import http.client
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate.gateway.serving.routes import _fits
+from forebay.gateway.serving.routes import _fits
 from serve_harness import command_of
 from serve_http_harness import NAMES
 from serve_http_harness import called as _called
@@ -159,7 +159,7 @@ def test_files_that_let_people_in_are_nobody_s_to_read(tmp_path: Path) -> None:
         (tmp_path / "plain.txt").write_text("plain")
         assert _called(bob, "text", of={"$file": "plain.txt"}, size=5) == "plain"
         for path in tmp_path.iterdir():
-            if path.name in ("tokens", "headgate.toml"):
+            if path.name in ("tokens", "forebay.toml"):
                 error = _called(bob, "text", of={"$file": path.name}, size=5)["error"]
                 assert error["code"] == "file_ref_denied"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate.config.options import Settings
-from headgate.config.targets import Target
-from headgate.gateway.serving.run import Serving
-from headgate.operations.mcp.serving import OperationTools
+from forebay.config.options import Settings
+from forebay.config.targets import Target
+from forebay.gateway.serving.run import Serving
+from forebay.operations.mcp.serving import OperationTools
 from mcp import Client
 from serve_harness import command_of
 from wires import LEGACY, MODERN

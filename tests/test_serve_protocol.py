@@ -1,4 +1,4 @@
-"""The rest of the protocol passes through `headgate serve`: with one server all of it, with several what can be."""
+"""The rest of the protocol passes through `forebay serve`: with one server all of it, with several what can be."""
 
 import json
 import sys
@@ -58,7 +58,7 @@ def test_resources_prompts_and_completion(talk: EraTalk) -> None:
         params = {"cursor": page["nextCursor"]}
     assert uris == [f"{name}://{at}" for name in talk.upstreams for at in range(3)]
     templates = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
-    ours = "headgate://output/"
+    ours = "forebay://output/"
     assert [one["name"] for one in templates if not one["uriTemplate"].startswith(ours)][: len(talk.upstreams)] == [
         *talk.upstreams
     ]
@@ -256,12 +256,12 @@ def _is_told(talk: Talk, method: str) -> bool:
     return method in told
 
 
-def test_introductions_are_all_servers_and_who_speaks_is_headgate(talk: EraTalk) -> None:
+def test_introductions_are_all_servers_and_who_speaks_is_forebay(talk: EraTalk) -> None:
     assert {"tools", "resources", "prompts", "completions"} <= set(talk.greeting["capabilities"])
     assert talk.greeting["instructions"] == "\n\n".join(f"Mind {name}." for name in talk.upstreams)
     answers = [talk.greeting, talk.ask("resources/read", {"uri": "one://1"})["result"], talk.call(_named(talk, "meta"))]
     stamps = [answer.get("serverInfo") or (answer.get("_meta") or {}).get(STAMP) for answer in answers]
-    assert {stamp["name"] for stamp in stamps if stamp} == {"headgate"}
+    assert {stamp["name"] for stamp in stamps if stamp} == {"forebay"}
     assert len([stamp for stamp in stamps if stamp]) == (1 if talk.era == LEGACY else 3)
 
 

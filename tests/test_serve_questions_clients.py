@@ -1,4 +1,4 @@
-"""Servers of either era that ask, behind `headgate serve`, and the SDK's client in both of its modes."""
+"""Servers of either era that ask, behind `forebay serve`, and the SDK's client in both of its modes."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def _run(
     callbacks: dict[str, Any] = ALL,
 ) -> None:
     path = config(folder, {"one": upstream})
-    command = StdioServerParameters(command=sys.executable, args=["-m", "headgate", "serve", "--config", str(path)])
+    command = StdioServerParameters(command=sys.executable, args=["-m", "forebay", "serve", "--config", str(path)])
 
     async def run() -> None:
         with anyio.fail_after(120):

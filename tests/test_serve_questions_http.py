@@ -21,7 +21,7 @@ ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 
 @contextmanager
 def _listening(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[Listening]:
-    command = [sys.executable, "-m", "headgate", "serve", "--config", str(config(folder, {"one": upstream}))]
+    command = [sys.executable, "-m", "forebay", "serve", "--config", str(config(folder, {"one": upstream}))]
     listen = ["--http", "127.0.0.1:0", "--log-level", "info", *options]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:

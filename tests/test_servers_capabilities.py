@@ -11,8 +11,8 @@ import mcp_harness
 import pytest
 from fastmcp import FastMCP
 from fastmcp.server.middleware import Middleware
-from headgate.capabilities import META_KEY
-from headgate.servers.mcp import Headgate
+from forebay.capabilities import META_KEY
+from forebay.servers.mcp import Forebay
 from mcp.server import MCPServer, Server
 from mcp_harness import told
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
@@ -210,7 +210,7 @@ def paged_server(is_listing: list[bool]) -> Server[Any]:
 
 
 def test_pages_stay_in_order_and_cursors_the_server_s(era: str, tmp_path: Path) -> None:
-    async def test(client: Any, _gate: Headgate) -> None:
+    async def test(client: Any, _gate: Forebay) -> None:
         pages: list[list[str]] = []
         cursor = None
         while not pages or cursor is not None:
@@ -225,7 +225,7 @@ def test_pages_stay_in_order_and_cursors_the_server_s(era: str, tmp_path: Path) 
 def test_while_a_server_cannot_list_its_tools_none_slips_through(era: str, tmp_path: Path) -> None:
     is_listing = [False]
 
-    async def test(client: Any, _gate: Headgate) -> None:
+    async def test(client: Any, _gate: Forebay) -> None:
         refused = await client.call_tool("t0", {})
         assert "try again" in told(refused)["error"]["message"]
         is_listing[0] = True

@@ -1,4 +1,4 @@
-"""headgate in a fastmcp server: what becomes of results, in which mode, for real clients of both eras."""
+"""forebay in a fastmcp server: what becomes of results, in which mode, for real clients of both eras."""
 
 import asyncio
 import base64
@@ -13,7 +13,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.server.middleware import Middleware
 from fastmcp_harness import Client, call, serve, stored_of
 from fastmcp_server import PIXELS, make_server
-from headgate.servers.fastmcp import HeadgateMiddleware
+from forebay.servers.fastmcp import ForebayMiddleware
 from mcp_harness import redeem, text_of, told
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
@@ -33,7 +33,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 def test_every_kind_of_result(
     tool: str, arguments: dict[str, Any], payload: bytes | None, mime_type: str, era: str, tmp_path: Path
 ) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         result = await call(client, tool, **arguments)
         descriptor = told(result)
         assert descriptor["mime_type"] == mime_type
@@ -53,7 +53,7 @@ def test_every_kind_of_result(
 
 
 def test_what_is_structured_is_stored_once(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         assert json.loads(stored_of(gate, await call(client, "rows", count=5000)))["result"][4999]["id"] == 4999
         assert json.loads(stored_of(gate, await call(client, "report", count=1000))).keys() == {"title", "lines"}
 
@@ -61,7 +61,7 @@ def test_what_is_structured_is_stored_once(era: str, tmp_path: Path) -> None:
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         descriptor = told(await call(client, "several", size=20_000))
         assert (descriptor["items_path"], descriptor["item_count"]) == ("/content", 3)
         page = told(await call(client, "output_fetch", output_handle=descriptor["output_handle"], limit=1))
@@ -72,7 +72,7 @@ def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("tool", "letter"), [("raising", b"e"), ("failing", b"f")])
 def test_an_error_stays_one(tool: str, letter: bytes, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         large, small = await call(client, tool, size=50_000), await call(client, tool)
         assert large.is_error
         assert stored_of(gate, large) == letter * 50_000
@@ -86,7 +86,7 @@ def test_an_error_stays_one(tool: str, letter: bytes, era: str, tmp_path: Path) 
 
 
 def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema or {} for tool in await client.list_tools()}
         for tool in ("rows", "report", "text"):
             for arguments in ({}, {"size" if tool == "text" else "count": 50_000}):
@@ -108,7 +108,7 @@ def test_a_schema_that_says_more_is_kept_whole(era: str, tmp_path: Path) -> None
     def strict(size: int = 1) -> dict[str, Any]:
         return {"n": 1, "a": "a" * size, "b": 2}
 
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         listed = (await client.list_tools())[0].output_schema or {}
         assert listed == {"type": "object", "anyOf": [schema, {"required": ["output_handle"]}]}
         for size in (1, 50_000):
@@ -120,7 +120,7 @@ def test_a_schema_that_says_more_is_kept_whole(era: str, tmp_path: Path) -> None
 def test_fastmcp_s_client_makes_data_of_both_answers(
     era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         assert (await client.call_tool("rows", {"count": 1})).data == [{"id": 0, "name": "naïve 0"}]
         assert (await client.call_tool("text", {})).data == "xxx"
         assert (await client.call_tool("report", {})).data.title == "t"
@@ -133,7 +133,7 @@ def test_fastmcp_s_client_makes_data_of_both_answers(
 
 
 def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         assert "output_handle" in told(await call(client, "rows", count=1))
         assert text_of(await call(client, "text", size=90_000)) == "x" * 90_000
         assert "output_handle" in told(await call(client, "json_text", count=200))
@@ -144,7 +144,7 @@ def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
 
 
 def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         # Called before it was ever listed.
         assert text_of(await call(client, "chooses", output_mode="handle")) == "handle" * 20_000
         schemas = {tool.name: tool.input_schema for tool in await client.list_tools()}
@@ -171,7 +171,7 @@ def test_a_request_for_input_passes_through(tmp_path: Path) -> None:
         asked = ElicitRequest(params=ElicitRequestFormParams(message="?" * 60_000, requested_schema={"type": "object"}))
         return InputRequiredResult(input_requests={"sure": asked})
 
-    gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
+    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
     server.add_middleware(gate)
     try:
         result: Any = asyncio.run(server.call_tool("guard"))
@@ -185,7 +185,7 @@ def test_what_is_not_a_tool_s_result_passes_through(tmp_path: Path) -> None:
         async def on_call_tool(self, context: Any, call_next: Any) -> Any:  # noqa: ARG002
             return {"task": "t" * 60_000}
 
-    gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
+    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
     server = make_server(middleware=[gate, Tasks()])
     try:
         passed: Any = asyncio.run(server.call_tool("rows"))
@@ -196,7 +196,7 @@ def test_what_is_not_a_tool_s_result_passes_through(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         result = await call(client, "with_meta", size=size)
         if size == 10:
             assert (result.meta or {})["own"] == "o" * size

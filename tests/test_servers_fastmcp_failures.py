@@ -1,14 +1,14 @@
-"""headgate in a fastmcp server: what is shown where nothing can be stored, or not all may be seen."""
+"""forebay in a fastmcp server: what is shown where nothing can be stored, or not all may be seen."""
 
 from pathlib import Path
 
 from fastmcp_harness import Client, call, serve, stored_of
-from headgate.servers.fastmcp import HeadgateMiddleware
+from forebay.servers.fastmcp import ForebayMiddleware
 from mcp_harness import text_of, told
 
 
 def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await call(client, "text", size=50_000, of="é")
         assert (result.is_error, told(result)["error"]["code"]) == (True, "store_full")
         assert told(result)["preview"].startswith("ééé")
@@ -17,7 +17,7 @@ def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path
 
 
 def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:
+    async def test(client: Client, gate: ForebayMiddleware) -> None:
         result = await call(client, "text", size=50_000, of="secret")
         assert "secret" not in text_of(result)
         assert b"secret" not in stored_of(gate, result)

@@ -1,4 +1,4 @@
-"""headgate in a fastmcp server: where it stands: without a client, in another server, beside other middleware."""
+"""forebay in a fastmcp server: where it stands: without a client, in another server, beside other middleware."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fastmcp
-import headgate
+import forebay
 import pytest
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
@@ -18,14 +18,14 @@ from fastmcp.server.middleware import AuthMiddleware, Middleware
 from fastmcp.tools import Tool, ToolResult
 from fastmcp_harness import Client, call, serve
 from fastmcp_server import make_server
-from headgate.servers.fastmcp import HeadgateMiddleware
+from forebay.servers.fastmcp import ForebayMiddleware
 from mcp_harness import text_of, told
 from wires import LEGACY
 
 
 def test_without_any_client(tmp_path: Path) -> None:
     server = make_server()
-    gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
+    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
     server.add_middleware(gate)
 
     async def run() -> None:
@@ -34,7 +34,7 @@ def test_without_any_client(tmp_path: Path) -> None:
         handle = told(await server.call_tool("rows", {"count": 5000}))["output_handle"]
         page = await server.call_tool("output_fetch", {"output_handle": handle, "offset": 4999})
         assert told(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
-        (content,) = (await server.read_resource(f"headgate://output/{handle}?limit=1")).contents
+        (content,) = (await server.read_resource(f"forebay://output/{handle}?limit=1")).contents
         assert json.loads(content.content) == [{"id": 0, "name": "naïve 0"}]
         assert (await server.call_tool("output_fetch", {})).is_error
         with pytest.raises(ToolError, match=r"^eee$"):
@@ -48,7 +48,7 @@ def test_without_any_client(tmp_path: Path) -> None:
 
 def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
     inner, outer = make_server(), FastMCP("outer")
-    gate = HeadgateMiddleware((tmp_path / "store").as_uri(), output_mode="auto", prefix="in_", sweep_interval=0)
+    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="auto", prefix="in_", sweep_interval=0)
     inner.add_middleware(gate)
     outer.mount(inner)
 
@@ -69,9 +69,9 @@ def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
 
 
 def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
-    """Whoever may call nothing may not fetch, wherever headgate stands among the middleware."""
+    """Whoever may call nothing may not fetch, wherever forebay stands among the middleware."""
     root = (tmp_path / "store").as_uri()
-    with headgate.open_store(root, sweep_interval=0) as store:
+    with forebay.open_store(root, sweep_interval=0) as store:
         handle = store.put(b"l" * 50_000).output_handle
         guard = AuthMiddleware(auth=require_scopes("read"))
 
@@ -80,21 +80,21 @@ def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
                 refused = await call(client, "output_fetch", output_handle=handle)
                 assert (refused.is_error, "lll" in text_of(refused)) == (True, False)
                 with pytest.raises(Exception, match="Authorization"):
-                    await client.read_resource(f"headgate://output/{handle}")
+                    await client.read_resource(f"forebay://output/{handle}")
 
-        ours = HeadgateMiddleware(store)
+        ours = ForebayMiddleware(store)
         for middleware in ([guard, ours], [ours, guard]):
             asyncio.run(run(middleware))
 
 
 def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
-    with headgate.open_store(tmp_path / "store", sweep_interval=0) as store:
-        gate = HeadgateMiddleware(store, output_mode="auto")
+    with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
+        gate = ForebayMiddleware(store, output_mode="auto")
         gate.close()
         assert gate.store is store
         store.put(b"still open")
-        with pytest.raises(headgate.InvalidArgument, match="give ttl to open_store"):
-            HeadgateMiddleware(store, ttl=5)
+        with pytest.raises(forebay.InvalidArgument, match="give ttl to open_store"):
+            ForebayMiddleware(store, ttl=5)
 
 
 def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
             result: ToolResult = await call_next(context)
             return ToolResult(result.content, result.structured_content, {"signed": True}, result.is_error)
 
-    async def test(client: Client, gate: HeadgateMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await call(client, "rows", count=5000)
         assert (result.meta or {})["signed"] is True
         assert "output_handle" in told(result)
@@ -112,8 +112,8 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
-    script = "import sys; sys.modules['fastmcp'] = None\ntry: import headgate.servers.fastmcp\n"
+    script = "import sys; sys.modules['fastmcp'] = None\ntry: import forebay.servers.fastmcp\n"
     script += "except ModuleNotFoundError as error: print(error.name, error)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.startswith("fastmcp fastmcp is not here; install headgate again with the extra fastmcp: ")
+    assert done.stdout.startswith("fastmcp fastmcp is not here; install forebay again with the extra fastmcp: ")
     assert "pip install '.[fastmcp]'" in done.stdout

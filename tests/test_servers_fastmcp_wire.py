@@ -1,4 +1,4 @@
-"""headgate in a fastmcp server: the bytes on the wire, both SDKs over both transports, and whose a handle is."""
+"""forebay in a fastmcp server: the bytes on the wire, both SDKs over both transports, and whose a handle is."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def test_the_list_differs_only_by_what_was_added(era: str, transport: str, serve
         assert "outputSchema" not in tool
     theirs, added = (answer["result"]["resourceTemplates"] for answer in templates)
     assert added[:-1] == theirs
-    assert added[-1]["uriTemplate"] == "headgate://output/{output_handle}{?offset,limit}"
+    assert added[-1]["uriTemplate"] == "forebay://output/{output_handle}{?offset,limit}"
     assert "mimeType" not in added[-1]
 
 
@@ -130,7 +130,7 @@ def test_clients_of_both_sdks_over_both_transports(
             assert last[-1]["content"] == [{"id": 399_999}]
             found = await client.call_tool("output_search", {"output_handle": handle, "pattern": "naïve 4321"})
             assert told(found)["matches"][0]["item"] == 4321
-            read = await client.read_resource(f"headgate://output/{handle}?offset=4998&limit=1")
+            read = await client.read_resource(f"forebay://output/{handle}?offset=4998&limit=1")
             (content,) = read.contents if sdk == "mcp" else read
             assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]
 
@@ -150,7 +150,7 @@ def test_a_handle_is_its_principal_s(era: str, servers: Servers, root: str) -> N
     handle = called(ann, "rows", count=5000)["output_handle"]
     assert called(ann, "output_fetch", output_handle=handle)["total"] == 5000
     assert called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
-    uri = f"headgate://output/{handle}"
+    uri = f"forebay://output/{handle}"
     assert "result" in asked(ann, "resources/read", uri=uri)
     assert asked(bob, "resources/read", uri=uri)["error"]["data"]["code"] == "output_handle_not_found"
     assert "output_handle_created" in [event["event"] for event in called(ann, "journal")]

@@ -1,4 +1,4 @@
-"""headgate in a server over HTTP: whose a handle is, and what goes over the wire. The client knows no SDK."""
+"""forebay in a server over HTTP: whose a handle is, and what goes over the wire. The client knows no SDK."""
 
 import json
 from collections.abc import Iterator
@@ -52,9 +52,9 @@ def test_a_handle_is_its_principal_s_alone(port: int, era: str) -> None:
             refused, never = (stranger.told(tool, output_handle=name, **more) for name in (handle, unknown))
             assert refused["error"]["code"] == "output_handle_not_found"
             assert refused == json.loads(json.dumps(never).replace(unknown, handle))
-        assert "error" in stranger.ask("resources/read", {"uri": f"headgate://output/{handle}"})
+        assert "error" in stranger.ask("resources/read", {"uri": f"forebay://output/{handle}"})
         assert stranger.told("journal", action="summary")["handles"] == 0
-    assert "result" in ann.ask("resources/read", {"uri": f"headgate://output/{handle}"})
+    assert "result" in ann.ask("resources/read", {"uri": f"forebay://output/{handle}"})
     assert {event["handle"] for event in ann.told("journal") if event["event"] != "tool_called"} == {handle}
 
 

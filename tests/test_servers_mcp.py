@@ -1,4 +1,4 @@
-"""headgate in a server of the mcp SDK: what becomes of results, in which mode, for real clients of both eras."""
+"""forebay in a server of the mcp SDK: what becomes of results, in which mode, for real clients of both eras."""
 
 import base64
 import json
@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from headgate.servers.mcp import Headgate
-from headgate.servers.modes import Mode
+from forebay.servers.mcp import Forebay
+from forebay.servers.modes import Mode
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
@@ -19,7 +19,7 @@ from wires import MODERN
 
 
 def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("rows", {"count": 5000})
         descriptor = told(result)
         assert (descriptor["item_count"], descriptor["items_path"]) == (5000, "/result")
@@ -46,7 +46,7 @@ def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path
 def test_every_kind_of_result(
     tool: str, arguments: dict[str, Any], payload: bytes | None, mime_type: str, era: str, tmp_path: Path
 ) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         descriptor = told(await client.call_tool(tool, arguments))
         assert descriptor["mime_type"] == mime_type
         with gate.store.open(descriptor["output_handle"]) as file:
@@ -64,7 +64,7 @@ def test_every_kind_of_result(
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         descriptor = told(await client.call_tool("several", {"size": 20_000}))
         assert (descriptor["items_path"], descriptor["item_count"]) == ("/content", 3)
         page = told(await client.call_tool("output_fetch", {"output_handle": descriptor["output_handle"], "limit": 1}))
@@ -74,7 +74,7 @@ def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
 
 
 def test_an_error_stays_one(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("failing", {"size": 50_000})
         assert result.is_error
         with gate.store.open(told(result)["output_handle"]) as file:
@@ -87,7 +87,7 @@ def test_an_error_stays_one(era: str, tmp_path: Path) -> None:
 
 
 def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
         for count in (2, 5000):
             answer = (await client.call_tool("rows", {"count": count})).structured_content
@@ -99,7 +99,7 @@ def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) 
 
 
 def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         assert "output_handle" in told(await client.call_tool("rows", {"count": 1}))
         assert text_of(await client.call_tool("text", {"size": 90_000})) == "x" * 90_000
         assert "output_handle" in told(await client.call_tool("json_text", {"count": 200}))
@@ -110,7 +110,7 @@ def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
 
 
 def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert {"output_mode", "output_inline_limit_bytes"} <= schemas["text"]["properties"].keys()
         assert schemas["chooses"]["properties"].keys() == {"output_mode"}
@@ -129,7 +129,7 @@ def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) ->
 
 
 def test_what_nobody_let_it_choose_is_the_tool_s_to_refuse(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "output_mode": "handle"})
         assert text_of(result) == "x" * 50_000
 
@@ -138,7 +138,7 @@ def test_what_nobody_let_it_choose_is_the_tool_s_to_refuse(era: str, tmp_path: P
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("with_meta", {"size": size})
         with gate.store.open(told(result)["output_handle"]) as file:
             stored = file.read()
@@ -162,7 +162,7 @@ def test_a_server_that_asks_back_is_let_to(tmp_path: Path) -> None:
             return InputRequiredResult(request_state="s" * 50_000)
         return CallToolResult(content=[TextContent(type="text", text=params.request_state)])
 
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         handle = told(await client.call_tool("asks", {}))["output_handle"]
         assert gate.store.stat(handle).size_bytes == 50_000
         assert len(list(gate.store.list())) == 1
@@ -185,7 +185,7 @@ def test_progress_passes_through(era: str, tmp_path: Path) -> None:
             await ctx.report_progress(step, 3)
         return "done " * 20_000
 
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         steps: list[float] = []
 
         async def heard(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
@@ -207,7 +207,7 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
         numbers = list(range((params.arguments or {}).get("count", 2)))
         return CallToolResult(content=[TextContent(type="text", text=json.dumps(numbers))], structured_content=numbers)
 
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         await client.list_tools()
         assert (await client.call_tool("ints", {})).structured_content == [0, 1]
         handle = told(await client.call_tool("ints", {"count": 20_000}))["output_handle"]
@@ -219,7 +219,7 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
 
 
 def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
-    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
+    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
     mode, _ = gate.mode_of("x", {})
     assert gate.pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode)
     assert not gate.pipeline.is_inline({"resultType": "complete", "content": []}, mode)

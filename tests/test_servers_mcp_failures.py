@@ -1,16 +1,16 @@
-"""headgate in a server of the mcp SDK: what is shown where nothing can be stored, or not all may be seen."""
+"""forebay in a server of the mcp SDK: what is shown where nothing can be stored, or not all may be seen."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate.servers.mcp import Headgate
+from forebay.servers.mcp import Forebay
 from mcp import Client
 from mcp_harness import serve, text_of, told
 
 
 def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "of": "é"})
         assert result.is_error
         assert told(result)["error"]["code"] == "store_full"
@@ -25,7 +25,7 @@ def test_what_cannot_be_redacted_shows_nothing(era: str, tmp_path: Path) -> None
     def broken(data: bytes) -> bytes:
         raise ValueError(data)
 
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "of": "secret"})
         assert told(result)["error"]["code"] == "redaction_failed"
         assert "secret" not in text_of(result)
@@ -34,7 +34,7 @@ def test_what_cannot_be_redacted_shows_nothing(era: str, tmp_path: Path) -> None
 
 
 def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("text", {"size": 50_000, "of": "secret"})
         assert "secret" not in text_of(result)
         with gate.store.open(told(result)["output_handle"]) as file:
@@ -52,7 +52,7 @@ def test_what_was_to_be_redacted_is_never_shown(
     def mistaken(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError
 
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         if not options:
             monkeypatch.setattr(gate.store, "put", mistaken)
         result = await client.call_tool("text", {"size": 9000, "of": "SECRET "})
@@ -71,7 +71,7 @@ def test_a_mistake_of_ours_costs_nobody_their_result(
     def mistaken(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError
 
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         monkeypatch.setattr(gate.store, "put", mistaken)
         assert text_of(await client.call_tool("text", {"size": 50_000})) == "x" * 50_000
         assert "could not be taken apart" in caplog.text

@@ -1,11 +1,11 @@
-"""headgate in a server of the mcp SDK: which servers, stores and options it is made of, and for whom."""
+"""forebay in a server of the mcp SDK: which servers, stores and options it is made of, and for whom."""
 
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate.servers.mcp import Headgate, _principal
+from forebay.servers.mcp import Forebay, _principal
 from mcp import Client
 from mcp.server import Server
 from mcp.server.auth.middleware.auth_context import auth_context_var
@@ -23,25 +23,25 @@ def test_a_low_level_server_without_anything(era: str, tmp_path: Path) -> None:
     async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
         return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
 
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         assert [tool.name for tool in (await client.list_tools()).tools] == ["big", "output_fetch", "output_search"]
         handle = told(await client.call_tool("big", {}))["output_handle"]
         assert told(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
         assert len((await client.list_resource_templates()).resource_templates) == 1
-        assert (await client.read_resource(f"headgate://output/{handle}")).contents[0].text[:3] == "bbb"  # type: ignore[union-attr]
+        assert (await client.read_resource(f"forebay://output/{handle}")).contents[0].text[:3] == "bbb"  # type: ignore[union-attr]
 
     server: Server[Any] = Server("low", on_list_tools=listed, on_call_tool=called)
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
 
 def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
-    with headgate.open_store(tmp_path / "store", sweep_interval=0) as store:
-        gate = Headgate(store, output_mode="auto")
+    with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
+        gate = Forebay(store, output_mode="auto")
         gate.close()
         assert gate.store is store
         store.put(b"still open")
-        with pytest.raises(headgate.InvalidArgument, match="give ttl to open_store"):
-            Headgate(store, ttl=5)
+        with pytest.raises(forebay.InvalidArgument, match="give ttl to open_store"):
+            Forebay(store, ttl=5)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
     ],
 )
 def test_an_option_that_is_none_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(headgate.InvalidArgument):
-        Headgate((tmp_path / "store").as_uri(), **wrong)
+    with pytest.raises(forebay.InvalidArgument):
+        Forebay((tmp_path / "store").as_uri(), **wrong)
     assert not (tmp_path / "store").exists()
 
 
 def test_it_is_installed_once(tmp_path: Path) -> None:
-    server, gate = make_server(), Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    server, gate = make_server(), Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
     gate.install(server)
-    with pytest.raises(headgate.InvalidArgument, match="has a headgate already"):
+    with pytest.raises(forebay.InvalidArgument, match="has a forebay already"):
         gate.install(server)
     gate.close()
 

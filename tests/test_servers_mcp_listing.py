@@ -1,11 +1,11 @@
-"""headgate in a server of the mcp SDK: what is learnt from its list of tools, however it lists them."""
+"""forebay in a server of the mcp SDK: what is learnt from its list of tools, however it lists them."""
 
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from headgate.servers.mcp import Headgate
+from forebay.servers.mcp import Forebay
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.context import ServerRequestContext
@@ -23,14 +23,14 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
     def output_fetch(size: int = 5) -> str:
         return "theirs" * size
 
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         # Called before it was ever listed.
         assert text_of(await client.call_tool("output_fetch", {"size": 1})) == "theirs"
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["output_fetch", "headgate_output_fetch", "headgate_output_search"]
+        assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search"]
         descriptor = told(await client.call_tool("output_fetch", {"size": 10_000}))
-        assert descriptor["fetch_with"] == "headgate_output_fetch"
-        page = await client.call_tool("headgate_output_fetch", {"output_handle": descriptor["output_handle"]})
+        assert descriptor["fetch_with"] == "forebay_output_fetch"
+        page = await client.call_tool("forebay_output_fetch", {"output_handle": descriptor["output_handle"]})
         assert told(page)["content"].startswith("theirs")
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
@@ -43,7 +43,7 @@ def test_a_list_in_pages_has_ours_on_its_last(end: str | None, era: str, tmp_pat
         tool = Tool(name="output_search" if number == 2 else f"tool {number}", input_schema={"type": "object"})
         return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 2 else end)
 
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         names, cursor = [], None
         while True:
             page = await client.list_tools(cursor=cursor)
@@ -52,7 +52,7 @@ def test_a_list_in_pages_has_ours_on_its_last(end: str | None, era: str, tmp_pat
             if not cursor:
                 break
         # The name of one that comes last of all is taken, too.
-        ours = ["headgate_output_fetch", "headgate_output_search"]
+        ours = ["forebay_output_fetch", "forebay_output_search"]
         assert names == [["tool 0"], ["tool 1"], ["output_search", *ours]]
 
     serve(test, tmp_path / "store", era, Server("pages", on_list_tools=listed))
@@ -66,7 +66,7 @@ def test_a_server_that_cannot_list_can_still_be_called(error: Exception, era: st
     async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
         return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
 
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         sent = await client.session.send_request(
             CallToolRequest(params=CallToolRequestParams(name="big", arguments={})), CallToolResult
         )
@@ -89,7 +89,7 @@ def test_a_list_without_an_end_holds_up_nobody(is_same: bool, era: str, tmp_path
     async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
         return CallToolResult(content=[TextContent(type="text", text="hi")])
 
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         for name in ("x", "x"):
             request = CallToolRequest(params=CallToolRequestParams(name=name, arguments={}))
             assert text_of(await client.session.send_request(request, CallToolResult)) == "hi"
@@ -102,7 +102,7 @@ def test_a_list_without_an_end_holds_up_nobody(is_same: bool, era: str, tmp_path
 def test_a_tool_that_came_later_has_all_its_arguments(era: str, tmp_path: Path) -> None:
     server = make_server()
 
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         await client.call_tool("text", {})
 
         @server.tool(structured_output=False)
@@ -115,7 +115,7 @@ def test_a_tool_that_came_later_has_all_its_arguments(era: str, tmp_path: Path) 
 
 
 def test_a_notification_teaches_nothing(tmp_path: Path) -> None:
-    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
 
     async def nothing(ctx: Any) -> None:
         del ctx
@@ -128,17 +128,17 @@ def test_a_notification_teaches_nothing(tmp_path: Path) -> None:
 
 
 def test_only_what_is_switched_on_can_clash(tmp_path: Path) -> None:
-    for journal, fetch_with in ((False, "output_fetch"), (True, "headgate_output_fetch")):
-        gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0, journal=journal)
+    for journal, fetch_with in ((False, "output_fetch"), (True, "forebay_output_fetch")):
+        gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, journal=journal)
         gate.learn([{"name": "journal"}])
         assert gate.tools.fetch_with == fetch_with
         gate.close()
 
 
 def test_a_name_that_was_a_tool_s_once_is_never_one_of_ours(tmp_path: Path) -> None:
-    gate = Headgate((tmp_path / "store").as_uri(), sweep_interval=0)
+    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
     gate.learn([{"name": "output_fetch"}])
     gate.learn([{"name": "other"}])
-    assert gate.tools.fetch_with == "headgate_output_fetch"
+    assert gate.tools.fetch_with == "forebay_output_fetch"
     assert "output_fetch" not in gate.tools
     gate.close()

@@ -1,4 +1,4 @@
-"""headgate in a server of the mcp SDK: the tools, resources and journal that are added to it."""
+"""forebay in a server of the mcp SDK: the tools, resources and journal that are added to it."""
 
 import base64
 import json
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate.servers.mcp import Headgate
+from forebay.servers.mcp import Forebay
 from mcp import Client
 from mcp_harness import serve, text_of, told
 from mcp_server import PIXELS
 
 
 def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
         assert told(await client.call_tool("rows", {}))["fetch_with"] == "oc_output_fetch"
@@ -22,7 +22,7 @@ def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
 
 
 def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         handle = told(await client.call_tool("text", {"size": 50_000}))["output_handle"]
         cases: list[tuple[dict[str, Any] | None, str, str]] = [
             ({"output_handle": "oh_AAAAAAAAAAAA"}, "output_handle_not_found", "call the tool again"),
@@ -48,7 +48,7 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
 
 
 def test_search_finds_what_fetch_then_shows(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         handle = told(await client.call_tool("rows", {"count": 5000}))["output_handle"]
         asked = {"output_handle": handle, "pattern": r'"id":4\d{3},', "regex": True, "limit": 2}
         found = told(await client.call_tool("output_search", asked))
@@ -60,7 +60,7 @@ def test_search_finds_what_fetch_then_shows(era: str, tmp_path: Path) -> None:
 
 
 def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:  # noqa: ARG001
+    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("rows", {"count": 5000})
         uri = result.content[1].uri  # type: ignore[union-attr]
         assert (result.content[1].type, result.content[1].size) == ("resource_link", told(result)["size_bytes"])  # type: ignore[union-attr]
@@ -70,16 +70,16 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
         (content,) = (await client.read_resource(f"{uri}?offset=4998&limit=1")).contents
         assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]  # type: ignore[union-attr]
         assert content.meta == {
-            "headgate/page": {
+            "forebay/page": {
                 "offset": 4998, "returned": 1, "total": 5000, "next_offset": 4999, "eof": False, "format": "items",
             }
         }  # fmt: skip
         handle = told(await client.call_tool("image", {}))["output_handle"]
-        (image,) = (await client.read_resource(f"headgate://output/{handle}")).contents
+        (image,) = (await client.read_resource(f"forebay://output/{handle}")).contents
         assert PIXELS.startswith(base64.b64decode(image.blob))  # type: ignore[union-attr]
         templates = (await client.list_resource_templates()).resource_templates
-        assert templates[-1].uri_template == "headgate://output/{output_handle}{?offset,limit}"
-        for wrong in ("headgate://output/oh_AAAAAAAAAAAA", f"{uri}?offset=-1", f"{uri}?page=1", "headgate://output/"):
+        assert templates[-1].uri_template == "forebay://output/{output_handle}{?offset,limit}"
+        for wrong in ("forebay://output/oh_AAAAAAAAAAAA", f"{uri}?offset=-1", f"{uri}?page=1", "forebay://output/"):
             with pytest.raises(Exception, match=r"nothing is stored under|an address takes"):
                 await client.read_resource(wrong)
 
@@ -87,7 +87,7 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
 
 
 def test_the_journal_tells_and_is_bounded(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Headgate) -> None:
+    async def test(client: Client, gate: Forebay) -> None:
         handle = told(await client.call_tool("rows", {"count": 5000}))["output_handle"]
         events = told(await client.call_tool("journal", {"action": "recent", "count": 50}))
         assert {"event": "output_handle_created", "handle": handle, "source_tool": "rows"}.items() <= events[-1].items()

@@ -1,4 +1,4 @@
-"""What goes over the wire with headgate and without it: bytes, seen by a client that knows no SDK."""
+"""What goes over the wire with forebay and without it: bytes, seen by a client that knows no SDK."""
 
 import json
 from pathlib import Path
@@ -77,8 +77,8 @@ def test_no_page_is_larger_than_what_goes_inline(era: str, servers: Servers, tmp
             search = {"output_handle": handle, "pattern": of, "limit": 1000}
             line = wire.ask("tools/call", {"name": "output_search", "arguments": search})
             assert len(line) <= LIMIT + 64, of
-            long = f"headgate://output/{handle}?offset=0&limit=0000000000004000#{'f' * 9000}"
-            for uri in (f"headgate://output/{handle}", f"headgate://output/{handle}?limit=0000000000004000", long):
+            long = f"forebay://output/{handle}?offset=0&limit=0000000000004000#{'f' * 9000}"
+            for uri in (f"forebay://output/{handle}", f"forebay://output/{handle}?limit=0000000000004000", long):
                 assert len(wire.ask("resources/read", {"uri": uri})) <= LIMIT + 64, of
 
 

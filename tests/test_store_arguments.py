@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument, Store
+from forebay import InvalidArgument, Store
 from stores import store_at
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import InvalidArgument, Store
-from headgate.store.local import LocalUpload
+from forebay import InvalidArgument, Store
+from forebay.store.local import LocalUpload
 from stores import payload_files, store_at, whole
 
 
@@ -32,7 +32,7 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
             assert file.read() == b'[{"id":1},{"id":2}]'
         assert (await store.stat_async(handle)).item_count == 2
         await store.delete_async(handle)
-        with pytest.raises(headgate.HandleNotFound):
+        with pytest.raises(forebay.HandleNotFound):
             await store.stat_async(handle)
         assert (await store.sweep_async()).corrupt == ()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files
-from headgate import (
+from forebay import (
     OPERATOR,
+    ForebayError,
     HandleNotFound,
-    HeadgateError,
     InvalidArgument,
     Store,
     StoreUnavailable,
@@ -101,7 +101,7 @@ def store(root: Path) -> Iterator[Store]:
 
 
 def refusal(read: str, store: Store, handle: object, who: object) -> tuple[type, str, str]:
-    with pytest.raises(HeadgateError) as caught:
+    with pytest.raises(ForebayError) as caught:
         READS[read](store, handle, who)
     return type(caught.value), caught.value.code, str(caught.value)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from faults import opened, redeem, stored_files
-from headgate import OPERATOR, HandleNotFound, InvalidArgument, Store
+from forebay import OPERATOR, HandleNotFound, InvalidArgument, Store
 from stores import Clock
 
 DAY = 24 * 3600.0

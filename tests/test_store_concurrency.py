@@ -11,10 +11,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
-import headgate
+import forebay
 import pytest
 from faults import assert_tidy, digest, opened, redeem, stored_files
-from headgate import OPERATOR, HandleNotFound, HeadgateError, Store
+from forebay import OPERATOR, ForebayError, HandleNotFound, Store
 
 PROCESSES = 8
 THREADS = 8
@@ -130,7 +130,7 @@ def test_every_thread_finds_what_another_process_stored_on_a_new_day(tmp_path: P
         together.wait()
         try:
             return reader.stat(handle).output_handle
-        except HeadgateError as error:
+        except ForebayError as error:
             return str(error)
 
     with opened(root) as reader, ThreadPoolExecutor(threads) as pool:
@@ -162,7 +162,7 @@ def test_a_principal_of_whom_nothing_is_left_leaves_no_counter(tmp_path: Path) -
 def test_a_child_that_was_forked_puts_and_sweeps_by_itself(tmp_path: Path) -> None:
     # Large enough for every thread of the pool to have been started before the fork.
     large = b"0123456789" * 2_000_000
-    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+    with forebay.open_store((tmp_path / "store").as_uri()) as store:
         store.put(large)
         child = os.fork()
         if child == 0:
@@ -174,14 +174,14 @@ def test_a_child_that_was_forked_puts_and_sweeps_by_itself(tmp_path: Path) -> No
 
 def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
     url = (tmp_path / "store").as_uri()
-    with headgate.open_store(url, sweep_interval=0) as store:
+    with forebay.open_store(url, sweep_interval=0) as store:
         for number in range(60):
             store.put(os.urandom(5000), ttl=0 if number % 2 else 60)
         children = []
         for _ in range(4):
             child = os.fork()
             if child == 0:
-                with headgate.open_store(url, sweep_interval=0) as other:
+                with forebay.open_store(url, sweep_interval=0) as other:
                     other.sweep()
                 os._exit(0)
             children.append(child)
@@ -195,7 +195,7 @@ def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
 )
 def test_a_child_is_not_held_up_by_a_lock_of_its_parent_s_threads(lock: str, tmp_path: Path) -> None:
     held, leave = threading.Event(), threading.Event()
-    with headgate.open_store((tmp_path / "store").as_uri()) as store:
+    with forebay.open_store((tmp_path / "store").as_uri()) as store:
         store.put(b"before")
 
         def hold() -> None:
@@ -234,7 +234,7 @@ def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
     with opened(root) as other:
         other.put(b"payload")
         with other._backend.alone(wait=True):
-            store = headgate.open_store(root.as_uri(), sweep_interval=0.01)
+            store = forebay.open_store(root.as_uri(), sweep_interval=0.01)
             store.put(b"another")
             time.sleep(0.05)
             with ThreadPoolExecutor(1) as pool:

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 from faults import opened, redeem, stored_files
-from headgate import OPERATOR, HandleCorrupt, HandleNotFound, HeadgateError, Store
-from headgate.store import frames, write
+from forebay import OPERATOR, ForebayError, HandleCorrupt, HandleNotFound, Store
+from forebay.store import frames, write
 
 FLIPS = [0x01, 0x80, 0xFF]
 
@@ -70,7 +70,7 @@ class Victim:
     def read(self, name: str) -> object:
         try:
             return READS[name](self.store, self.handle)
-        except HeadgateError:
+        except ForebayError:
             return None
 
     def become(self, stored: bytes, *, is_noticed: bool = True) -> None:

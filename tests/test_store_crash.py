@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from faults import assert_tidy, digest, in_child, opened, redeem, stored_files
-from headgate import OPERATOR
+from forebay import OPERATOR
 
 ROUNDS = 300
 SWEEPS = 60

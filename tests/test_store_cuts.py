@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from headgate import Page, Store
-from headgate.store.frames import FRAME
+from forebay import Page, Store
+from forebay.store.frames import FRAME
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, asks, content, heavy_items, long_texts, pages, store_at

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files, stray_files
-from headgate import HandleNotFound, HeadgateError, Store, StoreFull, StoreUnavailable
+from forebay import ForebayError, HandleNotFound, Store, StoreFull, StoreUnavailable
 
 MEGABYTE = bytes(range(256)) * 4096
 
@@ -213,7 +213,7 @@ def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], 
         hoard_files()
         with opened(root) as store:
             return code_of(lambda: act(store))
-    except HeadgateError as error:
+    except ForebayError as error:
         return error.code
     finally:
         for fd in hoard:

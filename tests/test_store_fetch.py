@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 from documents import documents, forms, main_array, pointers, values
-from headgate import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
-from headgate.store import catalog
-from headgate.store.frames import FRAME, TAIL
+from forebay import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
+from forebay.store import catalog
+from forebay.store.frames import FRAME, TAIL
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from stores import (
@@ -250,7 +250,7 @@ def test_a_path_that_leads_nowhere(path: str, store: Store) -> None:
 
 
 def test_a_path_that_is_none(store: Store) -> None:
-    with pytest.raises(headgate.HeadgateError):
+    with pytest.raises(forebay.ForebayError):
         store.fetch(store.put({"rows": [1]}).output_handle, path="rows")
 
 

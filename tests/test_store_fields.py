@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from headgate import PathNotFound, Store
+from forebay import PathNotFound, Store
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, asks, content, long_texts, pages, read_by_offset, store_at

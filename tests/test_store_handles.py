@@ -4,8 +4,8 @@ import collections
 from pathlib import Path
 
 import pytest
-from headgate import HandleNotFound, InvalidArgument
-from headgate.handles import is_handle, new_handle
+from forebay import HandleNotFound, InvalidArgument
+from forebay.handles import is_handle, new_handle
 from stores import Clock, events, payload_files, store_at, whole
 
 

@@ -3,30 +3,30 @@
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import InvalidArgument
+from forebay import InvalidArgument
 from stores import noise, payload_files, store_at, whole
 
 
 def test_the_default_is_the_user_s_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEADGATE_HOME", raising=False)
+    monkeypatch.delenv("FOREBAY_HOME", raising=False)
     monkeypatch.setattr("platformdirs.user_data_path", lambda name, **_: tmp_path / "data" / name)
-    with headgate.open_store() as store:
+    with forebay.open_store() as store:
         store.put(b"x")
-    assert len(payload_files(tmp_path / "data" / "headgate")) == 1
+    assert len(payload_files(tmp_path / "data" / "forebay")) == 1
 
 
 @pytest.mark.parametrize("home", ["home", "a folder", "ordner-ü"])
-def test_headgate_home_overrides_it(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forebay_home_overrides_it(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HEADGATE_HOME", home)
-    with headgate.open_store() as store:
+    monkeypatch.setenv("FOREBAY_HOME", home)
+    with forebay.open_store() as store:
         handle = store.put(b"x").output_handle
     assert len(payload_files(tmp_path / home)) == 1
-    with headgate.open_store((tmp_path / home).as_uri()) as store:
+    with forebay.open_store((tmp_path / home).as_uri()) as store:
         assert whole(store, handle) == b"x"
-    with headgate.open_store("file://localhost" + (tmp_path / home).as_uri().removeprefix("file://")) as store:
+    with forebay.open_store("file://localhost" + (tmp_path / home).as_uri().removeprefix("file://")) as store:
         assert whole(store, handle) == b"x"
 
 
@@ -39,7 +39,7 @@ def test_headgate_home_overrides_it(home: str, tmp_path: Path, monkeypatch: pyte
 )  # fmt: skip
 def test_a_url_of_no_store_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument, match="a store is file:///path, or nothing for the default"):
-        headgate.open_store(url)
+        forebay.open_store(url)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_an_option_that_is_none_is_refused_before_anything_is_made(
     options: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidArgument, match=says):
-        headgate.open_store((tmp_path / "store").as_uri(), **options)
+        forebay.open_store((tmp_path / "store").as_uri(), **options)
     assert not (tmp_path / "store").exists()
 
 
@@ -84,7 +84,7 @@ def test_power_is_an_option(tmp_path: Path) -> None:
 
 
 def test_a_path_names_a_store_and_a_url_that_is_one_is_mended(tmp_path: Path) -> None:
-    with headgate.open_store(tmp_path / "store") as store, store_at(tmp_path / "store") as same:
+    with forebay.open_store(tmp_path / "store") as store, store_at(tmp_path / "store") as same:
         assert whole(same, store.put(b"payload").output_handle) == b"payload"
     with pytest.raises(InvalidArgument, match="did you mean file:///"):
-        headgate.open_store(str(tmp_path / "store"))
+        forebay.open_store(str(tmp_path / "store"))

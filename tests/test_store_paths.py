@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import PathNotFound, Store
-from headgate.store.frames import FRAME, TAIL
+from forebay import PathNotFound, Store
+from forebay.store.frames import FRAME, TAIL
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, content, pages, store_at

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 import pyzstd
-from headgate import InvalidArgument, Store
-from headgate.payload import PIECE
-from headgate.store.frames import FRAME
+from forebay import InvalidArgument, Store
+from forebay.payload import PIECE
+from forebay.store.frames import FRAME
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
@@ -224,7 +224,7 @@ def test_what_it_is_is_found_out(payload: bytes, mime_type: str, items: int | No
 
 
 def test_a_path_is_no_payload(tmp_path: Path, store: Store) -> None:
-    with pytest.raises(headgate.InvalidArgument, match=r'pass open\(path, "rb"\)'):
+    with pytest.raises(forebay.InvalidArgument, match=r'pass open\(path, "rb"\)'):
         store.put(tmp_path)
 
 
@@ -319,7 +319,7 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
     with store_at(tmp_path / "store") as store:
         with pytest.raises(ConnectionResetError, match="upstream is gone"):
             store.put(failing())
-        assert list(store.list(principal=headgate.OPERATOR)) == []
+        assert list(store.list(principal=forebay.OPERATOR)) == []
         assert payload_files(tmp_path / "store") == []
         # And goes on as if nothing had been.
         assert whole(store, store.put(b"next").output_handle) == b"next"
@@ -373,7 +373,7 @@ def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Sto
 
 
 MEASURE = """
-import headgate
+import forebay
 
 
 def chunks(count):
@@ -382,7 +382,7 @@ def chunks(count):
     return (bytes(bytearray(chunk)) for _ in range(count))
 
 
-with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
+with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
     store.put(chunks(1))
     before = peak()
     descriptor = store.put(chunks(250))

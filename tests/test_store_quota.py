@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from faults import counters, true_counters
-from headgate import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
-from headgate.store.local import LocalBackend, LocalBlob
+from forebay import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
+from forebay.store.local import LocalBackend, LocalBlob
 from stores import Clock, events, noise, payload_files, store_at, whole
 
 

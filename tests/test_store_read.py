@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import headgate
+import forebay
 import pytest
-from headgate import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
+from forebay import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
@@ -99,7 +99,7 @@ def test_a_search_page_that_holds_no_match_is_refused_not_repeated(store: Store)
 def test_what_no_search_could_satisfy(ask: dict[str, Any], store: Store) -> None:
     with pytest.raises(InvalidArgument):
         store.search(store.put("text").output_handle, "t", **ask)
-    with pytest.raises(headgate.InvalidPattern):
+    with pytest.raises(forebay.InvalidPattern):
         store.search(store.put("text").output_handle, "(", regex=True)
 
 
@@ -180,13 +180,13 @@ def test_stat_tells_what_is_known(store: Store) -> None:
 
 def test_list_shows_what_is_there_and_whose_it_is(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
-        assert list(store.list(principal=headgate.OPERATOR)) == []
+        assert list(store.list(principal=forebay.OPERATOR)) == []
         mine, anns = store.put([1]).output_handle, store.put([2], principal="ann").output_handle
         gone = store.put([3]).output_handle
         store.delete(gone)
         assert {one.output_handle for one in store.list()} == {mine}
         assert {one.output_handle for one in store.list(principal="ann")} == {anns}
-        assert {one.output_handle for one in store.list(principal=headgate.OPERATOR)} == {mine, anns}
+        assert {one.output_handle for one in store.list(principal=forebay.OPERATOR)} == {mine, anns}
         assert list(store.list(principal="bob")) == []
 
 
@@ -256,8 +256,8 @@ def test_what_no_payload_can_satisfy_is_refused_in_a_few_words(
 
 def test_a_search_builds_no_more_than_a_page_has_room_for(tmp_path: Path) -> None:
     script = """
-import headgate
-with headgate.open_store(sys.argv[1], sweep_interval=0) as store:
+import forebay
+with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
     handle = store.put(b"y" * (16 << 20)).output_handle
     store.search(handle, "y", limit=1)
     before = peak()

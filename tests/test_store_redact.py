@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import RedactionFailed
-from headgate.store.local import LocalUpload
+from forebay import RedactionFailed
+from forebay.store.local import LocalUpload
 from stores import events, payload_files, store_at, whole
 
 SECRET = b"hunter2-correct-horse"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from headgate import Store, matches
-from headgate.store.frames import FRAME
+from forebay import Store, matches
+from forebay.store.frames import FRAME
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, asks, store_at

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay import open_store
+from forebay.gateway.raw import taken_apart
+from forebay.servers.modes import Mode
+from forebay.servers.tasks import Tasks, filled, result_in
 from gateway_harness import Talk, said, script, talking, wrap
-from headgate import open_store
-from headgate.gateway.raw import taken_apart
-from headgate.servers.modes import Mode
-from headgate.servers.tasks import Tasks, filled, result_in
 from large_server import RELATED, result_of
 from serve_harness import EraTalk, command_of, config, serving
 from serve_http_harness import serving_http, wire
@@ -33,7 +33,7 @@ def wrapping(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
 
 @pytest.fixture(params=["wrap", "serve one", "serve two"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Makes a talk with the server behind headgate, of an era, with options as the command line has them."""
+    """Makes a talk with the server behind forebay, of an era, with options as the command line has them."""
     if request.param == "wrap":
         return lambda era, *options: wrapping(tmp_path, era, *options)
     upstream = command_of("large_server.py", "stdio")

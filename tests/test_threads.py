@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import headgate
+import forebay
 import pytest
 
 THREADS = 8
@@ -19,37 +19,37 @@ LOG = "".join(f"{n} ERROR 検索 failed after {n % 100} ms\n" for n in range(500
 
 
 def page(offset: int) -> Any:
-    index = headgate.index_items(DOCUMENT)
-    read = headgate.read_items(DOCUMENT, index, offset, 50)
+    index = forebay.index_items(DOCUMENT)
+    read = forebay.read_items(DOCUMENT, index, offset, 50)
     return read.content, read.next_offset
 
 
 def found(pattern: str, regex: bool) -> Any:
-    result = headgate.search(LOG, pattern, regex=regex)
+    result = forebay.search(LOG, pattern, regex=regex)
     return [(match.start, match.end, match.line, match.context) for match in result.matches], result.next_start
 
 
 def streamed() -> bytes:
-    indexer = headgate.ItemIndexer()
+    indexer = forebay.ItemIndexer()
     for start in range(0, len(DOCUMENT), 4099):
         indexer.feed(DOCUMENT[start : start + 4099])
     return indexer.finish().to_bytes()
 
 
 VERBS: dict[str, Callable[[int], Any]] = {
-    "index_items": lambda _: headgate.index_items(DOCUMENT).to_bytes(),
-    "index_lines": lambda _: headgate.index_lines(LOG).to_bytes(),
+    "index_items": lambda _: forebay.index_items(DOCUMENT).to_bytes(),
+    "index_lines": lambda _: forebay.index_lines(LOG).to_bytes(),
     "ItemIndexer": lambda _: streamed(),
     "read_items": lambda n: page(n * 40),
-    "read_text": lambda n: headgate.read_text(LOG, n * 101, 1000).text,
-    "read_lines": lambda n: headgate.read_lines(LOG, n * 7, 20).text,
-    "preview": lambda n: headgate.preview(DOCUMENT, 100 + n),
-    "truncate": lambda n: headgate.truncate(DOCUMENT, max_bytes=1000 + n),
-    "truncate_lines": lambda n: headgate.truncate_lines(LOG, n, n),
-    "outline": lambda _: headgate.outline(DOCUMENT),
-    "get": lambda n: headgate.get(DOCUMENT, f"/statuses/{n * 11}/name"),
-    "locate": lambda n: headgate.locate(DOCUMENT, f"/statuses/{n}"),
-    "project": lambda _: headgate.project(headgate.get(DOCUMENT, "/statuses"), ["id"]),
+    "read_text": lambda n: forebay.read_text(LOG, n * 101, 1000).text,
+    "read_lines": lambda n: forebay.read_lines(LOG, n * 7, 20).text,
+    "preview": lambda n: forebay.preview(DOCUMENT, 100 + n),
+    "truncate": lambda n: forebay.truncate(DOCUMENT, max_bytes=1000 + n),
+    "truncate_lines": lambda n: forebay.truncate_lines(LOG, n, n),
+    "outline": lambda _: forebay.outline(DOCUMENT),
+    "get": lambda n: forebay.get(DOCUMENT, f"/statuses/{n * 11}/name"),
+    "locate": lambda n: forebay.locate(DOCUMENT, f"/statuses/{n}"),
+    "project": lambda _: forebay.project(forebay.get(DOCUMENT, "/statuses"), ["id"]),
     "search": lambda n: found(f"{n} ms", regex=False),
     "search by expression": lambda n: found(rf"\b{n}\d ERROR", regex=True),
 }
@@ -75,15 +75,15 @@ def test_threads_get_what_one_thread_gets(name: str) -> None:
 
 
 def test_an_index_is_shared_by_threads() -> None:
-    index = headgate.index_items(DOCUMENT)
-    pages = in_threads(lambda n: json.loads(headgate.read_items(DOCUMENT, index, n, 1).content))
+    index = forebay.index_items(DOCUMENT)
+    pages = in_threads(lambda n: json.loads(forebay.read_items(DOCUMENT, index, n, 1).content))
     assert pages == [[RECORDS[n]] for n in range(CALLS)]
 
 
 def test_errors_arrive_in_the_thread_that_caused_them() -> None:
     def cause(n: int) -> int:
-        with pytest.raises(headgate.InvalidJSON) as caught:
-            headgate.index_items(b"[" + b" " * n + b"}")
+        with pytest.raises(forebay.InvalidJSON) as caught:
+            forebay.index_items(b"[" + b" " * n + b"}")
         return caught.value.index
 
     assert in_threads(cause) == [n + 1 for n in range(CALLS)]
@@ -93,13 +93,13 @@ ROWS = b'{"id": 1, "name": "na\xc3\xafve"}\n' * 2000
 
 
 def test_pieces_from_many_threads_are_taken_one_at_a_time() -> None:
-    indexer = headgate.ItemIndexer()
+    indexer = forebay.ItemIndexer()
     in_threads(lambda _: indexer.feed(ROWS))
-    assert indexer.finish() == headgate.index_items(ROWS * CALLS)
+    assert indexer.finish() == forebay.index_items(ROWS * CALLS)
 
 
 def test_pieces_that_come_after_the_end_are_refused() -> None:
-    indexer = headgate.ItemIndexer()
+    indexer = forebay.ItemIndexer()
     indexes = []
 
     def feed_or_finish(n: int) -> bool:
@@ -108,13 +108,13 @@ def test_pieces_that_come_after_the_end_are_refused() -> None:
             return False
         try:
             indexer.feed(ROWS)
-        except headgate.InvalidArgument as error:
+        except forebay.InvalidArgument as error:
             assert "finished or failed" in str(error)  # noqa: PT017 - those before the end are taken
             return False
         return True
 
     taken = sum(in_threads(feed_or_finish))
-    assert indexes == [headgate.index_items(ROWS * taken)]
+    assert indexes == [forebay.index_items(ROWS * taken)]
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_other_threads_run_while_a_verb_works() -> None:
     thread.start()
     started.set()
     for _ in range(1000):
-        headgate.index_items(DOCUMENT)
+        forebay.index_items(DOCUMENT)
         if done.is_set():
             break
     was_let_in = done.is_set()

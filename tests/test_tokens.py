@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 from command import run
-from headgate.errors import InvalidArgument
-from headgate.gateway.http.token_lines import digest_of, made, parsed
-from headgate.gateway.http.tokens import TokenFile
+from forebay.errors import InvalidArgument
+from forebay.gateway.http.token_lines import digest_of, made, parsed
+from forebay.gateway.http.tokens import TokenFile
 from hypothesis import given
 from hypothesis import strategies as st
 

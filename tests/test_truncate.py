@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headgate import InvalidArgument, InvalidJSON, truncate
+from forebay import InvalidArgument, InvalidJSON, truncate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

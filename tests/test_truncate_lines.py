@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from headgate import InvalidArgument, InvalidText, truncate_lines
+from forebay import InvalidArgument, InvalidText, truncate_lines
 from hypothesis import example, given
 from hypothesis import strategies as st
 from texts import NASTY, every_payload, nasty_text, writable_payloads

@@ -2,7 +2,7 @@
 
 import orjson
 import pytest
-from headgate import InvalidArgument, preview, read_lines, read_text
+from forebay import InvalidArgument, preview, read_lines, read_text
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import escape, nasty_text, weigh

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headgate.operations import OperationRegistry
-from headgate.operations.mcp.tools import MCPOperations, from_mcp
+from forebay.operations import OperationRegistry
+from forebay.operations.mcp.tools import MCPOperations, from_mcp
 from wires import started
 
 TRANSPORTS = ["stdio", "http"]

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from headgate.gateway.wrap import run_url
+from forebay.gateway.wrap import run_url
 
 
 def main() -> None:

@@ -5,11 +5,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use headgate_core::index::{index_items, index_lines};
-use headgate_core::pointer::{Pointer, locate};
-use headgate_core::search::{Options, Pattern, search};
-use headgate_core::truncate::{Limits, truncate};
-use headgate_core::{Escaping, Range, preview, read_lines, read_text, truncate_lines};
+use forebay_core::index::{index_items, index_lines};
+use forebay_core::pointer::{Pointer, locate};
+use forebay_core::search::{Options, Pattern, search};
+use forebay_core::truncate::{Limits, truncate};
+use forebay_core::{Escaping, Range, preview, read_lines, read_text, truncate_lines};
 
 /// Counts the bytes that the current thread holds, and the most it ever held.
 struct Counting;

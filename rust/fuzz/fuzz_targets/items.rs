@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| headgate_fuzz::items::compare(headgate_fuzz::Input::split(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::items::compare(forebay_fuzz::Input::split(bytes)));

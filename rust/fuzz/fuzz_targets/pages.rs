@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| headgate_fuzz::pages::compare(headgate_fuzz::Input::split(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::pages::compare(forebay_fuzz::Input::split(bytes)));

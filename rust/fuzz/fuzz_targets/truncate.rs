@@ -1,5 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| headgate_fuzz::truncate::compare(headgate_fuzz::Input::split(
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::truncate::compare(forebay_fuzz::Input::split(
     bytes
 )));

@@ -1,6 +1,6 @@
 //! Indexing, against itself in pieces and against serde_json's lengths.
 
-use headgate_core::index::{ItemIndex, ItemIndexer, index_items, index_lines};
+use forebay_core::index::{ItemIndex, ItemIndexer, index_items, index_lines};
 use serde_json::Value;
 
 use crate::{Input, twin};
@@ -22,7 +22,7 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
     }
 }
 
-fn in_pieces(data: &[u8], validate: bool, step: usize) -> headgate_core::Result<ItemIndex> {
+fn in_pieces(data: &[u8], validate: bool, step: usize) -> forebay_core::Result<ItemIndex> {
     let mut indexer = ItemIndexer::new(None, validate)?;
     for piece in data.chunks(step) {
         indexer.feed(piece)?;

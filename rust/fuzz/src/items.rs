@@ -1,6 +1,6 @@
 //! Pages of items, against serde_json's: they tile, keep to their budget, and need no more than their span.
 
-use headgate_core::{ItemIndex, ItemPage, Range, index_items, read_items};
+use forebay_core::{ItemIndex, ItemPage, Range, index_items, read_items};
 use serde_json::Value;
 
 use crate::{Input, twin};

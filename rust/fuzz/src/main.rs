@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use headgate_fuzz::{Input, KNOBS, TARGETS, Target};
+use forebay_fuzz::{Input, KNOBS, TARGETS, Target};
 use mutate::Random;
 
 struct Options {

@@ -1,6 +1,6 @@
 //! Taking messages apart, against serde_json and a loop.
 
-use headgate_core::message::{Limits, Source, Unescaper, Value, dissect, says, unescape};
+use forebay_core::message::{Limits, Source, Unescaper, Value, dissect, says, unescape};
 
 use crate::{Input, twin};
 

@@ -1,6 +1,6 @@
 //! Outlines, against their promises: within the budget, one line, and the count of an array is its length.
 
-use headgate_core::outline;
+use forebay_core::outline;
 use serde_json::Value;
 
 use crate::{Input, twin};

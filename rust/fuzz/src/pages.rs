@@ -1,6 +1,6 @@
 //! Pages of text and lines: they tile, keep to their budget and are whole.
 
-use headgate_core::{Escaping, ItemIndex, Range, index_lines, read_lines, read_text};
+use forebay_core::{Escaping, ItemIndex, Range, index_lines, read_lines, read_text};
 
 use crate::Input;
 

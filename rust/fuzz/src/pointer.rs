@@ -1,6 +1,6 @@
 //! Finding values by JSON Pointer, against serde_json's.
 
-use headgate_core::pointer::{Pointer, locate};
+use forebay_core::pointer::{Pointer, locate};
 use serde_json::Value;
 
 use crate::{Input, twin};

@@ -1,6 +1,6 @@
 //! Previews, against what serde_json says they weigh.
 
-use headgate_core::{Escaping, preview};
+use forebay_core::{Escaping, preview};
 
 use crate::Input;
 

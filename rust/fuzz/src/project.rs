@@ -1,6 +1,6 @@
 //! Projecting, against a walk over serde_json's values.
 
-use headgate_core::project;
+use forebay_core::project;
 use serde_json::{Map, Value};
 
 use crate::{Input, twin};

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use headgate_core::search::{Options, Pattern, search};
+use forebay_core::search::{Options, Pattern, search};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::Input;
 
-/// An expression as headgate reads it, and the same for the `regex` crate, whose `\b`, `\w` and `\d` are Unicode.
+/// An expression as forebay reads it, and the same for the `regex` crate, whose `\b`, `\w` and `\d` are Unicode.
 const EXPRESSIONS: [(&str, &str); 8] = [
     (r"\bfailed\b.{0,40}timeout", r"(?-u:\b)failed(?-u:\b).{0,40}timeout"),
     (r"user_id=\d{2,}", r"user_id=(?-u:\d){2,}"),

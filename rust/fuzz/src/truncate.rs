@@ -1,6 +1,6 @@
 //! Truncating, against its promises and, where nothing is left out, against the document itself.
 
-use headgate_core::truncate::{Limits, truncate};
+use forebay_core::truncate::{Limits, truncate};
 
 use crate::{Input, twin};
 

@@ -34,7 +34,7 @@ fn trim(mut data: &[u8]) -> &[u8] {
     data
 }
 
-/// The value `data` is; `None` where it is not JSON or where serde_json means something else than headgate:
+/// The value `data` is; `None` where it is not JSON or where serde_json means something else than forebay:
 /// equal keys in one object, numbers out of range, lone surrogates, more than 128 levels.
 #[must_use]
 pub fn parse(data: &[u8]) -> Option<Value> {

@@ -1,7 +1,7 @@
 //! Validating, against serde_json line by line.
 
-use headgate_core::Isa;
-use headgate_core::validate::Validator;
+use forebay_core::Isa;
+use forebay_core::validate::Validator;
 
 use crate::{Input, twin};
 
@@ -28,7 +28,7 @@ fn check_index(isa: Isa, data: &[u8], index: u64) {
     assert_eq!(before.feed(&data[..index]), Ok(()), "blamed too late");
 }
 
-fn validate(isa: Isa, data: &[u8], step: usize) -> headgate_core::Result<()> {
+fn validate(isa: Isa, data: &[u8], step: usize) -> forebay_core::Result<()> {
     let mut validator = Validator::new(isa);
     for piece in data.chunks(step.max(1)) {
         validator.feed(piece)?;

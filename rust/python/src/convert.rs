@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use headgate_core::{Error, ErrorKind, Range, Result};
+use forebay_core::{Error, ErrorKind, Range, Result};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;

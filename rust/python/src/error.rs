@@ -1,6 +1,6 @@
 //! The one place where an error of the core becomes an exception.
 
-use headgate_core::{Error, ErrorKind};
+use forebay_core::{Error, ErrorKind};
 use pyo3::prelude::*;
 
 /// Carries a core error through `?`; the exception itself is made with the interpreter attached.
@@ -26,7 +26,7 @@ impl From<CoreError> for PyErr {
         Python::attach(|py| {
             // The classes are written in Python: they have two bases each, which PyO3 cannot declare.
             let exception = py
-                .import("headgate.errors")
+                .import("forebay.errors")
                 .and_then(|errors| errors.getattr(class))
                 .and_then(|class| class.call1((error.to_string(), error.index)));
             match exception {

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use headgate_core::index::{self, Kind};
-use headgate_core::{Error, ErrorKind};
+use forebay_core::index::{self, Kind};
+use forebay_core::{Error, ErrorKind};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -13,7 +13,7 @@ use crate::error::CoreError;
 use crate::payload::Payload;
 
 /// Where items are: `data[start:end]` holds them whole.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Span {
     /// The first byte to read.
     start: u64,
@@ -36,7 +36,7 @@ impl Span {
 /// Where the items of a payload are: one entry a 64 KiB block, whatever the items' size.
 ///
 /// `index_items` and `index_lines` make one. It can be stored (`to_bytes`) and pickled.
-#[pyclass(frozen, eq, module = "headgate._core")]
+#[pyclass(frozen, eq, module = "forebay._core")]
 #[derive(PartialEq)]
 pub struct ItemIndex(pub index::ItemIndex);
 
@@ -111,7 +111,7 @@ impl ItemIndex {
 }
 
 /// Indexes a payload that arrives in pieces; the answer is the same for every way of cutting it.
-#[pyclass(frozen, module = "headgate._core")]
+#[pyclass(frozen, module = "forebay._core")]
 pub struct ItemIndexer(Slot);
 
 /// `None` once finished or failed: there is nothing to go on from.

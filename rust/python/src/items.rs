@@ -1,6 +1,6 @@
 //! `read_items`: pages of items.
 
-use headgate_core::items;
+use forebay_core::items;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -11,7 +11,7 @@ use crate::page::Cut;
 use crate::payload::Payload;
 
 /// Whole items within a budget.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct ItemPage {
     /// A JSON array of the items, each as it stands in the payload.
     content: Py<PyBytes>,

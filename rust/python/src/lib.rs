@@ -1,4 +1,4 @@
-//! `headgate._core`: converts in, releases the interpreter, calls the core, wraps out.
+//! `forebay._core`: converts in, releases the interpreter, calls the core, wraps out.
 
 mod convert;
 mod error;

@@ -1,4 +1,4 @@
-use headgate_core::Escaping;
+use forebay_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
@@ -9,7 +9,7 @@ use crate::page::Cut;
 use crate::payload::Payload;
 
 /// Whole lines within a budget.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct LinePage {
     /// The lines as they stand in the payload, line ends included.
     text: Py<PyString>,
@@ -59,7 +59,7 @@ pub fn read_lines(
     let read = |data: &[u8]| {
         let range = page(offset, limit, last)?;
         let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        headgate_core::read_lines(data, index, range, count("max_bytes", max_bytes)?, escaping)
+        forebay_core::read_lines(data, index, range, count("max_bytes", max_bytes)?, escaping)
     };
     let page = data.detached(py, read).map_err(CoreError::from)?;
     Ok(LinePage {

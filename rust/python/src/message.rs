@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use headgate_core::Result;
-use headgate_core::message::{self, Limits, Source, Value};
+use forebay_core::Result;
+use forebay_core::message::{self, Limits, Source, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
@@ -106,7 +106,7 @@ pub fn unescape<'py>(py: Python<'py>, content: Payload) -> Bound<'py, PyBytes> {
 }
 
 /// `unescape` for content that comes in pieces, cut anywhere.
-#[pyclass(frozen, module = "headgate._core")]
+#[pyclass(frozen, module = "forebay._core")]
 pub struct Unescaper(Mutex<message::Unescaper>);
 
 #[pymethods]

@@ -17,6 +17,6 @@ pub fn outline(
     data: Payload,
     #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
 ) -> PyResult<String> {
-    let outline = |data: &[u8]| headgate_core::outline(data, size("max_bytes", max_bytes)?);
+    let outline = |data: &[u8]| forebay_core::outline(data, size("max_bytes", max_bytes)?);
     Ok(data.detached(py, outline).map_err(CoreError::from)?)
 }

@@ -1,7 +1,7 @@
 use pyo3::prelude::*;
 
 /// An item or line that was larger than the page's budget and came back cut.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Cut {
     /// Its number.
     index: u64,
@@ -11,8 +11,8 @@ pub struct Cut {
     byte_offset: u64,
 }
 
-impl From<headgate_core::Cut> for Cut {
-    fn from(cut: headgate_core::Cut) -> Self {
+impl From<forebay_core::Cut> for Cut {
+    fn from(cut: forebay_core::Cut) -> Self {
         Self { index: cut.index, size_bytes: cut.size_bytes, byte_offset: cut.byte_offset }
     }
 }

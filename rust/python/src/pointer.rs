@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use headgate_core::pointer::{self, Pointer};
+use forebay_core::pointer::{self, Pointer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

@@ -1,4 +1,4 @@
-use headgate_core::Escaping;
+use forebay_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -22,7 +22,7 @@ pub fn preview<'py>(
     let find = |data: &[u8]| {
         let max_escaped = max_escaped_bytes.map(|max| count("max_escaped_bytes", max)).transpose()?;
         let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        headgate_core::preview(data, count("max_bytes", max_bytes)?, max_escaped, escaping)
+        forebay_core::preview(data, count("max_bytes", max_bytes)?, max_escaped, escaping)
     };
     let end = data.detached(py, find).map_err(CoreError::from)?;
     end.map(|end| PyString::from_bytes(py, &data.as_slice(py)[..end])).transpose()

@@ -19,7 +19,7 @@ pub fn project<'py>(
     #[pyo3(from_py_with = fields)] fields: Vec<String>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let projected =
-        data.detached(py, |data| headgate_core::project::project(data, &fields)).map_err(CoreError::from)?;
+        data.detached(py, |data| forebay_core::project::project(data, &fields)).map_err(CoreError::from)?;
     Ok(PyBytes::new(py, &projected))
 }
 
@@ -31,6 +31,6 @@ pub fn has_fields(
     #[pyo3(from_py_with = fields)] fields: Vec<String>,
 ) -> PyResult<bool> {
     Ok(data
-        .detached(py, |data| headgate_core::project::has_fields(data, &fields))
+        .detached(py, |data| forebay_core::project::has_fields(data, &fields))
         .map_err(CoreError::from)?)
 }

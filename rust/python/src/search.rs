@@ -1,4 +1,4 @@
-use headgate_core::search::{self as core, Options, Pattern};
+use forebay_core::search::{self as core, Options, Pattern};
 use pyo3::prelude::*;
 
 use crate::convert::{int, repr, size, text};
@@ -7,7 +7,7 @@ use crate::index::ItemIndex;
 use crate::payload::Payload;
 
 /// One place a pattern was found.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Match {
     /// Its first byte.
     start: usize,
@@ -40,7 +40,7 @@ impl From<core::Match> for Match {
 }
 
 /// A page of matches.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct SearchResult {
     /// In the order of the payload.
     matches: Vec<Py<Match>>,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use headgate_core::{Error, ErrorKind, Nature, survey};
+use forebay_core::{Error, ErrorKind, Nature, survey};
 use pyo3::prelude::*;
 
 use crate::error::CoreError;
@@ -10,7 +10,7 @@ use crate::index::ItemIndex;
 use crate::payload::Payload;
 
 /// What a payload is, as far as its bytes say.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Findings {
     /// "json", "ndjson", "text" or "binary".
     nature: &'static str,
@@ -21,7 +21,7 @@ pub struct Findings {
 }
 
 /// Finds out what a payload is that arrives in pieces; the answer is the same for every way of cutting it.
-#[pyclass(frozen, module = "headgate._core")]
+#[pyclass(frozen, module = "forebay._core")]
 pub struct Survey(Mutex<Option<survey::Survey>>);
 
 #[pymethods]
@@ -65,5 +65,5 @@ fn ended() -> Error {
 /// XXH64, the checksum of zstd's frames: those end in its lower four bytes.
 #[pyfunction]
 pub fn checksum(py: Python<'_>, data: Payload) -> u64 {
-    data.detached(py, headgate_core::checksum)
+    data.detached(py, forebay_core::checksum)
 }

@@ -1,4 +1,4 @@
-use headgate_core::{Escaping, Range};
+use forebay_core::{Escaping, Range};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -7,7 +7,7 @@ use crate::error::CoreError;
 use crate::payload::Payload;
 
 /// Whole characters within a budget.
-#[pyclass(frozen, get_all, module = "headgate._core")]
+#[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct TextPage {
     /// `data[start:end]`.
     text: Py<PyString>,
@@ -48,7 +48,7 @@ pub fn read_text(
             None => Range::From(count("offset", offset)?),
         };
         let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        headgate_core::read_text(data, range, count("max_bytes", max_bytes)?, escaping)
+        forebay_core::read_text(data, range, count("max_bytes", max_bytes)?, escaping)
     };
     let page = data.detached(py, read).map_err(CoreError::from)?;
     let text = PyString::from_bytes(py, &data.as_slice(py)[page.span.clone()])?.unbind();

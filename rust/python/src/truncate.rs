@@ -1,6 +1,6 @@
 //! `truncate`: an overview of a JSON document within a budget.
 
-use headgate_core::Limits;
+use forebay_core::Limits;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -30,6 +30,6 @@ pub fn truncate<'py>(
         max_depth: size("max_depth", max_depth)?,
         max_object_keys: size("max_object_keys", max_object_keys)?,
     };
-    let answer = data.detached(py, |data| headgate_core::truncate(data, &limits))?;
+    let answer = data.detached(py, |data| forebay_core::truncate(data, &limits))?;
     Ok(PyBytes::new(py, &answer))
 }

@@ -18,7 +18,7 @@ pub fn truncate_lines(
 ) -> PyResult<String> {
     let truncate = |data: &[u8]| {
         let (head, tail) = (count("head", head)?, count("tail", tail)?);
-        headgate_core::truncate_lines(data, head, tail, count("max_bytes", max_bytes)?)
+        forebay_core::truncate_lines(data, head, tail, count("max_bytes", max_bytes)?)
     };
     Ok(data.detached(py, truncate).map_err(CoreError::from)?)
 }

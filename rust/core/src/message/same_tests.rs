@@ -99,7 +99,7 @@ proptest! {
     fn a_file_is_as_good_as_memory(value in testing::json(), padding in 0..3_usize) {
         let text = token(&written(&value, 1), true);
         let padding = vec![b' '; padding * 50_000];
-        let path = std::env::temp_dir().join(format!("headgate-same-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let path = std::env::temp_dir().join(format!("forebay-same-{}-{:?}", std::process::id(), std::thread::current().id()));
         std::fs::write(&path, [text.as_slice(), b" ", &padding, value.to_string().as_bytes(), &padding].concat()).unwrap();
         let source = Source::open(&path).unwrap();
         let end = std::fs::metadata(&path).unwrap().len();

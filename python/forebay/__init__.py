@@ -1,0 +1,132 @@
+"""Large tool outputs without a flooded context."""
+
+from forebay._core import (
+    Cut,
+    ItemIndex,
+    ItemIndexer,
+    ItemPage,
+    LinePage,
+    Match,
+    SearchResult,
+    Span,
+    TextPage,
+    __version__,
+    get,
+    index_items,
+    index_lines,
+    locate,
+    outline,
+    preview,
+    project,
+    read_items,
+    read_lines,
+    read_text,
+    search,
+    truncate,
+    truncate_lines,
+)
+from forebay.errors import (
+    CapabilityDisabled,
+    CorruptIndex,
+    FileRefDenied,
+    FileRefNotFound,
+    FileRefTooLarge,
+    ForebayError,
+    HandleCorrupt,
+    HandleNotFound,
+    InvalidArgument,
+    InvalidFormat,
+    InvalidJSON,
+    InvalidPattern,
+    InvalidText,
+    PathNotFound,
+    RedactionFailed,
+    StoreFull,
+    StoreUnavailable,
+    UpstreamFailed,
+    UpstreamTimeout,
+)
+
+# What type checkers take for true, without the import of `typing`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forebay.handles import Descriptor
+    from forebay.page import Page, SearchPage
+    from forebay.store import OPERATOR, Options, Store, Stored, SweepReport, open_store
+
+__all__ = [
+    "OPERATOR",
+    "CapabilityDisabled",
+    "CorruptIndex",
+    "Cut",
+    "Descriptor",
+    "FileRefDenied",
+    "FileRefNotFound",
+    "FileRefTooLarge",
+    "ForebayError",
+    "HandleCorrupt",
+    "HandleNotFound",
+    "InvalidArgument",
+    "InvalidFormat",
+    "InvalidJSON",
+    "InvalidPattern",
+    "InvalidText",
+    "ItemIndex",
+    "ItemIndexer",
+    "ItemPage",
+    "LinePage",
+    "Match",
+    "Options",
+    "Page",
+    "PathNotFound",
+    "RedactionFailed",
+    "SearchPage",
+    "SearchResult",
+    "Span",
+    "Store",
+    "StoreFull",
+    "StoreUnavailable",
+    "Stored",
+    "SweepReport",
+    "TextPage",
+    "UpstreamFailed",
+    "UpstreamTimeout",
+    "__version__",
+    "get",
+    "index_items",
+    "index_lines",
+    "locate",
+    "open_store",
+    "outline",
+    "preview",
+    "project",
+    "read_items",
+    "read_lines",
+    "read_text",
+    "search",
+    "truncate",
+    "truncate_lines",
+]
+
+# What needs zstandard and orjson is imported when it is first used.
+_LATER = {
+    "Descriptor": "forebay.handles",
+    "OPERATOR": "forebay.store",
+    "Options": "forebay.store",
+    "Page": "forebay.page",
+    "SearchPage": "forebay.page",
+    "Store": "forebay.store",
+    "Stored": "forebay.store",
+    "SweepReport": "forebay.store",
+    "open_store": "forebay.store",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'forebay' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,1 @@
+"""What forebay is told: by flags, variables, a file, or the files of MCP clients."""

@@ -1,0 +1,149 @@
+"""JSON as people keep it, with comments and trailing commas: where each value stands, so that edits leave the rest."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from forebay.errors import InvalidArgument
+
+__all__ = ["Edit", "Member", "Node", "edited", "parsed"]
+
+_SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
+_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_DEEPEST = 200
+"""Deeper than any such file, and not so deep that Python gives up."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A value and its place: `text[start:end]`. Of an object `value` has members, of an array nodes."""
+
+    start: int
+    end: int
+    value: Any
+
+    def member(self, name: str) -> "Member | None":
+        """The member of an object that has this name."""
+        return self.value.get(name) if isinstance(self.value, dict) else None
+
+    def plain(self) -> Any:
+        """The value without its places."""
+        if isinstance(self.value, dict):
+            return {name: member.node.plain() for name, member in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """A value of an object with its key, which is at `text[start:key_end]`."""
+
+    start: int
+    key_end: int
+    node: Node
+
+    @property
+    def end(self) -> int:
+        return self.node.end
+
+
+Edit = tuple[int, int, str]
+"""`text[start:end]` is to be something else."""
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits that do not overlap; of those at one place the first stands first."""
+    pieces, done = [], 0
+    for start, end, instead in sorted(edits, key=lambda edit: edit[:2]):
+        pieces += [text[done:start], instead]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def parsed(text: str) -> Node:
+    """The value of a document. Raises `InvalidArgument` with the line of what cannot be right."""
+    reader = _Reader(text)
+    start = reader.skipped(1 if text.startswith("\ufeff") else 0)
+    node = reader.value(start, 0)
+    end = reader.skipped(node.end)
+    if end != len(text):
+        reader.fail(end, "nothing more")
+    return node
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def fail(self, at: int, wanted: str) -> NoReturn:
+        line = self._text.count("\n", 0, at) + 1
+        what = "the end" if at >= len(self._text) else repr(self._text[at])
+        raise InvalidArgument(f"line {line} has {what} where {wanted} should be", at)
+
+    def skipped(self, at: int) -> int:
+        found = _SPACE.match(self._text, at)
+        return at if found is None else found.end()
+
+    def value(self, at: int, depth: int) -> Node:
+        if depth > _DEEPEST:
+            self.fail(at, "no deeper nesting")
+        match self._text[at : at + 1]:
+            case "{":
+                return self._object(at, depth)
+            case "[":
+                return self._array(at, depth)
+            case '"':
+                return self._string(at)
+        found = _SCALAR.match(self._text, at)
+        if found is None:
+            self.fail(at, "a value")
+        try:
+            return Node(at, found.end(), json.loads(found[0]))
+        except ValueError:
+            # Python reads no number of thousands of digits.
+            self.fail(at, "a shorter number")
+
+    def _string(self, at: int) -> Node:
+        found = _STRING.match(self._text, at)
+        if found is None:
+            self.fail(at, "a text that ends")
+        return Node(at, found.end(), json.loads(found[0]))
+
+    def _array(self, start: int, depth: int) -> Node:
+        nodes: list[Node] = []
+        at = self.skipped(start + 1)
+        while self._text[at : at + 1] != "]":
+            nodes.append(self.value(at, depth + 1))
+            at = self._next(nodes[-1].end, "]")
+        return Node(start, at + 1, nodes)
+
+    def _object(self, start: int, depth: int) -> Node:
+        members: dict[str, Member] = {}
+        at = self.skipped(start + 1)
+        while self._text[at : at + 1] != "}":
+            if self._text[at : at + 1] != '"':
+                self.fail(at, "a key")
+            key = self._string(at)
+            if key.value in members:
+                # Which of the two a client takes is a guess.
+                self.fail(at, f"no second {key.value}")
+            colon = self.skipped(key.end)
+            if self._text[colon : colon + 1] != ":":
+                self.fail(colon, "a colon")
+            node = self.value(self.skipped(colon + 1), depth + 1)
+            members[key.value] = Member(key.start, key.end, node)
+            at = self._next(node.end, "}")
+        return Node(start, at + 1, members)
+
+    def _next(self, end: int, closing: str) -> int:
+        """Where the next one begins, or the closing bracket stands."""
+        at = self.skipped(end)
+        if self._text[at : at + 1] == ",":
+            return self.skipped(at + 1)
+        if self._text[at : at + 1] != closing:
+            self.fail(at, f"a comma or {closing}")
+        return at

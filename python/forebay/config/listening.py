@@ -1,0 +1,94 @@
+"""What `serve` may listen on, and who can reach it there."""
+
+import ipaddress
+import re
+import urllib.parse
+from typing import TYPE_CHECKING
+
+from forebay.arguments import shown
+from forebay.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from forebay.config.options import Settings
+
+__all__ = ["LOOPBACK_NAMES", "check_listening", "has_authentication", "is_beyond_loopback"]
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://" + _HOST.pattern)
+_OAUTH = ("oauth_issuer", "oauth_audience", "oauth_jwks_url")
+
+
+def has_authentication(settings: "Settings") -> bool:
+    """Whether callers have to say who they are."""
+    return settings.token_file is not None or settings.oauth_issuer is not None
+
+
+def is_beyond_loopback(settings: "Settings") -> bool:
+    """Whether others can reach it: by its address, or through a proxy that passes on a name of its own."""
+    if settings.http is None:
+        return False
+    return not all(map(_is_loopback, (settings.http[0], *map(_without_port, settings.allowed_hosts))))
+
+
+def check_listening(settings: "Settings") -> None:
+    """Raises `InvalidArgument` for what would let in who should stay out, or keep out who should come in."""
+    _check_oauth(settings)
+    _check_names(settings)
+    if settings.http is None:
+        return
+    host, _ = settings.http
+    if is_beyond_loopback(settings) and not settings.insecure and not has_authentication(settings):
+        reached = host if not _is_loopback(host) else ", ".join(settings.allowed_hosts)
+        raise InvalidArgument(
+            f"{reached} can be reached by others; give --token-file or --oauth-issuer, or --insecure if anyone may call"
+        )
+    if _is_any(host) and not settings.allowed_hosts:
+        raise InvalidArgument(
+            f"{host} is every address of this machine; name what clients call it by: --allowed-hosts mcp.example.com"
+        )
+    if settings.file_roots and is_beyond_loopback(settings) and not settings.file_refs_beyond_loopback:
+        raise InvalidArgument(
+            "there are file_roots, but others can call; take them out, or give --file-refs-beyond-loopback if "
+            "all who can call may read what is below them"
+        )
+
+
+def _check_oauth(settings: "Settings") -> None:
+    missing = [name for name in _OAUTH if getattr(settings, name) is None]
+    if 0 < len(missing) < len(_OAUTH):
+        raise InvalidArgument(f"{', '.join(_OAUTH)} go together; give {' and '.join(missing)} too")
+    if settings.oauth_scopes and missing:
+        raise InvalidArgument(f"oauth_scopes are of tokens that an issuer gives; give {' and '.join(missing)} too")
+    keys = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
+    if keys.scheme == "http" and not _is_loopback(keys.hostname or ""):
+        raise InvalidArgument("oauth_jwks_url begins with https://, or anyone on the way could put keys in it")
+
+
+def _check_names(settings: "Settings") -> None:
+    for host in settings.allowed_hosts:
+        if not _HOST.fullmatch(host):
+            raise InvalidArgument(f"allowed_hosts are names, such as mcp.example.com, and not {shown(host)}")
+    for origin in settings.allowed_origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise InvalidArgument(f"allowed_origins are such as https://app.example.com, and not {shown(origin)}")
+
+
+def _without_port(host: str) -> str:
+    found = _HOST.fullmatch(host)
+    return found[1].strip("[]") if found else host
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

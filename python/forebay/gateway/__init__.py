@@ -1,0 +1,1 @@
+"""forebay in front of servers that know nothing of it."""

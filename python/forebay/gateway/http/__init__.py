@@ -1,0 +1,1 @@
+"""`forebay serve --http`: who may reach it, and how much."""

@@ -1,0 +1,1 @@
+"""`forebay serve`: several servers and APIs behind one server."""

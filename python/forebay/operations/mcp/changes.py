@@ -1,0 +1,132 @@
+"""How a server says that its tools changed, in every version of the protocol."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from mcp import Client
+from mcp.client import ClientSession
+from mcp.client.session import IncomingMessage, MessageHandlerFnT
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ToolListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+__all__ = ["Refresh", "follow_changes", "overhear"]
+
+_log = logging.getLogger("forebay")
+
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
+"""Seconds before a stream of changes that broke off is opened again."""
+
+_BETWEEN_LISTINGS = 1.0
+"""Seconds from one listing to the next, however often a server says that its tools changed."""
+
+_REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
+
+Refresh = Callable[[bool], Awaitable[None]]
+
+
+class _Changes:
+    """That tools may have changed, until someone looks."""
+
+    def __init__(self) -> None:
+        self._is_any = asyncio.Event()
+        self._is_said = False
+
+    def note(self, *, is_said: bool) -> None:
+        self._is_said |= is_said
+        self._is_any.set()
+
+    async def wait(self) -> bool:
+        """Until there may be changes; whether the server has said that there are."""
+        await self._is_any.wait()
+        self._is_any.clear()
+        is_said, self._is_said = self._is_said, False
+        return is_said
+
+
+async def follow_changes(client: Client, refresh: Refresh, is_open: Callable[[], bool]) -> None:
+    """Awaits `refresh` whenever the tools may have changed, until it is cancelled.
+
+    It is given whether the server has said that they did.
+    """
+    changes = _Changes()
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_listen(client, changes, is_open))
+            await _refresh_after(changes, refresh)
+    else:
+        stop = _overhear_changes(client.session, changes)
+        try:
+            await _refresh_after(changes, refresh)
+        finally:
+            stop()
+
+
+async def _refresh_after(changes: _Changes, refresh: Refresh) -> None:
+    while True:
+        await refresh(await changes.wait())
+        await asyncio.sleep(_BETWEEN_LISTINGS)
+
+
+def _overhear_changes(session: ClientSession, changes: _Changes) -> Callable[[], object]:
+    """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
+
+    async def hear(message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changes.note(is_said=True)
+
+    return overhear(session, hear)
+
+
+def overhear(session: ClientSession, hear: Callable[[IncomingMessage], Awaitable[None]]) -> Callable[[], object]:
+    """Has `hear` awaited with every message, before whoever hears them already. Returns what ends this."""
+    handler = session._message_handler
+    if not isinstance(handler, _Overhearing):
+        handler = session._message_handler = _Overhearing(handler)
+    handler.hearing.insert(0, hear)
+
+    def stop() -> None:
+        with contextlib.suppress(ValueError):
+            handler.hearing.remove(hear)
+        if not handler.hearing and session._message_handler is handler:
+            session._message_handler = handler.before
+
+    return stop
+
+
+class _Overhearing:
+    """All who overhear a session, so that each can leave whenever it likes."""
+
+    def __init__(self, before: MessageHandlerFnT) -> None:
+        # A client that someone else connected has a handler, which stays.
+        self.before = before
+        self.hearing: list[Callable[[IncomingMessage], Awaitable[None]]] = []
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        for hear in [*self.hearing]:
+            await hear(message)
+        await self.before(message)
+
+
+async def _listen(client: Client, changes: _Changes, is_open: Callable[[], bool]) -> None:
+    """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
+    delay = _FIRST_DELAY
+    while is_open():
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                changes.note(is_said=False)
+                async for _ in subscription:
+                    changes.note(is_said=True)
+                    delay = _FIRST_DELAY
+        except (SubscriptionLost, TimeoutError):
+            pass
+        except MCPError as error:
+            _log.debug("forebay: changes of tools cannot be listened to", exc_info=True)
+            if error.error.code in _REFUSALS:
+                # It does not say such things.
+                return
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, _LONGEST_DELAY)

@@ -1,0 +1,251 @@
+"""A client of the `mcp` SDK that any task may use, and what a server says before anything is made of it."""
+
+import asyncio
+import itertools
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from mcp import Client
+from mcp.client.session import IncomingMessage
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    InputRequiredResult,
+    InputResponses,
+    ListToolsResult,
+    Tool,
+)
+from pydantic import ValidationError
+
+from forebay.cursors import next_cursor
+from forebay.operations.mcp.changes import Refresh, follow_changes, overhear
+from forebay.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
+from forebay.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
+from forebay.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.shared.dispatcher import CallOptions
+
+__all__ = ["Connection"]
+
+_log = logging.getLogger("forebay")
+
+_MOST_PAGES = 1000
+"""How many pages of tools are followed: some servers have no last one."""
+
+_OF_A_PAGE = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
+
+_NOT_FOUND = 404
+
+_NO_SESSION = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
+
+_STAND_INS = ("Server returned an error response", "Not Found")
+"""What the SDK says for a status that came without an error of the protocol."""
+
+
+class Connection:
+    """A client for one connection. It has a task of its own, because the SDK wants it left where it was entered."""
+
+    def __init__(self, client: Client, answers: Answers | None = None, *, is_foreign: bool = False) -> None:
+        self.client = client
+        self.is_lost = False
+        self.listed: list[dict[str, Any]] = []
+        """The tools as they are on the wire, when they were last asked for."""
+        self.beside_listed: dict[str, Any] = {}
+        """What the pages had beside them, but for what is of a page."""
+        self._answers: Answers = {} if answers is None else answers
+        self._is_foreign = is_foreign
+        self._numbers = itertools.count(FIRST_ID)
+        self._leave = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self._stop_hearing: Callable[[], object] = lambda: None
+
+    @classmethod
+    def borrowed(cls, client: Client) -> "Connection":
+        """One over a client that someone else has connected, and will leave."""
+        connection = cls(client)
+        connection._hear_unreadable()
+        return connection
+
+    @classmethod
+    async def opened(cls, upstream: Upstream, answers: Answers, timeout: float) -> "Connection":
+        """Connects. Raises whatever the SDK does, or `TimeoutError`; what HTTP refused is in `answers` then."""
+        connection = cls(upstream.client(answers), answers, is_foreign=upstream.is_foreign)
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        connection._keeper = asyncio.create_task(connection._keep(ready))
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(ready)
+        except BaseException:
+            connection._keeper.cancel()
+            await connection.close()
+            raise
+        return connection
+
+    async def _keep(self, ready: "asyncio.Future[None]") -> None:
+        try:
+            async with self.client:
+                self._hear_unreadable()
+                ready.set_result(None)
+                await self._leave.wait()
+        except BaseException as error:
+            if not ready.done():
+                ready.set_exception(_innermost(error))
+                # Whoever waits may have given up.
+                ready.exception()
+            elif not isinstance(error, asyncio.CancelledError):
+                _log.debug("forebay: a connection broke off", exc_info=True)
+        finally:
+            self.is_lost = True
+
+    async def close(self) -> None:
+        """Leaves the client, if it is ours to leave."""
+        self.is_lost = True
+        self._leave.set()
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.wait([self._follower])
+        self._stop_hearing()
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call could be sent, as far as anyone knows."""
+        if self.is_lost or not is_connected(self.client):
+            return False
+        return not getattr(self.client.session._dispatcher, "_closed", False)
+
+    async def tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
+        """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
+        tools: list[Tool] = []
+        listed: list[dict[str, Any]] = []
+        beside: dict[str, Any] = {}
+        info = self.client.server_info
+        name = info.name if info is not None else None
+        cursor: object = None
+        seen: set[object] = set()
+        while cursor not in seen and len(seen) < _MOST_PAGES:
+            seen.add(cursor)
+            try:
+                page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
+            except MCPError as error:
+                if error.code == METHOD_NOT_FOUND:
+                    break
+                raise
+            # It is what makes the SDK send arguments as headers.
+            tools += self.client.session._absorb_tool_listing(_readable(page), complete=False).tools
+            listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
+            beside |= {key: value for key, value in page.items() if key not in _OF_A_PAGE}
+            name = name or _name_in(page.get("_meta"))
+            cursor = next_cursor(page)
+            if not isinstance(cursor, str):
+                break
+        self.listed, self.beside_listed = listed, beside
+        return tools, name
+
+    async def call(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+        """The result of a `tools/call` as it is on the wire. Cancelling this cancels the call at the server."""
+
+        async def send(responses: InputResponses | None, state: str | None) -> dict[str, Any] | InputRequiredResult:
+            params: dict[str, Any] = {"name": tool, "arguments": arguments}
+            if responses is not None:
+                params["inputResponses"] = {
+                    key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
+                    for key, response in responses.items()
+                }
+            if state is not None:
+                params["requestState"] = state
+            result = await self.request("tools/call", params, timeout)
+            if result.get("resultType") == "input_required":
+                return InputRequiredResult.model_validate(result, by_name=False)
+            return result
+
+        try:
+            first = await send(None, None)
+        except MCPError as error:
+            if error.code != HEADER_MISMATCH:
+                raise
+            # Arguments go into headers as the list of tools says, which is of another day.
+            await self.tools(timeout)
+            first = await send(None, None)
+        return await self.client._drive_input_required(first, send)
+
+    async def request(self, method: str, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+        """The result of any request as it is on the wire. Cancelling this cancels it at the server."""
+        # The SDK's own functions raise for blocks of types that it does not know, for content that does not fit the
+        # output schema, and for all tools because of one, and drop fields of later versions: all of these are results,
+        # and what they are worth is said later.
+        session = self.client.session
+        request = {"method": method, "params": params}
+        request_id = next(self._numbers)
+        options: CallOptions = {"request_id": request_id}
+        session._stamp(request, options)
+        if timeout is not None:
+            options["timeout"] = timeout
+        try:
+            return await session._dispatcher.send_raw_request(method, params, options)
+        except MCPError as error:
+            self._tell(error, self._answers.pop(request_id, None))
+            raise
+
+    def _tell(self, error: MCPError, refusal: Refusal | None) -> None:
+        """Raises what an error means to the connection, by what the SDK and HTTP know; words are anyone's."""
+        if refusal is not None and refusal.had_session and refusal.status == _NOT_FOUND:
+            self.is_lost = True
+            raise SessionForgotten from error
+        if refusal is not None and error.message in _STAND_INS:
+            raise HTTPRefused(refusal.status) from error
+        if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
+            raise ConnectionLost(error.message) from error
+        # Where HTTP is someone else's, only words can tell of a session that nobody knows any more. They may be a
+        # tool's own: the next call connects again, and nothing is sent twice.
+        if self._is_foreign and _NO_SESSION.search(error.message):
+            self.is_lost = True
+
+    def follow(self, refresh: Refresh) -> None:
+        """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
+        self._follower = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
+
+    def _hear_unreadable(self) -> None:
+        session = self.client.session
+
+        async def hear(message: IncomingMessage) -> None:
+            if isinstance(message, Exception):
+                give_up_unreadable(session, message)
+
+        self._stop_hearing = overhear(session, hear)
+
+
+def _readable(page: dict[str, Any]) -> ListToolsResult:
+    """What of a page is tools."""
+    listed = page.get("tools")
+    tools: list[Tool] = []
+    for each in listed if isinstance(listed, list) else []:
+        try:
+            tools.append(Tool.model_validate(each, by_name=False))
+        except ValidationError as error:
+            name = each.get("name") if isinstance(each, dict) else each
+            _log.warning("forebay: the tool %.64r is left out: %s", name, error.errors()[0]["msg"])
+    return ListToolsResult(tools=tools)
+
+
+def _name_in(meta: Any) -> str | None:
+    """What a server calls itself beside a result: the newest version has no handshake to say it in."""
+    match meta:
+        case {"io.modelcontextprotocol/serverInfo": {"name": str(name)}}:
+            return name
+    return None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What went wrong, without the groups that tasks of the SDK wrap around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, Exception) else ConnectionError("the connection broke off before it was made")

@@ -1,0 +1,143 @@
+"""What an operation is: its name, what goes in and comes out, and who may call it."""
+
+import dataclasses
+import functools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+from forebay.arguments import shown
+from forebay.errors import InvalidArgument
+from forebay.operations.cast import Caster
+from forebay.operations.env import NOWHERE, OperationEnv
+from forebay.operations.validation import Schema, Validator
+
+__all__ = [
+    "AccessControl",
+    "CallContext",
+    "Handler",
+    "Identity",
+    "Operation",
+    "OperationSpec",
+    "OperationType",
+]
+
+OperationType: TypeAlias = Literal["query", "mutation", "subscription"]
+
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]{0,127}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls."""
+
+    id: str
+    scopes: Collection[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        _check_scopes("scopes", self.scopes)
+
+
+def _check_scopes(name: str, scopes: object) -> None:
+    # A text has letters, and each of them would be taken for a scope.
+    if isinstance(scopes, str) or not isinstance(scopes, Collection):
+        raise InvalidArgument(f'{name} are a list of scopes, such as ["crm:read"], not {shown(scopes)}')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Who may call: whoever has all of the one scopes and, if there are any, one of the others."""
+
+    required_scopes: Collection[str] = ()
+    required_scopes_any: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        _check_scopes("required_scopes", self.required_scopes)
+        _check_scopes("required_scopes_any", self.required_scopes_any)
+
+    def allows(self, identity: Identity | None) -> bool:
+        """Whether someone may call; nobody in particular may where nothing is required."""
+        has = set(identity.scopes) if identity is not None else set()
+        any_of = set(self.required_scopes_any)
+        return has.issuperset(self.required_scopes) and (not any_of or not has.isdisjoint(any_of))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OperationSpec:
+    """An operation as everyone sees it. `namespace.name` is its id."""
+
+    namespace: str
+    name: str
+    type: OperationType = "query"
+    description: str = ""
+    input_schema: Schema | None = None
+    """What it is called with; nothing is checked where it is `None`."""
+    output_schema: Schema | None = None
+    """What is under `data` in its envelopes; `None` where nobody knows."""
+    access_control: AccessControl = AccessControl()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.namespace, str) or not _NAMESPACE.fullmatch(self.namespace):
+            raise InvalidArgument(f"a namespace is letters, digits, and any of _-./, not {shown(self.namespace)}")
+        if not isinstance(self.name, str) or not 0 < len(self.name) <= 256:
+            raise InvalidArgument(f"the name of an operation is 1 to 256 characters, not {shown(self.name)}")
+        if self.type not in get_args(OperationType):
+            choices = ", ".join(get_args(OperationType))
+            raise InvalidArgument(f"the type of an operation is one of {choices}, not {shown(self.type)}")
+        for name, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
+            if schema is not None and not isinstance(schema, Mapping | bool):
+                told = "such as {'type': 'object'}, or what Model.model_json_schema() returns"
+                raise InvalidArgument(f"{name} is a JSON Schema as a dict, {told}; not {shown(schema)}")
+        if not isinstance(self.access_control, AccessControl):
+            raise InvalidArgument(f"access_control is an AccessControl(scopes), not {shown(self.access_control)}")
+
+    @functools.cached_property
+    def id(self) -> str:
+        """What it is called by."""
+        return f"{self.namespace}.{self.name}"
+
+    @functools.cached_property
+    def takes_object(self) -> bool:
+        """Whether it is called with an object, so that whoever calls it with nothing means an empty one."""
+        return isinstance(self.input_schema, Mapping) and self.input_schema.get("type") == "object"
+
+    @functools.cached_property
+    def input(self) -> Validator:
+        """Its input schema, read."""
+        return Validator(self.input_schema, f"the input of {self.id}")
+
+    @functools.cached_property
+    def output(self) -> Validator:
+        """Its output schema, read."""
+        return Validator(self.output_schema, f"the output of {self.id}")
+
+    @functools.cached_property
+    def caster(self) -> Caster:
+        """What makes data fit its output schema."""
+        return Caster(self.output_schema)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a handler knows of the call that it answers."""
+
+    request_id: str | None = None
+    """`None` for a call that was not requested of anyone: `execute()` in this process."""
+    parent_request_id: str | None = None
+    identity: Identity | None = None
+    deadline: float | None = None
+    """By `time.monotonic()`."""
+    env: OperationEnv = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    """The other operations, to call as a part of this call."""
+
+
+Handler: TypeAlias = Callable[[Any, CallContext], Any | Awaitable[Any] | AsyncIterator[Any]]
+"""Takes the input and the context; returns what it has, or an envelope. One of a subscription yields."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation, and what runs when it is called."""
+
+    spec: OperationSpec
+    handler: Handler

@@ -1,0 +1,57 @@
+"""Where payloads are kept that are too big to show."""
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from forebay.errors import InvalidArgument, StoreUnavailable
+from forebay.store.catalog import OPERATOR
+from forebay.store.journal import Journal
+from forebay.store.local import LocalBackend
+from forebay.store.options import Options
+from forebay.store.store import Store, Stored
+from forebay.store.sweep import SweepReport
+
+__all__ = ["OPERATOR", "Options", "Store", "Stored", "SweepReport", "open_store", "root_of"]
+
+
+def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Store:
+    """Opens a store: files in the user's data directory, or `FOREBAY_HOME`, or `file:///path`, or a `Path`.
+
+    The options are the fields of `Options`, all with defaults.
+    """
+    root = root_of(url)
+    unknown = set(options).difference(Options.__slots__)
+    if unknown:
+        known = ", ".join(Options.__slots__)
+        raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {known}")
+    chosen = Options(**options)
+    backend = LocalBackend(root, clock=chosen.clock, is_durable=chosen.durability == "power")
+    return Store(backend, Journal(backend.folders, chosen.clock), chosen)
+
+
+def root_of(url: str | os.PathLike[str] | None) -> Path:
+    """The folder of a store."""
+    if isinstance(url, os.PathLike):
+        return Path(url).absolute()
+    if url is None:
+        home = os.environ.get("FOREBAY_HOME")
+        if home:
+            try:
+                return Path(home).expanduser().absolute()
+            except RuntimeError as error:
+                raise StoreUnavailable(f"FOREBAY_HOME={home} leads nowhere: {error}") from None
+        import platformdirs
+
+        return platformdirs.user_data_path("forebay", appauthor=False)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    path = unquote(parts.path)
+    is_file = parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/")
+    if not is_file or parts.query or parts.fragment or "\0" in path:
+        hint = f"; did you mean {Path(url).as_uri()}?" if url.startswith("/") and "\0" not in url else ""
+        raise InvalidArgument(f"a store is file:///path, or nothing for the default, not {url!r}{hint}")
+    return Path(path)

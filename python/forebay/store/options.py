@@ -1,0 +1,86 @@
+"""How a store behaves. The defaults are safe."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+from forebay.errors import InvalidArgument
+from forebay.handles import LONG, SHORT
+from forebay.payload import Redaction
+
+__all__ = ["Options", "check_handle_length", "check_ttl"]
+
+_Compression = Literal["zstd", "none"]
+_Durability = Literal["process", "power"]
+_OnFull = Literal["refuse", "evict"]
+
+
+_LONGEST = 100 * 366 * 24 * 3600
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_ttl(ttl: float) -> None:
+    """Refuses what is no time to keep something for: without end is none, since it has no date."""
+    if not _is_number(ttl) or not 0 <= ttl <= _LONGEST:
+        raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl!r}")
+
+
+def check_handle_length(length: object) -> None:
+    """Refuses what handles are not as long as."""
+    if type(length) is not int or length not in (SHORT, LONG):
+        raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {length!r:.32}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Sizes in bytes, times in seconds."""
+
+    ttl: float = 24 * 3600
+    """How long a payload is kept; 0 means that it expires at once."""
+    quota: int | None = 4 << 30
+    """How much may be stored in all, on disk; `None` for no limit."""
+    principal_quota: int | None = 1 << 30
+    """How much each principal may store. A payload without a principal is bound by `quota` alone."""
+    on_full: _OnFull = "refuse"
+    """`evict` removes the principal's oldest payloads for a new one, before they expire."""
+    compression: _Compression = "zstd"
+    durability: _Durability = "process"
+    """What an acknowledged payload survives: the end of the process, or of the power."""
+    redact: Callable[[bytes], bytes] | Sequence[Redaction] = ()
+    """Applied to a payload, one after the other, before any of it is written. A payload that streams is first read
+    whole for that."""
+    handle_length: int = SHORT
+    """Characters behind `oh_`: 12, or 26 where strangers could guess."""
+    sweep_interval: float = 300
+    """How often what has expired is removed; 0 for never by itself."""
+    warn_bytes: int = 100_000_000
+    """A principal that has stored more than this through one open store is warned of in the log."""
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("compression", _Compression), ("durability", _Durability), ("on_full", _OnFull)):
+            if getattr(self, name) not in get_args(allowed):
+                choices = " or ".join(map(repr, get_args(allowed)))
+                raise InvalidArgument(f"{name} is {choices}, not {getattr(self, name)!r}")
+        check_ttl(self.ttl)
+        for name in ("quota", "principal_quota", "sweep_interval", "warn_bytes"):
+            value = getattr(self, name)
+            is_optional = name in ("quota", "principal_quota")
+            if is_optional and value is None:
+                continue
+            if not _is_number(value) or not 0 <= value < math.inf:
+                raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
+        if not callable(self.clock):
+            raise InvalidArgument("clock is a function that returns seconds, such as time.time")
+        if not callable(self.redact) and not (isinstance(self.redact, Sequence) and all(map(callable, self.redact))):
+            raise InvalidArgument("redact is a function of bytes that returns bytes, or a list of them")
+        check_handle_length(self.handle_length)
+
+    @property
+    def redactions(self) -> Sequence[Redaction]:
+        return (self.redact,) if callable(self.redact) else self.redact

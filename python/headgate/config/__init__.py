@@ -1,1 +1,0 @@
-"""What headgate is told: by flags, variables, a file, or the files of MCP clients."""

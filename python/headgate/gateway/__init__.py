@@ -1,1 +1,0 @@
-"""headgate in front of servers that know nothing of it."""

@@ -1,1 +1,0 @@
-"""`headgate serve --http`: who may reach it, and how much."""

@@ -1,1 +1,0 @@
-"""`headgate serve`: several servers and APIs behind one server."""

@@ -1,1 +1,0 @@
-"""headgate inside a Python MCP server: `servers.mcp` for the SDK, `servers.fastmcp` for fastmcp."""
