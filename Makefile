@@ -45,6 +45,7 @@ test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, types and stubs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/mypy benches
 	@# PyO3 makes an `__all__`; the stub itself is that list.

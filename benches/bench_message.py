@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from conftest import Measure
-from forebay.gateway.raw import Raw, taken_apart
+from forebay.wire.lazy_json import Raw, taken_apart
 from memcpy import Memcpy
 
 LINES = "a line é\n"

@@ -20,10 +20,10 @@ import orjson
 import pytest
 from conftest import Measured
 from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddleware
-from forebay.servers.fastmcp import ForebayMiddleware
-from forebay.servers.mcp import Forebay
-from forebay.servers.modes import Mode
-from forebay.servers.pipeline import Call
+from forebay.adapters.fastmcp import ForebayMiddleware
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.modes import Mode
+from forebay.outputs.pipeline import Call
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult

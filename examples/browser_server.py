@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from browser import CAPABILITIES, Browser, BrowserError
-from forebay.capabilities import CORE, META_KEY
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.capabilities import CORE, META_KEY
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 

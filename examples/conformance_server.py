@@ -10,7 +10,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import pages
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
 from inputs import add_capabilities, add_inputs, add_states
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context

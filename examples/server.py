@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import pages
 from forebay import ForebayError
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
 from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
 from pydantic import Field

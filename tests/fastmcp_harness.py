@@ -8,7 +8,7 @@ from typing import Any
 import fastmcp
 from fastmcp import FastMCP
 from fastmcp_server import make_server
-from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.adapters.fastmcp import ForebayMiddleware
 from mcp_harness import told
 
 Client = fastmcp.Client[Any]

@@ -108,7 +108,7 @@ def main() -> None:
     transport, options, *guarded = sys.argv[1:]
     server = make_server(auth=StaticTokenVerifier(TOKENS) if guarded else None)
     if (options := json.loads(options)) is not None:
-        from forebay.servers.fastmcp import ForebayMiddleware
+        from forebay.adapters.fastmcp import ForebayMiddleware
 
         server.add_middleware(ForebayMiddleware(**options))
     if transport == "http":

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import orjson
-from forebay.contract import Response, ResponseLimits
+from forebay.outputs.contract import Response, ResponseLimits
 
 KEYS = {"summary", "success", "count", "items", "data", "artifactRef", "fetchWith", "hasMore", "nextCursor", "error"}
 WRAPPER = {"items", "totalCount", "showing"}

@@ -9,9 +9,9 @@ import logging
 import sys
 
 import anyio
+from forebay.adapters.mcp import Forebay
 from forebay.config.options import Settings
-from forebay.gateway.http.run import run_http
-from forebay.servers.mcp import Forebay
+from forebay.http.server import run_http
 from mcp.server import MCPServer
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
 from mcp import Client
 from mcp_server import make_server
 from mcp_types import TextContent

@@ -92,7 +92,7 @@ def main() -> None:
     transport, told, *more = sys.argv[1:]
     server = make_server(auth=AUTH, token_verifier=Believing()) if "guarded" in more else make_server()
     if (options := json.loads(told)) is not None:
-        from forebay.servers.mcp import Forebay
+        from forebay.adapters.mcp import Forebay
 
         Forebay(**options).install(server)
     if transport == "http":

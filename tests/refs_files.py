@@ -2,7 +2,7 @@
 
 import pytest
 from forebay import FileRefDenied
-from forebay.refs.files import Roots
+from forebay.outputs.references.files import Roots
 
 SECRET = b"from outside"
 

@@ -44,7 +44,7 @@ TOOLS = [make, make_rows, take, take_rows, called]
 def make_server(sdk: str, options: dict[str, Any] | None) -> Any:
     server: Any
     if sdk == "mcp":
-        from forebay.servers.mcp import Forebay
+        from forebay.adapters.mcp import Forebay
         from mcp.server import MCPServer
 
         server = MCPServer("refs")
@@ -52,7 +52,7 @@ def make_server(sdk: str, options: dict[str, Any] | None) -> Any:
             server.tool(structured_output=False)(tool)
         return server if options is None else Forebay(**options).install(server)
     from fastmcp import FastMCP
-    from forebay.servers.fastmcp import ForebayMiddleware
+    from forebay.adapters.fastmcp import ForebayMiddleware
 
     server = FastMCP("refs")
     for tool in TOOLS:

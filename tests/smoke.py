@@ -162,7 +162,7 @@ def command() -> bool:
 def server() -> bool:
     import asyncio
 
-    from forebay.servers.mcp import Forebay
+    from forebay.adapters.mcp import Forebay
     from mcp import Client
     from mcp.server import MCPServer
 

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from typing import Any
 
-from forebay.envelope import Body
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -20,6 +19,7 @@ from forebay.operations import (
     event_from_json,
     event_to_json,
 )
+from forebay.operations.envelope import Body
 
 
 class SocketPubSub(InProcessPubSub):

@@ -13,7 +13,7 @@ import forebay
 import pytest
 from documents import values
 from forebay import Page, Store
-from forebay.store.local import LocalBlob
+from forebay.store.backends.local import LocalBlob
 from hypothesis import strategies as st
 from texts import nasty_text, weigh
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import forebay
 import pytest
-from forebay.capabilities import CORE, META_KEY, Capabilities, own_capability
 from forebay.errors import CapabilityDisabled, InvalidArgument
-from forebay.gateway.raw import taken_apart
-from forebay.payload import encoded
-from forebay.servers.expanding import expand
-from forebay.servers.gate import Gate
-from forebay.servers.pipeline import Call
-from forebay.servers.tools import Caller
+from forebay.outputs.capabilities import CORE, META_KEY, Capabilities, own_capability
+from forebay.outputs.expand_tools import expand
+from forebay.outputs.pipeline import Call
+from forebay.outputs.policy import Gate
+from forebay.outputs.tools import Caller
+from forebay.store.payload import encoded
+from forebay.wire.lazy_json import taken_apart
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,8 +12,8 @@ import forebay
 import pytest
 from command import ROWS, UNKNOWN, run
 from forebay import cli
+from forebay.adapters.mcp import principal_of
 from forebay.cli import commands
-from forebay.servers.mcp import principal_of
 from mcp.server.auth.provider import AccessToken
 from peak import measured
 from stores import whole

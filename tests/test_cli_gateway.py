@@ -34,7 +34,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         module = types.ModuleType(name)
         module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
         module.run_url = module.run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, f"forebay.gateway.{name}", module)
+        monkeypatch.setitem(sys.modules, f"forebay.proxy.{name}", module)
     return calls
 
 
@@ -93,9 +93,9 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
     args = parsed("serve", "--config", str(path), monkeypatch=monkeypatch)
-    monkeypatch.delitem(sys.modules, "forebay.gateway.serving.run", raising=False)
+    monkeypatch.delitem(sys.modules, "forebay.hub.run", raising=False)
     for name in [*sys.modules]:
-        if name.startswith(("forebay.gateway.serving", "forebay.operations")):
+        if name.startswith(("forebay.hub", "forebay.operations")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(InvalidArgument, match=r"needs jsonschema_rs; install .* pip install '\.\[operations\]'"):
@@ -164,7 +164,7 @@ def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) 
 def test_help_imports_no_table_of_options() -> None:
     done = subprocess.run([sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True)
     assert b"forebay.cli.gateway" in done.stderr
-    assert b"forebay.gateway" not in done.stderr
+    assert b"forebay.proxy" not in done.stderr
     assert b"dataclasses" not in done.stderr
 
 

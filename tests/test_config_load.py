@@ -11,7 +11,7 @@ from forebay.config.explain import explained
 from forebay.config.load import load
 from forebay.config.masked import masked_args, masked_url
 from forebay.config.options import OPTIONS, Settings
-from forebay.servers.gate import Gate
+from forebay.outputs.policy import Gate
 from hypothesis import given
 from hypothesis import strategies as st
 

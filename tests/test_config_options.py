@@ -27,10 +27,10 @@ from forebay.config.kinds import (
 from forebay.config.options import OPTIONS, Settings
 from forebay.config.redact import redaction
 from forebay.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
-from forebay.contract.limits import BUDGETS
-from forebay.servers import gate
-from forebay.servers.gate import Gate
-from forebay.servers.modes import OutputMode
+from forebay.outputs import policy as gate
+from forebay.outputs.contract.limits import BUDGETS
+from forebay.outputs.modes import OutputMode
+from forebay.outputs.policy import Gate
 from forebay.store import Options
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,6 +213,6 @@ def test_what_is_no_expression_is_refused_at_once() -> None:
 
 
 def test_the_table_needs_nothing_heavy() -> None:
-    heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "forebay.store", "forebay.servers.gate")
+    heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "forebay.store", "forebay.outputs.policy")
     code = f"import sys, forebay.config.load; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"

@@ -12,7 +12,7 @@ import forebay
 import orjson
 import pytest
 from forebay import HandleNotFound, InvalidArgument, Store, StoreFull
-from forebay.contract import (
+from forebay.outputs.contract import (
     Response,
     ResponseLimits,
     category_of,
@@ -23,8 +23,8 @@ from forebay.contract import (
     store_artifact,
     wrap_response,
 )
-from forebay.contract.artifacts import reference
-from forebay.handles import handle_in, is_handle, new_handle
+from forebay.outputs.contract.artifacts import reference
+from forebay.store.handles import handle_in, is_handle, new_handle
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
@@ -275,7 +275,7 @@ def test_a_cursor_of_another_process_is_refused() -> None:
         [
             sys.executable,
             "-c",
-            "from forebay.contract import *; print(paginated_list([{'id': 1}] * 30, domain='bug'))",
+            "from forebay.outputs.contract import *; print(paginated_list([{'id': 1}] * 30, domain='bug'))",
         ],
         check=True,
         capture_output=True,
@@ -415,5 +415,5 @@ def test_what_a_tool_raises_is_its_server_s_to_answer(store: Store) -> None:
 
 
 def test_importing_the_contract_brings_no_sdk() -> None:
-    code = "import sys, forebay.contract; print({'mcp', 'pydantic', 'fastmcp'} & set(sys.modules))"
+    code = "import sys, forebay.outputs.contract; print({'mcp', 'pydantic', 'fastmcp'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout.strip() == b"set()"

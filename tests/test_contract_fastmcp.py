@@ -10,7 +10,7 @@ import pytest
 from fastmcp.exceptions import ToolError
 from fastmcp_harness import Client, serve
 from fastmcp_server import make_server
-from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.adapters.fastmcp import ForebayMiddleware
 from mcp_harness import told
 from mcp_types import Icon
 from stores import events
@@ -139,7 +139,7 @@ def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
 def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     import forebay
     import mcp
-    from forebay.servers.mcp import Forebay
+    from forebay.adapters.mcp import Forebay
     from mcp.server import MCPServer
     from mcp.shared.exceptions import MCPError
 
@@ -157,5 +157,5 @@ def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFix
 
     with pytest.raises((MCPError, ExceptionGroup)):
         asyncio.run(run())
-    assert "forebay.servers.mcp.Forebay(...).install(server)" in caplog.text
+    assert "forebay.adapters.mcp.Forebay(...).install(server)" in caplog.text
     middleware.close()

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from documents import documents, forms
 from forebay import Store
-from forebay.contract import (
+from forebay.outputs.contract import (
     BUDGETS,
     Category,
     ResponseLimits,
@@ -19,9 +19,9 @@ from forebay.contract import (
     retrieve_artifact,
     wrap_response,
 )
-from forebay.contract.view import View, largest
-from forebay.fetch import weigh
-from forebay.payload import encoded
+from forebay.outputs.contract.view import View, largest
+from forebay.store.pages import weigh
+from forebay.store.payload import encoded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invariants import check, message

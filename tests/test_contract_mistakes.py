@@ -8,7 +8,8 @@ from typing import Any
 import forebay
 import pytest
 from forebay import InvalidArgument, Store
-from forebay.contract import (
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.contract import (
     ResponseLimits,
     contracted,
     paginated_list,
@@ -16,8 +17,7 @@ from forebay.contract import (
     store_artifact,
     wrap_response,
 )
-from forebay.contract.place import Place
-from forebay.servers.mcp import Forebay
+from forebay.outputs.contract.context import Place
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError

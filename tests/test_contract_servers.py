@@ -11,10 +11,10 @@ import forebay
 import jsonschema
 import orjson
 import pytest
-from forebay.contract import Response, ResponseLimits, contracted, wrap_response
-from forebay.handles import handle_in
-from forebay.servers.contracts import Contracts
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.contract import Response, ResponseLimits, contracted, wrap_response
+from forebay.outputs.contract.rules import Contracts
+from forebay.store.handles import handle_in
 from invariants import check
 from mcp import Client
 from mcp.server import MCPServer

@@ -10,7 +10,7 @@ from command import run
 from forebay.config.load import load
 from forebay.config.options import OPTIONS
 from forebay.config.targets import KINDS
-from forebay.refs.reference import reference_in
+from forebay.outputs.references.reference import reference_in
 
 DOCS = Path(__file__).resolve().parents[1]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")

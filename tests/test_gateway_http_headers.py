@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from forebay.gateway.upstream_http.headers import annotations, mirrored
+from forebay.proxy.http.headers import annotations, mirrored
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.inbound import (

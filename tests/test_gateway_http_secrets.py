@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from faulty_server import EVENTS, JSON, faulty_server
-from forebay.gateway.upstream_http.connection import Endpoint
-from forebay.gateway.upstream_http.veil import without_secrets
+from forebay.proxy.http.connection import Endpoint
+from forebay.proxy.http.secrets import without_secrets
 from gateways import gateway_to
 
 TOKEN = 's3cr3t/"token"'  # noqa: S105 - of nobody

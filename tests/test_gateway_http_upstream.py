@@ -196,7 +196,7 @@ def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp
 
 
 def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
-    code = "import sys, forebay.gateway.upstream_http.upstream; print(*sys.modules)"
+    code = "import sys, forebay.proxy.http.upstream; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
 
@@ -253,7 +253,7 @@ def test_the_gateway_ends_before_a_call_is_under_way(server: Server, tmp_path: P
 )
 def test_what_is_wrong_is_said_at_once_and_without_secrets(told: dict[str, Any], words: str) -> None:
     from forebay.errors import InvalidArgument
-    from forebay.gateway.upstream_http.upstream import HttpUpstream
+    from forebay.proxy.http.upstream import HttpUpstream
 
     with pytest.raises(InvalidArgument, match=words) as raised:
         HttpUpstream(**told, most_bytes=1, make_spool=lambda: None)  # type: ignore[arg-type, return-value]

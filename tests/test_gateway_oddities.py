@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from forebay import open_store
 from forebay.errors import UpstreamFailed
-from forebay.gateway.outbox import Outbox
-from forebay.gateway.turns import Turns
-from forebay.gateway.work import Work
+from forebay.proxy.background import Work
+from forebay.proxy.call_order import Turns
+from forebay.proxy.stdio.outbox import Outbox
 from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -218,7 +218,7 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
 
 
 def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.gateway.outbox._MOST", 1000)
+    monkeypatch.setattr("forebay.proxy.stdio.outbox._MOST", 1000)
     ours, theirs = os.pipe()
     outbox = Outbox(theirs)
     outbox.send(b"x" * 1_000_000)
@@ -354,7 +354,7 @@ def test_what_forebay_made_does_not_say_that_the_server_did(tmp_path: Path) -> N
 
 def test_standard_output_is_the_protocol_s_alone() -> None:
     code = (
-        "import os; from forebay.gateway.client import private_stdout; fd = private_stdout(); print('chatter'); "
+        "import os; from forebay.proxy.client import private_stdout; fd = private_stdout(); print('chatter'); "
         "os.system('echo a child'); os.write(fd, b'message')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE)

@@ -1,6 +1,6 @@
 """How soon a server that ended is started again."""
 
-from forebay.gateway.pace import Pace
+from forebay.proxy.backoff import Pace
 from hypothesis import given
 from hypothesis import strategies as st
 

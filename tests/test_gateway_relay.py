@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from forebay.errors import UpstreamFailed
-from forebay.gateway.lines import Kept
-from forebay.gateway.relay import Relay
-from forebay.gateway.spool import Spool
-from forebay.servers.gate import Gate
+from forebay.outputs.policy import Gate
+from forebay.proxy.relay import Relay
+from forebay.wire.lines import Kept
+from forebay.wire.spool import Spool
 from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
 
 # Messages that forebay has no part in, as odd as they may be.

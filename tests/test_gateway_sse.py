@@ -3,9 +3,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from forebay.gateway.lines import Begun, Unspooled
-from forebay.gateway.spool import Spool
-from forebay.gateway.upstream_http.sse import Event, Events
+from forebay.wire.lines import Begun, Unspooled
+from forebay.wire.spool import Spool
+from forebay.wire.sse import Event, Events
 from hypothesis import given
 from hypothesis import strategies as st
 

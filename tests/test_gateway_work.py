@@ -4,7 +4,7 @@ import threading
 import time
 from functools import partial
 
-from forebay.gateway.work import Work
+from forebay.proxy.background import Work
 from hypothesis import given
 from hypothesis import strategies as st
 

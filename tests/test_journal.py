@@ -7,7 +7,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from forebay.store.folders import Folders
+from forebay.store.backends.folders import Folders
 from forebay.store.journal import Journal
 from stores import Clock, events, store_at, whole
 

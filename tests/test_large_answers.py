@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from documents import values
-from forebay.gateway.raw import taken_apart
-from forebay.gateway.serving.streams import objects
+from forebay.hub.streams import objects
+from forebay.wire.lazy_json import taken_apart
 from gateway_harness import Talk, script, wrap
 from hypothesis import given
 from hypothesis import strategies as st

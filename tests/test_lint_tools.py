@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from command import run
-from forebay.capabilities import META_KEY
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.gateway.asking import Asking, tools_of
+from forebay.outputs.capabilities import META_KEY
+from forebay.proxy.probe import Asking, tools_of
 from running import command
 
 RAW = [sys.executable, str(Path(__file__).with_name("raw_server.py")), "stdio"]
@@ -192,7 +192,7 @@ def test_its_help_fits_on_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_neither_the_filter_nor_the_client_needs_an_sdk() -> None:
     code = (
-        "import sys, forebay.capabilities, forebay.gateway.asking, forebay.servers.gate;"
+        "import sys, forebay.outputs.capabilities, forebay.proxy.probe, forebay.outputs.policy;"
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'httpx2', 'anyio') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

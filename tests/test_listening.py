@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from forebay.config.options import Settings
 from forebay.errors import InvalidArgument
-from forebay.gateway.http.run import run_http
+from forebay.http.server import run_http
 from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client

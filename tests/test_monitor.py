@@ -9,8 +9,8 @@ import anyio
 import forebay
 import pytest
 from command import plain, run, run_on_terminal
-from forebay.servers.mcp import Forebay
-from forebay.servers.monitor import Monitor, response_stats
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.monitor import Monitor, response_stats
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client

@@ -12,8 +12,8 @@ import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from forebay.gateway.http.oauth import Issuer
-from forebay.servers.mcp import principal_of
+from forebay.adapters.mcp import principal_of
+from forebay.http.oauth import Issuer
 from hypothesis import given
 from hypothesis import strategies as st
 from issuing import AUDIENCE, ISSUER, KEYS, OTHER, Keys, claims, issuing, public, signed

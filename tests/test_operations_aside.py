@@ -5,8 +5,8 @@ import threading
 from typing import Any
 
 import pytest
-from forebay.envelope import Body, ResponseEnvelope
 from forebay.operations import CallError, OperationRegistry, OperationSpec, results
+from forebay.operations.envelope import Body, ResponseEnvelope
 from forebay.operations.results import finished, is_large
 
 LISTS = {"type": "array"}

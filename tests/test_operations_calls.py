@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 from calls import Broken, Record, bounded, code_of, requested
 from forebay import InvalidArgument
-from forebay.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from forebay.operations import (
     CALL_EVENT_SCHEMAS,
     CallError,
@@ -22,6 +21,7 @@ from forebay.operations import (
     PendingRequestMap,
     pending,
 )
+from forebay.operations.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from hypothesis import given
 from hypothesis import strategies as st
 

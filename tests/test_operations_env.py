@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from calls import Record, bounded, code_of
-from forebay.envelope import ResponseEnvelope, unwrap
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -22,6 +21,7 @@ from forebay.operations import (
     PendingRequestMap,
     build_env,
 )
+from forebay.operations.envelope import ResponseEnvelope, unwrap
 
 ADA = Identity("ada", frozenset(["read"]))
 

@@ -8,7 +8,6 @@ import pytest
 from calls import Broken, bounded
 from documents import values
 from forebay import InvalidArgument
-from forebay.envelope import local_envelope
 from forebay.operations import (
     CALL_EVENT_SCHEMAS,
     CallEventName,
@@ -17,8 +16,9 @@ from forebay.operations import (
     event_to_json,
     listen,
 )
+from forebay.operations.bus.pubsub import subscribe_all
 from forebay.operations.deadlines import from_wire, to_wire, within
-from forebay.operations.pubsub import subscribe_all
+from forebay.operations.envelope import local_envelope
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 import anyio
 import pytest
 from calls import Record, bounded, code_of, requested
-from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, farewells
-from forebay.operations.farewells import to_the_end
-from forebay.operations.pubsub import listen, subscribe_all
+from forebay.operations.bus.pubsub import listen, subscribe_all
+from forebay.operations.cleanup import to_the_end
+from forebay.operations.envelope import unwrap
 
 Work = Callable[[], Awaitable[Any]]
 

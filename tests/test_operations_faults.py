@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from calls import Record, bounded
 from forebay import InvalidArgument
-from forebay.envelope import unwrap
 from forebay.operations import CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
-from forebay.operations.events import context_of
+from forebay.operations.bus.events import context_of
+from forebay.operations.envelope import unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from typing import Any
 import changing_server
 import pytest
 from forebay import InvalidArgument
-from forebay.envelope import MCPResponseMeta, unwrap
 from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, finished
+from forebay.operations.envelope import MCPResponseMeta, unwrap
 from forebay.operations.mcp import results
 from forebay.operations.mcp.results import envelope_of
 from forebay.operations.mcp.tools import MCPOperations, from_mcp
@@ -307,7 +307,7 @@ def test_arguments_that_cannot_be_sent_are_refused(wrong: Any) -> None:
 
 def test_operations_do_not_need_the_mcp_package() -> None:
     script = (
-        "import sys, forebay.operations, forebay.operations.serving; "
+        "import sys, forebay.operations, forebay.operations.responses; "
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from fastmcp import FastMCP
 from forebay import InvalidArgument
-from forebay.envelope import unwrap
 from forebay.operations import CallError, OperationRegistry, OperationSpec
+from forebay.operations.envelope import unwrap
 from forebay.operations.mcp import changes
 from forebay.operations.mcp.tools import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallError, OperationRegistry
+from forebay.operations.envelope import unwrap
 from forebay.operations.mcp.tools import MCPOperations, from_mcp
 from forebay.operations.registry import run
 from mcp.client.streamable_http import streamable_http_client

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 from calls import Record, bounded, code_of, requested
-from forebay.envelope import LocalResponseMeta, ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -22,6 +21,14 @@ from forebay.operations import (
     results,
 )
 from forebay.operations.deadlines import to_wire
+from forebay.operations.envelope import (
+    LocalResponseMeta,
+    ResponseEnvelope,
+    http_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
 from forebay.operations.results import finished
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from forebay import InvalidArgument
-from forebay.envelope import Body, http_envelope, mcp_envelope, unwrap
+from forebay.adapters.mcp import Forebay
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -19,10 +19,10 @@ from forebay.operations import (
     OperationRegistry,
     OperationSpec,
 )
+from forebay.operations.envelope import Body, http_envelope, mcp_envelope, unwrap
 from forebay.operations.mcp import serving
 from forebay.operations.mcp.serving import serve_operations, tool_names
 from forebay.operations.mcp.tools import from_mcp
-from forebay.servers.mcp import Forebay
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.server import MCPServer, Server

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypedDict
 import orjson
 import pydantic
 import pytest
-from forebay.envelope import Body
-from forebay.envelope.body import is_only_json
 from forebay.operations import OperationRegistry, OperationSpec
-from forebay.operations.serving import to_call_tool_result
+from forebay.operations.envelope import Body
+from forebay.operations.envelope.body import is_only_json
+from forebay.operations.responses import to_call_tool_result
 
 ID = uuid.UUID(int=7)
 

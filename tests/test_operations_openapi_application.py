@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.envelope import HTTPResponseMeta
 from forebay.operations import CallError, OperationRegistry, from_openapi
+from forebay.operations.envelope import HTTPResponseMeta
 
 NOWHERE = "http://127.0.0.1:1"
 

@@ -12,9 +12,9 @@ import forebay
 import httpx2
 import orjson
 import pytest
-from forebay.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from forebay.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
-from forebay.operations.serving import to_http_response
+from forebay.operations.envelope import Body, HTTPResponseMeta, ResponseEnvelope
+from forebay.operations.responses import to_http_response
 from http_api import API, Answer, document, http_api, one
 from openapi_calls import call, failed
 

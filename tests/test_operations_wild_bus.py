@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 from calls import bounded
-from forebay.envelope import unwrap
 from forebay.operations import (
     CallContext,
     CallError,
@@ -16,6 +15,7 @@ from forebay.operations import (
     OperationSpec,
     PendingRequestMap,
 )
+from forebay.operations.envelope import unwrap
 from hypothesis import given
 from hypothesis import strategies as st
 

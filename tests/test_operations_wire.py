@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from calls import bounded, code_of
-from forebay.envelope import unwrap
 from forebay.operations import CallError, Identity, PendingRequestMap, build_env
+from forebay.operations.envelope import unwrap
 from socket_pubsub import SocketPubSub
 
 SERVER = Path(__file__).with_name("socket_pubsub.py")

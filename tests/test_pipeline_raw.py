@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 import pytest
-from forebay.contract.limits import ResponseLimits
-from forebay.gateway.raw import Raw, taken_apart, written
-from forebay.gateway.spool import Spool
-from forebay.payload import encoded
-from forebay.servers import pipeline as module
-from forebay.servers.modes import Mode
-from forebay.servers.pipeline import MESSAGE, Call, Pipeline
+from forebay.outputs import pipeline as module
+from forebay.outputs.contract.limits import ResponseLimits
+from forebay.outputs.modes import Mode
+from forebay.outputs.pipeline import MESSAGE, Call, Pipeline
 from forebay.store import Store, open_store
+from forebay.store.payload import encoded
+from forebay.wire.lazy_json import Raw, taken_apart, written
+from forebay.wire.spool import Spool
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from forebay.payload import PIECE, pieces_of
+from forebay.store.payload import PIECE, pieces_of
 
 
 @pytest.fixture

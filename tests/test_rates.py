@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import anyio
 import pytest
-from forebay.gateway.http.rates import RateLimit, Rates, _network
+from forebay.http.limits import RateLimit, Rates, _network
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,10 +10,10 @@ import orjson
 import pytest
 from forebay import _core
 from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
-from forebay.gateway.messages import read
-from forebay.gateway.raw import Pieces, Raw, spliced, taken_apart, written
-from forebay.gateway.spool import Spool
-from forebay.payload import encoded
+from forebay.store.payload import encoded
+from forebay.wire.lazy_json import Pieces, Raw, spliced, taken_apart, written
+from forebay.wire.messages import read
+from forebay.wire.spool import Spool
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from forebay import FileRefDenied, FileRefNotFound, ForebayError, InvalidArgument
-from forebay.refs import files
-from forebay.refs.files import Roots
-from forebay.refs.mounts import is_pseudo
+from forebay.outputs.references import files
+from forebay.outputs.references.files import Roots, is_pseudo
 from refs_files import SECRET, read, refused
 
 

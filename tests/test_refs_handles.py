@@ -13,8 +13,8 @@ from forebay import (
     PathNotFound,
     Store,
 )
-from forebay.refs.resolve import References
-from forebay.refs.resolved import as_objects
+from forebay.outputs.references.resolved import as_objects
+from forebay.outputs.references.resolver import References
 from stores import store_at
 
 SCHEMA = {"properties": {"text": {"type": "string"}, "json": {"type": ["object", "array"]}}}

@@ -2,8 +2,8 @@
 
 import pytest
 from forebay import FileRefTooLarge
-from forebay.refs.parts import bytes_of
-from forebay.refs.reference import Bytes, Lines, Part
+from forebay.outputs.references.parts import bytes_of
+from forebay.outputs.references.reference import Bytes, Lines, Part
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from documents import values
 from forebay import InvalidArgument
-from forebay.refs.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
+from forebay.outputs.references.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -19,8 +19,8 @@ from forebay import (
     InvalidJSON,
     Store,
 )
-from forebay.refs.resolve import References
-from forebay.refs.resolved import Resolved, as_fragments, as_objects, escaped
+from forebay.outputs.references.resolved import Resolved, as_fragments, as_objects, escaped
+from forebay.outputs.references.resolver import References
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import events, store_at

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from forebay.refs.schemas import admitting, takes_text
+from forebay.outputs.references.schemas import admitting, takes_text
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

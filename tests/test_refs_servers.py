@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from forebay import open_store
 from forebay.errors import InvalidArgument
-from forebay.servers.gate import Gate
+from forebay.outputs.policy import Gate
 from refs_server import digest, make_rows
 from stores import events
 from wires import Servers, Wire, message_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from forebay import FileRefDenied, FileRefNotFound, ForebayError
-from forebay.refs import files
-from forebay.refs.files import Roots
+from forebay.outputs.references import files
+from forebay.outputs.references.files import Roots
 from refs_files import SECRET, read, refused
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 import pytest
-from forebay.gateway.raw import taken_apart
-from forebay.payload import in_one_piece
-from forebay.servers.result import RESOURCE, Found, beside, exceeds, payload_of
+from forebay.outputs.result import RESOURCE, Found, beside, exceeds, payload_of
+from forebay.store.payload import in_one_piece
+from forebay.wire.lazy_json import taken_apart
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from forebay.gateway.raw import Pieces, Raw, spliced, taken_apart
-from forebay.gateway.spool import Spool
-from forebay.payload import in_one_piece
-from forebay.servers.result import Found, base64_decoded, payload_of
+from forebay.outputs.result import Found, base64_decoded, payload_of
+from forebay.store.payload import in_one_piece
+from forebay.wire.lazy_json import Pieces, Raw, spliced, taken_apart
+from forebay.wire.spool import Spool
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text

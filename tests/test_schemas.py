@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 from forebay import InvalidArgument
-from forebay.servers.modes import Mode, Modes, added_arguments, asked
-from forebay.servers.schemas import or_handle
+from forebay.outputs.listing import or_handle
+from forebay.outputs.modes import Mode, Modes, added_arguments, asked
 from hypothesis import given
 from hypothesis import strategies as st
 

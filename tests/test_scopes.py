@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 from forebay.config.options import Settings
-from forebay.gateway.serving.front import Front
-from forebay.gateway.serving.scope import Scope
-from forebay.gateway.serving.scopes import Scopes
-from forebay.gateway.serving.sources import Sources
-from forebay.servers.gate import Gate
+from forebay.hub.client_peer import Front
+from forebay.hub.tenant import Scope
+from forebay.hub.tenant_pool import Scopes
+from forebay.hub.upstreams import Sources
+from forebay.outputs.policy import Gate
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError

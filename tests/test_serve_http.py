@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.gateway.serving.routes import _fits
+from forebay.hub.router import _fits
 from serve_harness import command_of
 from serve_http_harness import NAMES
 from serve_http_harness import called as _called

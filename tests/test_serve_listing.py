@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from forebay.config.options import Settings
 from forebay.config.targets import Target
-from forebay.gateway.serving.run import Serving
+from forebay.hub.run import Serving
 from forebay.operations.mcp.serving import OperationTools
 from mcp import Client
 from serve_harness import command_of

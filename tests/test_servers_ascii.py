@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
 from mcp_server import make_server
 from wires import MODERN, message_of, wired_to
 

@@ -11,8 +11,8 @@ import mcp_harness
 import pytest
 from fastmcp import FastMCP
 from fastmcp.server.middleware import Middleware
-from forebay.capabilities import META_KEY
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.capabilities import META_KEY
 from mcp.server import MCPServer, Server
 from mcp_harness import told
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool

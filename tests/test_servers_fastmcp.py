@@ -13,7 +13,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.server.middleware import Middleware
 from fastmcp_harness import Client, call, serve, stored_of
 from fastmcp_server import PIXELS, make_server
-from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.adapters.fastmcp import ForebayMiddleware
 from mcp_harness import redeem, text_of, told
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 

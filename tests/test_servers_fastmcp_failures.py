@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fastmcp_harness import Client, call, serve, stored_of
-from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.adapters.fastmcp import ForebayMiddleware
 from mcp_harness import text_of, told
 
 

@@ -18,7 +18,7 @@ from fastmcp.server.middleware import AuthMiddleware, Middleware
 from fastmcp.tools import Tool, ToolResult
 from fastmcp_harness import Client, call, serve
 from fastmcp_server import make_server
-from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.adapters.fastmcp import ForebayMiddleware
 from mcp_harness import text_of, told
 from wires import LEGACY
 
@@ -112,7 +112,7 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
-    script = "import sys; sys.modules['fastmcp'] = None\ntry: import forebay.servers.fastmcp\n"
+    script = "import sys; sys.modules['fastmcp'] = None\ntry: import forebay.adapters.fastmcp\n"
     script += "except ModuleNotFoundError as error: print(error.name, error)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.startswith("fastmcp fastmcp is not here; install forebay again with the extra fastmcp: ")

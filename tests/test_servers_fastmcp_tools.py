@@ -8,7 +8,7 @@ import pytest
 from fastmcp import FastMCP
 from fastmcp_harness import Client, call, serve
 from fastmcp_server import PIXELS, make_server
-from forebay.servers.fastmcp import ForebayMiddleware
+from forebay.adapters.fastmcp import ForebayMiddleware
 from mcp_harness import redeem, text_of, told
 
 

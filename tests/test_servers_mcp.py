@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from forebay.servers.mcp import Forebay
-from forebay.servers.modes import Mode
+from forebay.adapters.mcp import Forebay
+from forebay.outputs.modes import Mode
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context

@@ -5,7 +5,7 @@ from typing import Any
 
 import forebay
 import pytest
-from forebay.servers.mcp import Forebay, _principal
+from forebay.adapters.mcp import Forebay, _principal
 from mcp import Client
 from mcp.server import Server
 from mcp.server.auth.middleware.auth_context import auth_context_var

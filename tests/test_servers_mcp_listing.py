@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.context import ServerRequestContext

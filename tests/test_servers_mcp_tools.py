@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.servers.mcp import Forebay
+from forebay.adapters.mcp import Forebay
 from mcp import Client
 from mcp_harness import serve, text_of, told
 from mcp_server import PIXELS

@@ -10,7 +10,7 @@ from typing import Any
 import forebay
 import pytest
 from forebay import InvalidArgument, Store
-from forebay.store.local import LocalUpload
+from forebay.store.backends.local import LocalUpload
 from stores import payload_files, store_at, whole
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from forebay import HandleNotFound, InvalidArgument
-from forebay.handles import is_handle, new_handle
+from forebay.store.handles import is_handle, new_handle
 from stores import Clock, events, payload_files, store_at, whole
 
 

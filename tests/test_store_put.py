@@ -14,8 +14,8 @@ import forebay
 import pytest
 import pyzstd
 from forebay import InvalidArgument, Store
-from forebay.payload import PIECE
 from forebay.store.frames import FRAME
+from forebay.store.payload import PIECE
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured

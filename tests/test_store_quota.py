@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from faults import counters, true_counters
 from forebay import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
-from forebay.store.local import LocalBackend, LocalBlob
+from forebay.store.backends.local import LocalBackend, LocalBlob
 from stores import Clock, events, noise, payload_files, store_at, whole
 
 

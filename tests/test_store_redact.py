@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from forebay import RedactionFailed
-from forebay.store.local import LocalUpload
+from forebay.store.backends.local import LocalUpload
 from stores import events, payload_files, store_at, whole
 
 SECRET = b"hunter2-correct-horse"

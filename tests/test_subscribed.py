@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from forebay.gateway.serving.subscribed import Subscribed
+from forebay.hub.subscribed import Subscribed
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 CHANGED = "notifications/tools/list_changed"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from forebay import open_store
-from forebay.gateway.raw import taken_apart
-from forebay.servers.modes import Mode
-from forebay.servers.tasks import Tasks, filled, result_in
+from forebay.outputs.modes import Mode
+from forebay.outputs.tasks import Tasks, filled, result_in
+from forebay.wire.lazy_json import taken_apart
 from gateway_harness import Talk, said, script, talking, wrap
 from large_server import RELATED, result_of
 from serve_harness import EraTalk, command_of, config, serving

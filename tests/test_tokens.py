@@ -10,8 +10,8 @@ import anyio
 import pytest
 from command import run
 from forebay.errors import InvalidArgument
-from forebay.gateway.http.token_lines import digest_of, made, parsed
-from forebay.gateway.http.tokens import TokenFile
+from forebay.http.token_lines import digest_of, made, parsed
+from forebay.http.tokens import TokenFile
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from forebay.gateway.serving.calls import Call, Caller
-from forebay.gateway.serving.limits import Limit
-from forebay.gateway.serving.under_way import UnderWay, sent_for
+from forebay.hub.calls import Call, Caller
+from forebay.hub.in_flight import UnderWay, sent_for
+from forebay.hub.timeouts import Limit
 from mcp_types import JSONRPCRequest
 
 

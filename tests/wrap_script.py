@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from forebay.gateway.wrap import run_url
+from forebay.proxy.wrap import run_url
 
 
 def main() -> None:

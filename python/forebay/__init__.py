@@ -50,9 +50,9 @@ from forebay.errors import (
 # What type checkers take for true, without the import of `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forebay.handles import Descriptor
-    from forebay.page import Page, SearchPage
     from forebay.store import OPERATOR, Options, Store, Stored, SweepReport, open_store
+    from forebay.store.handles import Descriptor
+    from forebay.store.pages import Page, SearchPage
 
 __all__ = [
     "OPERATOR",
@@ -110,11 +110,11 @@ __all__ = [
 
 # What needs zstandard and orjson is imported when it is first used.
 _LATER = {
-    "Descriptor": "forebay.handles",
+    "Descriptor": "forebay.store.handles",
     "OPERATOR": "forebay.store",
     "Options": "forebay.store",
-    "Page": "forebay.page",
-    "SearchPage": "forebay.page",
+    "Page": "forebay.store.pages",
+    "SearchPage": "forebay.store.pages",
     "Store": "forebay.store",
     "Stored": "forebay.store",
     "SweepReport": "forebay.store",

@@ -1,18 +1,37 @@
 """What may be asked for. Models ask: whatever they send is answered in words that they can act on."""
 
 import contextlib
+import difflib
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import cast
 
 from forebay._core import locate
 from forebay.errors import InvalidArgument, PathNotFound
-from forebay.payload import is_text
 
-__all__ = ["check_budget", "check_fields", "check_flag", "check_integer", "check_pointer", "check_text", "shown"]
+__all__ = [
+    "check_budget",
+    "check_fields",
+    "check_flag",
+    "check_integer",
+    "check_pointer",
+    "check_text",
+    "is_text",
+    "meant",
+    "shown",
+]
 
 _LEAST_BYTES = 512
 """A page also says where it is from and where to go on; as much again for every time that is escaped."""
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def is_text(value: object) -> bool:
+    """Whether it is text that can be written: half of a surrogate pair can be written nowhere."""
+    return isinstance(value, str) and not _SURROGATE.search(value)
 
 
 def check_integer(name: str, value: object, least: int | None = None) -> None:
@@ -69,3 +88,17 @@ def shown(value: object) -> str:
     except ValueError:
         # Numbers of very many digits are not written out.
         return f"this {type(value).__name__}"
+
+
+def meant(wrong: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
+    """Names the nearest right name, or says what to do without one.
+
+    A prefix that all of them have makes none of them nearer.
+    """
+    by_letters = {_letters(name.removeprefix(prefix)): name for name in known}
+    near = difflib.get_close_matches(_letters(wrong.removeprefix(prefix)), by_letters, 1, 0.6)
+    return f"did you mean {by_letters[near[0]]}?" if near else otherwise
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("-", "_")

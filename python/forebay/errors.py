@@ -41,6 +41,7 @@ __all__ = [
     "StoreUnavailable",
     "UpstreamFailed",
     "UpstreamTimeout",
+    "how_to_install",
 ]
 
 
@@ -174,3 +175,11 @@ class FileRefTooLarge(ForebayError, ValueError):
     """More than one call may take in by reference."""
 
     code = "file_ref_too_large"
+
+
+def how_to_install(extra: str) -> str:
+    """What to do where something of an extra is missing; forebay is installed from a checkout or a wheel."""
+    return (
+        f"install forebay again with the extra {extra}: "
+        f"pip install '.[{extra}]' in a checkout, or pip install 'dist/….whl[{extra}]' of a wheel"
+    )

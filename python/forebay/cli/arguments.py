@@ -178,7 +178,7 @@ def _handle(parser: _Parser) -> None:
 
 def _handle_in(text: str) -> str:
     # Imported where it is needed: help is shown without.
-    from forebay.handles import handle_in
+    from forebay.store.handles import handle_in
 
     return str(handle_in(text))
 

@@ -164,7 +164,7 @@ def stats(args: Namespace) -> None:
     Sizes are noted by servers with a journal or a contract; they are known as far
     back as the journal goes.
     """
-    from forebay.servers.monitor import response_stats
+    from forebay.outputs.monitor import response_stats
 
     with _opened(args) as store:
         events = store.journal.events(principal=_names(args), is_operator=args.principal is None)
@@ -188,7 +188,7 @@ def _opened(args: Namespace) -> "Store":
 
 
 def _names(args: Namespace) -> tuple[str, ...]:
-    from forebay.principals import called
+    from forebay.store.principals import called
 
     return () if args.principal is None else called(args.principal)
 

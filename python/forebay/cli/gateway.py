@@ -41,7 +41,7 @@ def wrap(args: Namespace) -> None:
     if args.wrapped:
         _check_executable(args.wrapped[0], "forebay wrap needs", "leave out the quotes around it and its arguments")
     _log(settings.log_level)
-    from forebay.gateway.wrap import run, run_url
+    from forebay.proxy.wrap import run, run_url
 
     if settings.url is not None:
         sys.exit(run_url(settings, settings.url, [f"{name}: {value}" for name, value in settings.headers.items()]))
@@ -71,9 +71,9 @@ def serve(args: Namespace) -> None:
 
         logging.getLogger("forebay").warning("without --http nobody shows a token; those given have no effect")
     try:
-        from forebay.gateway.serving.run import run
+        from forebay.hub.run import run
     except ModuleNotFoundError as error:
-        from forebay.extras import how_to_install
+        from forebay.errors import how_to_install
 
         raise InvalidArgument(f"forebay serve needs {error.name}; {how_to_install('operations')}") from None
 

@@ -27,8 +27,8 @@ def lint_tools(args: Namespace) -> None:
     --capability. The server is a command behind --, or a saved tools/list.
     """
     # Imported where it is needed: help is shown without.
-    from forebay.capabilities import Capabilities
-    from forebay.gateway.asking import tools_of
+    from forebay.outputs.capabilities import Capabilities
+    from forebay.proxy.probe import tools_of
 
     if bool(args.command) == bool(args.saved):
         raise InvalidArgument("name one server: -- COMMAND, or --saved FILE with what it lists")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from forebay.page import Page, SearchPage
     from forebay.store import Stored
+    from forebay.store.pages import Page, SearchPage
 
 __all__ = [
     "answer",
@@ -256,7 +256,7 @@ def _when(timestamp: object) -> str:
 
 
 def _whose(principal: str | None) -> str | None:
-    from forebay.principals import shown
+    from forebay.store.principals import shown
 
     return shown(principal)
 

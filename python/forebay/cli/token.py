@@ -16,7 +16,7 @@ def token(args: Namespace) -> None:
     With --hashed the file cannot tell what the token is; it is on standard error
     then, this once.
     """
-    from forebay.gateway.http.token_lines import made
+    from forebay.http.token_lines import made
 
     secret, line = made(args.name, is_hashed=args.hashed)
     show.raw([f"{line}\n".encode()])

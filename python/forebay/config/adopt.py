@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from forebay.arguments import is_text, meant
 from forebay.config.clients import HEADER, servers_in
 from forebay.config.jsonc import Edit, Member, Node, edited
-from forebay.config.nearest import meant
 from forebay.config.rules import HEADER_NAME
 from forebay.errors import InvalidArgument
-from forebay.payload import is_text
 
 __all__ = ["Change", "adopted", "is_forebay", "undone"]
 

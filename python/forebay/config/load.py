@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from forebay.arguments import shown
+from forebay.arguments import meant, shown
 from forebay.config.document import Document, expanded
-from forebay.config.nearest import meant
 from forebay.config.options import OPTIONS, Option, Settings
 from forebay.config.targets import Target, check_prefixes, targets_in
 from forebay.errors import InvalidArgument, InvalidPattern

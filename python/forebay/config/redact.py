@@ -1,7 +1,7 @@
 """What is stored without what an expression matches."""
 
 from forebay._core import search
-from forebay.payload import Redaction
+from forebay.store.payload import Redaction
 
 __all__ = ["redaction"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from forebay.arguments import meant
 from forebay.config.document import Document, expanded
 from forebay.config.kinds import PREFIX, TEXT, URL
-from forebay.config.nearest import meant
 from forebay.config.rules import HEADERS
 from forebay.errors import InvalidArgument
 

@@ -19,17 +19,14 @@ Decided along the way, and why:
 
 from typing import TYPE_CHECKING, Any
 
-from forebay.extras import how_to_install
+from forebay.errors import how_to_install
 
 try:
     import jsonschema_rs as _  # noqa: F401 - to say what is missing before anything of it is used
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"operations need more: {how_to_install('operations')}", name=error.name) from None
 
-from forebay.operations.cast import Caster, cast
-from forebay.operations.env import OperationEnv, OperationFunction, build_env
-from forebay.operations.errors import CODES, CallCode, CallError
-from forebay.operations.events import (
+from forebay.operations.bus.events import (
     CALL_EVENT_SCHEMAS,
     CallAbortedEvent,
     CallErrorEvent,
@@ -40,18 +37,21 @@ from forebay.operations.events import (
     event_from_json,
     event_to_json,
 )
-from forebay.operations.handler import CallHandler
-from forebay.operations.pending import PendingRequestMap
-from forebay.operations.pubsub import InProcessPubSub, PubSub, listen
+from forebay.operations.bus.handler import CallHandler
+from forebay.operations.bus.pending import PendingRequestMap
+from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, listen
+from forebay.operations.cast import Caster, cast
+from forebay.operations.env import OperationEnv, OperationFunction, build_env
+from forebay.operations.errors import CODES, CallCode, CallError
 from forebay.operations.registry import OperationRegistry
-from forebay.operations.results import finished
-from forebay.operations.serving import (
+from forebay.operations.responses import (
     HTTPResponse,
     error_to_call_tool_result,
     error_to_http_response,
     to_call_tool_result,
     to_http_response,
 )
+from forebay.operations.results import finished
 from forebay.operations.spec import (
     AccessControl,
     CallContext,

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from forebay.arguments import shown
-from forebay.envelope import ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import within
 from forebay.operations.env import NOWHERE, build_env
+from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.results import finished_aside
 from forebay.operations.spec import CallContext, Handler, Operation, OperationSpec

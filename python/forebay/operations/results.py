@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from forebay.envelope import (
+from forebay.errors import InvalidArgument
+from forebay.operations.envelope import (
     Body,
     HTTPResponseMeta,
     MCPResponseMeta,
@@ -16,12 +17,11 @@ from forebay.envelope import (
     is_response_envelope,
     local_envelope,
 )
-from forebay.envelope.body import is_only_json, parsed, says_json
-from forebay.errors import InvalidArgument
+from forebay.operations.envelope.body import is_only_json, parsed, says_json
 from forebay.operations.errors import CallError
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import is_meaningful
-from forebay.payload import encoded
+from forebay.store.payload import encoded
 
 __all__ = ["finished", "finished_aside", "in_thread", "is_large", "is_only_blocks"]
 

@@ -5,8 +5,8 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from typing import Any
 
-from forebay.envelope import ResponseEnvelope
 from forebay.operations.deadlines import within
+from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry, checked_input, raising_call_errors, run
 from forebay.operations.results import finished

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from forebay.errors import InvalidArgument, StoreUnavailable
+from forebay.store.backends.local import LocalBackend
 from forebay.store.catalog import OPERATOR
 from forebay.store.journal import Journal
-from forebay.store.local import LocalBackend
 from forebay.store.options import Options
 from forebay.store.store import Store, Stored
 from forebay.store.sweep import SweepReport

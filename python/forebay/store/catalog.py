@@ -6,12 +6,11 @@ from typing import Final, TypeGuard
 
 from typing_extensions import Buffer
 
-from forebay.arguments import shown
+from forebay.arguments import is_text, shown
 from forebay.errors import HandleCorrupt, HandleNotFound
-from forebay.handles import is_handle
-from forebay.payload import is_text
-from forebay.store.backend import Backend, Blob
+from forebay.store.backends import Backend, Blob
 from forebay.store.frames import Contents, read_contents
+from forebay.store.handles import is_handle
 from forebay.store.locks import Lock
 from forebay.store.reader import Reader
 

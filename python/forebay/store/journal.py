@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from forebay.arguments import check_integer
-from forebay.store.folders import SAFELY, Folders, names, own
+from forebay.store.backends.folders import SAFELY, Folders, names, own
 from forebay.store.locks import Lock
-from forebay.store.structured import absent, structured
+from forebay.store.os_errors import absent, structured
 from forebay.store.times import date, timestamp
 
 __all__ = ["Journal"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from forebay.errors import InvalidArgument
-from forebay.handles import LONG, SHORT
-from forebay.payload import Redaction
+from forebay.store.handles import LONG, SHORT
+from forebay.store.payload import Redaction
 
 __all__ = ["Options", "check_handle_length", "check_ttl"]
 

@@ -13,9 +13,15 @@ from typing_extensions import Buffer
 from forebay._core import Findings, ItemIndex, Survey, outline, preview, read_items
 from forebay.arguments import shown
 from forebay.errors import ForebayError, InvalidArgument, RedactionFailed, StoreFull
-from forebay.fetch import is_mostly_items, weigh
-from forebay.handles import Descriptor, new_handle
-from forebay.payload import (
+from forebay.store.backends import Backend, Upload
+from forebay.store.catalog import LONGEST_NAME, is_name
+from forebay.store.frames import tail_of
+from forebay.store.handles import Descriptor, new_handle
+from forebay.store.journal import Journal
+from forebay.store.locks import Lock
+from forebay.store.options import Options, check_handle_length, check_ttl
+from forebay.store.pages import is_mostly_items, weigh
+from forebay.store.payload import (
     PIECE,
     Payload,
     Redaction,
@@ -28,12 +34,6 @@ from forebay.payload import (
     plausible,
     whole,
 )
-from forebay.store.backend import Backend, Upload
-from forebay.store.catalog import LONGEST_NAME, is_name
-from forebay.store.frames import tail_of
-from forebay.store.journal import Journal
-from forebay.store.locks import Lock
-from forebay.store.options import Options, check_handle_length, check_ttl
 from forebay.store.quota import Quota, QuotaFull
 from forebay.store.times import is_time, timestamp
 from forebay.store.write import Written, write_frames

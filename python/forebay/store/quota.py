@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from forebay.errors import StoreFull
-from forebay.store.backend import Backend, Counters
-from forebay.store.counters import TOTAL
+from forebay.store.backends import Backend, Counters
+from forebay.store.backends.counters import TOTAL
 
 __all__ = ["Quota", "QuotaFull"]
 

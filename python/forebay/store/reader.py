@@ -14,9 +14,9 @@ from typing_extensions import Buffer
 from forebay._core import ItemIndex, Survey, index_items, index_lines, locate, read_items
 from forebay.arguments import shown
 from forebay.errors import PathNotFound
-from forebay.store.backend import Blob
+from forebay.store.backends import Blob
 from forebay.store.frames import Contents
-from forebay.store.structured import structured
+from forebay.store.os_errors import structured
 
 __all__ = ["Array", "Document", "PayloadFile", "Reader", "View", "value_at"]
 

@@ -14,21 +14,20 @@ from typing_extensions import Buffer
 from forebay import _core
 from forebay.arguments import check_integer, check_pointer
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
-from forebay.fetch import Format
-from forebay.fetch import fetch as fetch_page
-from forebay.handles import Descriptor, is_handle
-from forebay.matches import search as search_page
-from forebay.page import Page, SearchPage
-from forebay.payload import Payload
-from forebay.store.awaited import Pulled, in_thread
-from forebay.store.backend import Backend
+from forebay.store.backends import Backend
 from forebay.store.catalog import OPERATOR, Catalog, Principal, is_name
+from forebay.store.handles import Descriptor, is_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options
+from forebay.store.pages import Format, Page, SearchPage
+from forebay.store.pages import fetch as fetch_page
+from forebay.store.payload import Payload
 from forebay.store.put import Intake
 from forebay.store.quota import Quota
 from forebay.store.reader import Array, Document, PayloadFile, Reader, View, value_at
+from forebay.store.search import search as search_page
 from forebay.store.sweep import Sweeper, SweepReport
+from forebay.store.threads import Pulled, in_thread
 from forebay.store.times import timestamp
 
 __all__ = ["Store", "Stored"]

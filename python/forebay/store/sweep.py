@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from forebay.errors import ForebayError, HandleCorrupt
-from forebay.store.backend import Backend, Listed
+from forebay.store.backends import Backend, Listed
 from forebay.store.catalog import Catalog
 from forebay.store.journal import Journal
 from forebay.store.locks import Lock

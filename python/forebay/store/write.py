@@ -10,9 +10,9 @@ import zstandard
 from typing_extensions import Buffer
 
 from forebay._core import Findings, Survey
-from forebay.payload import is_compressed
-from forebay.store.backend import Upload
+from forebay.store.backends import Upload
 from forebay.store.frames import FRAME, Entry, Frame, compressed_frame, raw_frame
+from forebay.store.payload import is_compressed
 
 __all__ = ["Written", "write_frames"]
 

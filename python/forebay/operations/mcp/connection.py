@@ -2,17 +2,22 @@
 
 import asyncio
 import itertools
+import json
 import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from mcp import Client
+from mcp.client import ClientSession
 from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ErrorData,
     InputRequiredResult,
     InputResponses,
     ListToolsResult,
@@ -20,18 +25,18 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from forebay.cursors import next_cursor
 from forebay.operations.mcp.changes import Refresh, follow_changes, overhear
 from forebay.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from forebay.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
-from forebay.operations.mcp.unreadable import FIRST_ID, give_up_unreadable
+from forebay.wire.messages import next_cursor
+
+__all__ = ["FIRST_ID", "Connection", "give_up_unreadable"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp.shared.dispatcher import CallOptions
 
-__all__ = ["Connection"]
 
 _log = logging.getLogger("forebay")
 
@@ -249,3 +254,36 @@ def _innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError("the connection broke off before it was made")
+
+
+FIRST_ID = 1_000_000
+"""Where the ids of our own requests begin: numbers, because some servers know no others. The SDK's begin at 1."""
+
+
+def give_up_unreadable(session: ClientSession, error: Exception) -> None:
+    """Fails the call that an unreadable message answers; all that wait, if it does not say which.
+
+    What is no message of the protocol at all, such as a line that a server prints, answers nothing.
+    """
+    dispatcher = session._dispatcher
+    if not isinstance(error, ValidationError) or not isinstance(dispatcher, JSONRPCDispatcher):
+        return
+    problem = error.errors(include_url=False)[0]
+    said = problem["input"]
+    why = problem["msg"] if problem["type"] == "json_invalid" else "it is neither a result nor an error"
+    outcome = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {why:.200}")
+    match _loaded(said):
+        case {"id": str() | int() as request_id, **rest} if "method" not in rest:
+            dispatcher._resolve_pending(request_id, outcome)
+        case None if isinstance(said, str) and '"jsonrpc"' in said:
+            # Those of the SDK, such as for changes, go on for as long as the connection does.
+            for request_id in [each for each in dispatcher._pending if isinstance(each, int) and each >= FIRST_ID]:
+                dispatcher._resolve_pending(request_id, outcome)
+
+
+def _loaded(said: Any) -> Any:
+    """The value of a line: `json` reads what the SDK's parser does not, such as half a character."""
+    try:
+        return json.loads(said) if isinstance(said, str) else said
+    except (ValueError, RecursionError):
+        return None

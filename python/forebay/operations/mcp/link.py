@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from mcp import Client
 
 from forebay.errors import InvalidArgument
+from forebay.operations.cleanup import to_the_end
 from forebay.operations.errors import CallError
-from forebay.operations.farewells import to_the_end
 from forebay.operations.mcp.connection import Connection
 from forebay.operations.mcp.failures import unreachable
 from forebay.operations.mcp.targets import Answers, Target, is_connected, upstream_of

@@ -7,13 +7,13 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
-from forebay.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope, mcp_envelope
-from forebay.envelope.body import parsed
+from forebay.operations.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope, mcp_envelope
+from forebay.operations.envelope.body import parsed
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import is_meaningful
-from forebay.payload import encoded
+from forebay.store.payload import encoded
 
 __all__ = ["envelope_of", "error_of", "says_unknown"]
 

@@ -29,20 +29,20 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
+from forebay.adapters.mcp import Forebay, principal_of
 from forebay.arguments import shown
-from forebay.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import after
 from forebay.operations.dialect import is_openapi_3_0, modern
+from forebay.operations.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
+from forebay.operations.responses import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from forebay.operations.results import in_thread, is_large
-from forebay.operations.serving import error_to_call_tool_result, is_wrapped, to_call_tool_result
 from forebay.operations.spec import CallContext, Identity, OperationSpec
 from forebay.operations.validation import Schema, is_meaningful
-from forebay.servers.mcp import Forebay, principal_of
-from forebay.servers.result import UNSTRUCTURED
-from forebay.servers.schemas import or_else
+from forebay.outputs.listing import or_else
+from forebay.outputs.result import UNSTRUCTURED
 
 __all__ = ["OperationTools", "serve_operations", "tool_names"]
 

@@ -26,13 +26,12 @@ from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import after, within
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.calls import Call
-from forebay.operations.openapi.decoding import decoded
 from forebay.operations.openapi.document import MOST_DOCUMENT_BYTES, Document, is_url, read_document
 from forebay.operations.openapi.headers import header_value
 from forebay.operations.openapi.operations import Include, described_operations
 from forebay.operations.openapi.responses import Limits, StoredOver
 from forebay.operations.openapi.security import Applied, Credential, Security
-from forebay.operations.openapi.sending import new_client, new_request, sent, tells_who_we_are
+from forebay.operations.openapi.sending import decoded, new_client, new_request, sent, tells_who_we_are
 from forebay.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation

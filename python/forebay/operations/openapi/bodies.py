@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import httpx2
 
-from forebay.envelope.body import says_json
+from forebay.operations.envelope.body import says_json
 from forebay.operations.errors import CallError
 from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document

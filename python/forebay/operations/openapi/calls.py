@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx2
 
-from forebay.envelope import ResponseEnvelope
 from forebay.operations.deadlines import after, earliest, within
+from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.openapi import parameters
 from forebay.operations.openapi.headers import joined_cookies

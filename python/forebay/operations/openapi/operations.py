@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from forebay.envelope.body import says_json
 from forebay.errors import InvalidArgument
+from forebay.operations.envelope.body import says_json
 from forebay.operations.openapi.bodies import RequestBody, read_body
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.names import Names
 from forebay.operations.openapi.parameters import BODY, Parameter, read_parameters
-from forebay.operations.openapi.schemas import Bundle
+from forebay.operations.openapi.schemas import Bundle, Names
 from forebay.operations.openapi.servers import server_url
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import Schema

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from forebay.arguments import shown
-from forebay.envelope.body import says_json
 from forebay.errors import InvalidArgument
+from forebay.operations.envelope.body import says_json
 from forebay.operations.errors import CallError
 from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document

@@ -8,12 +8,11 @@ from typing import Any
 
 import httpx2
 
-from forebay.envelope import Body, ResponseEnvelope, http_envelope
-from forebay.envelope.body import says_json
-from forebay.envelope.charsets import decoded_text
+from forebay.operations.envelope import Body, ResponseEnvelope, http_envelope
+from forebay.operations.envelope.body import decoded_text, says_json
 from forebay.operations.errors import CallError
-from forebay.operations.openapi.decoding import decoded
 from forebay.operations.openapi.security import Applied, Requirement, hidden
+from forebay.operations.openapi.sending import decoded
 from forebay.store import Store
 
 __all__ = ["Limits", "StoredOver", "envelope_of", "refused"]

@@ -7,10 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 from forebay.operations.dialect import in_modern_words
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.names import Names
 from forebay.operations.validation import Schema
 
-__all__ = ["BASE64", "Bundle", "Direction", "is_binary"]
+__all__ = ["BASE64", "Bundle", "Direction", "Names", "is_binary"]
 
 Direction: TypeAlias = Literal["sent", "received"]
 
@@ -218,3 +217,21 @@ def _is_file(schema: Mapping[str, Any]) -> bool:
     if schema.get("type") not in ("string", ["string"], ["string", "null"], None):
         return False
     return schema.get("format") == "binary" or ("contentMediaType" in schema and "contentEncoding" not in schema)
+
+
+class Names:
+    """Names that are taken. One that is wanted again gets a number."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def free(self, wanted: str) -> str:
+        """The name, or the first with a number that nobody has."""
+        name, number = wanted, self._next.get(wanted, 2)
+        while name in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        # Where the last search ended: thousands may want the same.
+        self._next[wanted] = number
+        self._taken.add(name)
+        return name

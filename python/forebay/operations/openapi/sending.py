@@ -7,11 +7,11 @@ from http.cookiejar import DefaultCookiePolicy
 import httpx2
 
 from forebay.operations.errors import CallError
-from forebay.operations.openapi.decoding import ACCEPTED_CODINGS
 from forebay.operations.openapi.headers import FIT_FOR_STRANGERS, joined_cookies
 from forebay.operations.openapi.security import Applied, hidden
+from forebay.wire.inflate import ACCEPTED_CODINGS, Inflating, is_coding
 
-__all__ = ["new_client", "new_request", "sent", "tells_who_we_are"]
+__all__ = ["ACCEPTED_CODINGS", "decoded", "new_client", "new_request", "sent", "tells_who_we_are"]
 
 _MOST_REDIRECTS = 10
 _OWN_COOKIES = "forebay.own_cookies"
@@ -140,3 +140,29 @@ def _make_fit_for_strangers(request: httpx2.Request, applied: Applied) -> None:
     for name in applied.query_names:
         if name in request.url.params:
             request.url = request.url.copy_remove_param(name)
+
+
+async def decoded(response: httpx2.Response, what: str) -> AsyncIterator[bytes]:
+    """The body as it was before it was compressed. Raises `CallError` for one that is broken, or ends too early."""
+    if response.is_stream_consumed:
+        # A hook of the client has read it, or a transport had it whole: it is decoded already.
+        yield response.content
+        return
+    chunks: AsyncIterator[bytes] = response.aiter_raw()
+    for coding in reversed(response.headers.get_list("Content-Encoding", split_commas=True)):
+        name = coding.strip().lower()
+        if is_coding(name):
+            chunks = _inflated(chunks, Inflating(name), what)
+    async for chunk in chunks:
+        yield chunk
+
+
+async def _inflated(chunks: AsyncIterator[bytes], inflating: Inflating, what: str) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in chunks:
+            for piece in inflating.feed(chunk):
+                yield piece
+        if last := inflating.finish():
+            yield last
+    except ValueError as error:
+        raise CallError("EXECUTION_ERROR", f"{what} {error}") from None

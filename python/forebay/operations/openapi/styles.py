@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from forebay.payload import encoded
+from forebay.store.payload import encoded
 
 __all__ = ["Pairs", "as_json", "as_text", "in_header", "in_path", "pairs", "percent_encoded"]
 

@@ -1,0 +1,134 @@
+"""A server over HTTP, with who may call it and how much: `/mcp`, `/health`, and nothing else."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp.server import Server
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from forebay.config.listening import LOOPBACK_NAMES, is_beyond_loopback
+from forebay.http.limits import RateLimit, Rates, Sessions, Share
+from forebay.http.oauth import Issuer
+from forebay.http.revocation import EndRevoked
+from forebay.http.session_ids import shorten_session_ids
+from forebay.http.tokens import TokenFile
+
+if TYPE_CHECKING:
+    from forebay.config.options import Settings
+
+__all__ = ["PATH", "http_app"]
+
+PATH = "/mcp"
+
+
+def http_app(server: Server[Any], settings: "Settings") -> Starlette:
+    """The server as an ASGI application, which keeps to the settings of `forebay serve`.
+
+    Raises `InvalidArgument` for a file of tokens that cannot be used.
+    """
+    shorten_session_ids()
+    sessions = Sessions(
+        server,
+        security_settings=_security(settings),
+        session_idle_timeout=settings.session_idle_seconds,
+        max_request_body_size=settings.body_limit_bytes,
+        max_sessions=settings.max_sessions,
+    )
+    endpoint = _guarded(StreamableHTTPASGIApp(sessions), settings)
+    routes = [Route(PATH, endpoint=endpoint), Route("/health", endpoint=_health, methods=["GET"]), *_metadata(settings)]
+    app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
+    # It would send callers wherever they say that we are.
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _health(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def _guarded(app: ASGIApp, settings: "Settings") -> ASGIApp:
+    """What a request goes through: who asks, how often, and whether that is enough."""
+    verifiers = _verifiers(settings)
+    app = Share(app, settings.max_connections)
+    if verifiers:
+        app = EndRevoked(app, next((one for one in verifiers if isinstance(one, TokenFile)), None))
+        audience = settings.oauth_audience
+        metadata = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
+        app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata)
+    if settings.rate_limit_per_minute is not None:
+        app = RateLimit(app, Rates(settings.rate_limit_per_minute))
+    if verifiers:
+        app = AuthenticationMiddleware(AuthContextMiddleware(app), backend=BearerAuthBackend(_AnyOf(verifiers)))
+    if settings.allowed_origins:
+        # A browser asks for permission before it shows its token.
+        app = CORSMiddleware(
+            app,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
+        )
+    return app
+
+
+def _verifiers(settings: "Settings") -> list[TokenVerifier]:
+    found: list[TokenVerifier] = []
+    if settings.token_file is not None:
+        # Whoever wrote the file has given out the scopes with it.
+        found.append(TokenFile(settings.token_file, settings.oauth_scopes, may_be_open=settings.insecure))
+    if settings.oauth_issuer and settings.oauth_audience and settings.oauth_jwks_url:
+        found.append(Issuer(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
+    return found
+
+
+class _AnyOf(TokenVerifier):
+    def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
+        self._verifiers = verifiers
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        for verifier in self._verifiers:
+            if (found := await verifier.verify_token(token)) is not None:
+                return found
+        return None
+
+
+def _metadata(settings: "Settings") -> list[Route]:
+    """Where clients read who gives out tokens."""
+    if settings.oauth_issuer is None or settings.oauth_audience is None:
+        return []
+    return create_protected_resource_routes(
+        resource_url=AnyHttpUrl(settings.oauth_audience),
+        authorization_servers=[AnyHttpUrl(settings.oauth_issuer)],
+        scopes_supported=list(settings.oauth_scopes) or None,
+    )
+
+
+def _security(settings: "Settings") -> TransportSecuritySettings:
+    """The names that we are called by, so that no page of a stranger's can be made to look like one of ours."""
+    host = settings.http[0] if settings.http else LOOPBACK_NAMES[0]
+    hosts = {*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
+    origins = set(settings.allowed_origins)
+    if not is_beyond_loopback(settings):
+        origins |= {f"http://{name}" for name in LOOPBACK_NAMES}
+        origins |= {f"http://{name}:*" for name in LOOPBACK_NAMES}
+    return TransportSecuritySettings(
+        allowed_hosts=sorted(hosts | {f"{name}:*" for name in hosts if not _has_port(name)}),
+        allowed_origins=sorted(origins),
+    )
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host.rpartition("]")[2]

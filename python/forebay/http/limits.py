@@ -1,0 +1,134 @@
+"""How many requests each caller may make: a minute's worth at once, and then as many as the minute brings."""
+
+import collections
+import ipaddress
+import math
+import time
+from collections.abc import Callable, Hashable
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from forebay.adapters.mcp import principal_of
+
+__all__ = ["RateLimit", "Rates", "Sessions", "Share"]
+
+_MINUTE = 60 * 10**9
+_MOST_CALLERS = 10_000
+_NETWORK = 64
+"""Who has an IPv6 address has all of these bits of it to choose from."""
+
+_TOO_MANY = -32000
+
+
+class Rates:
+    """A bucket for each caller, in nanoseconds times requests a minute, so that nothing is ever rounded.
+
+    Of more callers than `most_callers` the one that was quiet for longest is forgotten, and begins anew.
+    """
+
+    def __init__(
+        self, per_minute: int, *, most_callers: int = _MOST_CALLERS, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._per_minute, self._most_callers, self._clock = per_minute, most_callers, clock
+        self._buckets: dict[Hashable, tuple[int, int]] = {}
+
+    def take(self, caller: Hashable) -> int:
+        """Takes a request out of a caller's bucket, and gives 0; else the nanoseconds until there is one again."""
+        now = self._clock()
+        full = _MINUTE * self._per_minute
+        level, since = self._buckets.pop(caller, (full, now))
+        level = min(full, level + (now - since) * self._per_minute)
+        missing = _MINUTE - level
+        self._buckets[caller] = (level if missing > 0 else level - _MINUTE, now)
+        if len(self._buckets) > self._most_callers:
+            del self._buckets[next(iter(self._buckets))]
+        return -(-missing // self._per_minute) if missing > 0 else 0
+
+
+class RateLimit:
+    """Answers 429 to whoever asks too often: a principal, or an address that has shown no token that is right."""
+
+    def __init__(self, app: ASGIApp, rates: Rates) -> None:
+        self._app, self._rates = app, rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wait = self._rates.take(_caller(scope))
+        if not wait:
+            await self._app(scope, receive, send)
+            return
+        seconds = math.ceil(wait / 10**9)
+        error = {"code": _TOO_MANY, "message": f"too many requests; try again in {seconds} seconds"}
+        answer = JSONResponse(
+            {"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": str(seconds)}
+        )
+        await answer(scope, receive, send)
+
+
+def _caller(scope: Scope) -> Hashable:
+    user = scope.get("user")
+    if isinstance(user, AuthenticatedUser):
+        return "principal", principal_of(user.access_token)
+    host = (scope.get("client") or ("",))[0]
+    return "address", _network(host)
+
+
+def _network(host: str) -> str:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4 or address.ipv4_mapped is not None:
+        return host
+    return str(ipaddress.ip_network((int(address), _NETWORK), strict=False))
+
+
+_SHARE = 4
+
+
+class Share:
+    """Answers 429 to a principal that has a quarter of all connections already: the others are not kept out by it."""
+
+    def __init__(self, app: ASGIApp, max_connections: int) -> None:
+        self._app = app
+        self._most = max(1, max_connections // _SHARE)
+        self._taken: collections.Counter[str | None] = collections.Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        user = scope.get("user")
+        if not isinstance(user, AuthenticatedUser):
+            await self._app(scope, receive, send)
+            return
+        principal = principal_of(user.access_token)
+        if self._taken[principal] >= self._most:
+            await self._refused()(scope, receive, send)
+            return
+        self._taken[principal] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._taken[principal] -= 1
+            if not self._taken[principal]:
+                del self._taken[principal]
+
+    def _refused(self) -> JSONResponse:
+        message = (
+            f"{self._most} requests of yours are under way, and that is all that may be at once; wait until one is "
+            "answered, or ask whoever runs this server to raise max_connections"
+        )
+        error = {"code": _TOO_MANY, "message": message}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": "1"})
+
+
+class Sessions(StreamableHTTPSessionManager):
+    """The SDK's, in which a principal has a quarter at most: the others are not kept out by it."""
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        if requestor is not None and self.max_sessions is not None:
+            own = sum(owner == requestor for owner in self._session_owners.values())
+            if own >= max(1, self.max_sessions // _SHARE):
+                return None
+        return super()._admit_session(requestor)

@@ -1,0 +1,1 @@
+"""The call protocol: requests, responses and aborts as events on a bus."""

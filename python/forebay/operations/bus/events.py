@@ -1,0 +1,166 @@
+"""The events of the call protocol, and how they are written where they leave the process.
+
+Each is published under its name: `call.requested`, and then one of `call.responded`, `call.error` and `call.aborted`.
+Who calls is what `identity` says: let nobody publish whom you would not believe.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from forebay.errors import InvalidArgument
+from forebay.operations.deadlines import from_wire, to_wire
+from forebay.operations.envelope import RESPONSE_ENVELOPE_SCHEMA
+from forebay.operations.envelope.body import from_plain, parsed, written
+from forebay.operations.errors import CODES, CallCode
+from forebay.operations.spec import CallContext, Identity
+
+__all__ = [
+    "CALL_EVENT_SCHEMAS",
+    "CallAbortedEvent",
+    "CallErrorEvent",
+    "CallEvent",
+    "CallEventName",
+    "CallRequestedEvent",
+    "CallRespondedEvent",
+    "IdentityClaim",
+    "context_of",
+    "event_from_json",
+    "event_to_json",
+    "requested_event",
+]
+
+CallEventName: TypeAlias = Literal["call.requested", "call.responded", "call.error", "call.aborted"]
+
+
+class IdentityClaim(TypedDict):
+    """Who calls, as an event says it."""
+
+    id: str
+    scopes: list[str]
+
+
+class CallRequestedEvent(TypedDict):
+    """Someone wants an operation to run."""
+
+    requestId: str
+    operationId: str
+    input: Any
+    parentRequestId: NotRequired[str]
+    deadline: NotRequired[float]
+    """Milliseconds since 1970."""
+    identity: NotRequired[IdentityClaim]
+
+
+class CallRespondedEvent(TypedDict):
+    """It ran, and this is its envelope, as a dict. One that says `isError` is a response like any other."""
+
+    requestId: str
+    output: Mapping[str, Any]
+
+
+class CallErrorEvent(TypedDict):
+    """It came to nothing."""
+
+    requestId: str
+    code: CallCode
+    message: str
+    details: NotRequired[dict[str, Any]]
+
+
+class CallAbortedEvent(TypedDict):
+    """Nobody waits for it any longer."""
+
+    requestId: str
+    reason: NotRequired[str]
+
+
+CallEvent: TypeAlias = CallRequestedEvent | CallRespondedEvent | CallErrorEvent | CallAbortedEvent
+
+_STRING: dict[str, Any] = {"type": "string"}
+_IDENTITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"id": _STRING, "scopes": {"type": "array", "items": _STRING}},
+    "required": ["id", "scopes"],
+}
+
+
+def _schema(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"requestId": _STRING, **required, **optional},
+        "required": ["requestId", *required],
+    }
+
+
+CALL_EVENT_SCHEMAS: dict[CallEventName, dict[str, Any]] = {
+    "call.requested": _schema(
+        {"operationId": _STRING, "input": {}},
+        parentRequestId=_STRING,
+        deadline={"type": "number"},
+        identity=_IDENTITY,
+    ),
+    "call.responded": _schema({"output": RESPONSE_ENVELOPE_SCHEMA}),
+    "call.error": _schema({"code": {"enum": [*CODES]}, "message": _STRING}, details={"type": "object"}),
+    "call.aborted": _schema({}, reason=_STRING),
+}
+"""JSON Schemas (2020-12) of the events, by their names."""
+
+
+def event_to_json(event: CallEvent) -> bytes:
+    """An event as JSON, with bytes and bodies as envelopes write them. Raises `TypeError` for what has no JSON."""
+    return written(event)
+
+
+def event_from_json(data: bytes | str) -> Any:
+    """The event that was written with `event_to_json`."""
+    try:
+        content = data.encode() if isinstance(data, str) else data
+        return from_plain(parsed(content), content)
+    except ValueError as error:
+        raise InvalidArgument(f"this is not JSON: {error}") from None
+
+
+def requested_event(operation_id: str, given: Any, context: CallContext) -> CallRequestedEvent:
+    """The request of a call that has this context."""
+    event: CallRequestedEvent = {"requestId": context.request_id or "", "operationId": operation_id, "input": given}
+    if context.parent_request_id is not None:
+        event["parentRequestId"] = context.parent_request_id
+    if context.deadline is not None:
+        event["deadline"] = to_wire(context.deadline)
+    if context.identity is not None:
+        event["identity"] = {"id": context.identity.id, "scopes": sorted(context.identity.scopes)}
+    return event
+
+
+def context_of(event: Mapping[str, Any]) -> CallContext:
+    """The context of a call that was requested. Raises `InvalidArgument` for what tells of none."""
+    parent, deadline = event.get("parentRequestId"), event.get("deadline")
+    if parent is not None and not isinstance(parent, str):
+        raise InvalidArgument("parentRequestId is the requestId of the call that this one is a part of")
+    return CallContext(
+        request_id=event["requestId"],
+        parent_request_id=parent,
+        identity=_identity(event.get("identity")),
+        deadline=None if deadline is None else _deadline(deadline),
+    )
+
+
+def _identity(claim: Any) -> Identity | None:
+    match claim:
+        case None:
+            return None
+        case {"id": str(name), "scopes": list(scopes)} if all(isinstance(scope, str) for scope in scopes):
+            return Identity(name, frozenset(scopes))
+    raise InvalidArgument("identity has an id and a list of scopes")
+
+
+_FAR = 1e18
+
+
+def _deadline(milliseconds: Any) -> float:
+    is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
+    # Compared, because an integer may be more than any float.
+    if not is_number or not -_FAR < milliseconds < _FAR:
+        raise InvalidArgument("deadline is a number of milliseconds since 1970")
+    return from_wire(milliseconds)

@@ -1,0 +1,234 @@
+"""The side that answers: takes requests off the bus, runs them, and publishes what comes of each.
+
+calls = PendingRequestMap()
+async with CallHandler(registry, calls):
+    envelope = await calls.call("crm.get", {"id": 7}, identity=Identity("ada", ["crm:read"]), timeout=5.0)
+"""
+
+import asyncio
+import contextvars
+import dataclasses
+import logging
+from collections.abc import Mapping, Set
+from typing import Any, Self, TypeAlias, cast
+
+from forebay.errors import InvalidArgument
+from forebay.operations.bus.events import context_of
+from forebay.operations.bus.pending import PendingRequestMap
+from forebay.operations.bus.pubsub import Unsubscribe, subscribe_all
+from forebay.operations.cleanup import FAREWELL, to_the_end
+from forebay.operations.deadlines import within
+from forebay.operations.env import build_env
+from forebay.operations.envelope import ResponseEnvelope
+from forebay.operations.errors import CallError
+from forebay.operations.registry import OperationRegistry, answer
+from forebay.operations.spec import CallContext, Identity, OperationSpec
+
+__all__ = ["CallHandler"]
+
+_log = logging.getLogger("forebay")
+
+_MOST_ANSWERED = 4096
+
+_Task: TypeAlias = asyncio.Task[None]
+
+_answering: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
+"""The tasks of the calls that whatever runs here is a part of."""
+
+
+class CallHandler:
+    """Answers the calls of a registry's operations, each in a task of its own. Handlers return; they never publish.
+
+    What they call in turn, by `context.env`, is asked for in the same way: their caller's access counts for it too.
+    """
+
+    def __init__(self, registry: OperationRegistry, call_map: PendingRequestMap) -> None:
+        if not isinstance(registry, OperationRegistry) or not isinstance(call_map, PendingRequestMap):
+            raise InvalidArgument("a CallHandler takes a registry, and then the PendingRequestMap that asks")
+        self._registry = registry
+        self._call_map = call_map
+        self._running: dict[str, _Task] = {}
+        self._tasks: dict[_Task, frozenset[_Task]] = {}
+        """Of those that run, and of those that were aborted and have not ended yet; and what each is a part of."""
+        self._closing: set[_Task] = set()
+        """Of those that close this from within. Two that do would wait for each other."""
+        self._limits: dict[_Task, within] = {}
+        """Of those that run and have a deadline."""
+        self._answered: dict[str, None] = {}
+        """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
+        self._starting = asyncio.Lock()
+        self._unsubscribe: Unsubscribe | None = None
+        self._is_closing = False
+
+    async def start(self) -> None:
+        """Answers from now on."""
+        async with self._starting:
+            self._is_closing = False
+            if self._unsubscribe is None:
+                self._unsubscribe = await subscribe_all(
+                    self._call_map.pubsub, {"call.requested": self._requested, "call.aborted": self._aborted}
+                )
+
+    async def close(self, *, within: float | None = None) -> None:
+        """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then.
+
+        So they are if this is cancelled. Of an operation that closes what it runs in, the call itself is left alone.
+        """
+        self._is_closing = True
+        spared = self._spared()
+        try:
+            if others := self._tasks.keys() - spared:
+                # They may still ask for others, which is why this goes on listening.
+                await asyncio.wait(others, timeout=within)
+        finally:
+            await to_the_end(self._leave(spared))
+
+    def _spared(self) -> Set[_Task]:
+        """Those that are waiting themselves for whoever closes this, now and later."""
+        if not (own := _answering.get() & self._tasks.keys()):
+            return frozenset()
+        self._closing |= own
+        return self._closing
+
+    async def _leave(self, spared: Set[_Task]) -> None:
+        try:
+            if others := self._tasks.keys() - spared:
+                # A task that is cancelled before it begins never does, and nobody would be told.
+                await asyncio.sleep(0)
+                for task in others & {*self._running.values()}:
+                    self._lift(task)
+                    task.cancel()
+                await asyncio.wait(others)
+        finally:
+            async with asyncio.timeout(FAREWELL), self._starting:
+                if self._unsubscribe is not None:
+                    await self._unsubscribe()
+                    self._unsubscribe = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, error: object, *_: object) -> None:
+        await self.close(within=None if error is None else 0)
+
+    def _requested(self, event: Any) -> None:
+        match event:
+            case {"requestId": str(request_id), "operationId": str()}:
+                if request_id not in self._running and request_id not in self._answered:
+                    self._start(request_id, event)
+            case _:
+                _log.warning("forebay: a request without requestId or operationId was ignored: %.200r", event)
+
+    def _start(self, request_id: str, event: Mapping[str, Any]) -> None:
+        def ended(task: _Task) -> None:
+            del self._tasks[task]
+            self._closing.discard(task)
+            if self._running.get(request_id) is task:
+                del self._running[request_id]
+            self._remember(request_id)
+
+        task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
+        self._tasks[task] = self._callers(event) | {task}
+        self._running[request_id] = task
+        task.add_done_callback(ended)
+
+    def _callers(self, event: Mapping[str, Any]) -> frozenset[_Task]:
+        """The tasks that wait for a call: on the bus it says whose part it is, in a process it is called from there."""
+        match event:
+            case {"parentRequestId": str(parent)} if parent in self._running:
+                return self._tasks[self._running[parent]]
+        return _answering.get() & self._tasks.keys()
+
+    def _remember(self, request_id: str) -> None:
+        self._answered[request_id] = None
+        if len(self._answered) > _MOST_ANSWERED:
+            del self._answered[next(iter(self._answered))]
+
+    def _aborted(self, event: Any) -> None:
+        match event:
+            case {"requestId": str(request_id)}:
+                # Also if it comes before its request, or that comes again.
+                self._remember(request_id)
+                task = self._running.pop(request_id, None)
+                # Its deadline ends it by itself, and mostly is why its caller gave up: what cleans up is left to it.
+                if task is not None and self._lift(task):
+                    task.cancel()
+
+    def _lift(self, task: _Task) -> bool:
+        """Takes the deadline from a call that is about to be cancelled: it would cancel what cleans up then."""
+        return task not in self._limits or self._limits[task].lift()
+
+    async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
+        operation_id, failure = event["operationId"], None
+        task = cast("_Task", asyncio.current_task())
+        _answering.set(self._tasks[task])
+        try:
+            outcome = await self._outcome(event, is_closing)
+        except asyncio.CancelledError:
+            outcome = CallError("ABORTED", f"{operation_id} was cancelled where it ran; call it again")
+        except BaseException as error:
+            # Whatever it is, someone waits.
+            _log.exception("forebay: %s ended in a way that no handler should", operation_id)
+            outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
+        # Of a call that was aborted, whoever waited for it knows already.
+        if self._running.get(request_id) is task:
+            await to_the_end(self._publish(request_id, outcome, operation_id))
+        if isinstance(failure, KeyboardInterrupt | SystemExit):
+            raise failure
+
+    async def _outcome(self, event: Mapping[str, Any], is_closing: bool) -> ResponseEnvelope[Any] | CallError:
+        try:
+            context = context_of(event)
+            if is_closing and context.parent_request_id not in self._running:
+                return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
+            return await self._called(event["operationId"], event.get("input"), context)
+        except CallError as error:
+            return error
+        except InvalidArgument as error:
+            return CallError("VALIDATION_ERROR", f"this is no request: {error}")
+
+    async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+        operation = self._registry.find(operation_id)
+        _check_access(operation.spec, context.identity)
+        env = build_env(self._call_map, context=context)
+        context = dataclasses.replace(context, env=env)
+        if context.deadline is None:
+            return await answer(operation, given, context)
+        task = cast("_Task", asyncio.current_task())
+        limit = self._limits[task] = within(context.deadline, operation_id)
+        try:
+            return await answer(operation, given, context, limit)
+        finally:
+            del self._limits[task]
+
+    async def _publish(self, request_id: str, outcome: ResponseEnvelope[Any] | CallError, operation_id: str) -> None:
+        try:
+            if isinstance(outcome, ResponseEnvelope):
+                return await self._call_map.respond(request_id, outcome)
+        except Exception as error:
+            # A transport may have no way to write what a handler returned.
+            outcome = CallError("EXECUTION_ERROR", f"the answer of {operation_id} could not be sent: {error!s:.1000}")
+        try:
+            await self._tell(request_id, outcome)
+        except Exception:
+            _log.warning("forebay: the answer of %s could not be sent", operation_id, exc_info=True)
+
+    async def _tell(self, request_id: str, error: CallError) -> None:
+        try:
+            await self._call_map.error(request_id, error.code, str(error), error.details)
+        except Exception:
+            if not error.details:
+                raise
+            # Anyone may have put anything into them, and someone waits.
+            await self._call_map.error(request_id, error.code, str(error))
+
+
+def _check_access(spec: OperationSpec, identity: Identity | None) -> None:
+    control = spec.access_control
+    if control.allows(identity):
+        return
+    who = "nobody in particular" if identity is None else f"{identity.id!r:.128}"
+    needed = [f"all of {', '.join(sorted(control.required_scopes))}"] if control.required_scopes else []
+    needed += [f"one of {', '.join(sorted(control.required_scopes_any))}"] if control.required_scopes_any else []
+    raise CallError("ACCESS_DENIED", f"{spec.id} may not be called by {who}: it needs {' and '.join(needed)}")

@@ -1,0 +1,202 @@
+"""Calls that were asked for, and are waited for: the caller's side of the protocol, and how it is answered."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any, Self, TypeAlias, cast
+
+from forebay.arguments import shown
+from forebay.errors import InvalidArgument
+from forebay.operations.bus.events import CallAbortedEvent, CallErrorEvent, requested_event
+from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, Unsubscribe, subscribe_all
+from forebay.operations.cleanup import FAREWELL, briefly, to_the_end
+from forebay.operations.deadlines import after, earliest, within
+from forebay.operations.envelope import ResponseEnvelope, is_response_envelope
+from forebay.operations.errors import CODES, CallCode, CallError
+from forebay.operations.spec import CallContext, Identity
+
+__all__ = ["PendingRequestMap"]
+
+_log = logging.getLogger("forebay")
+
+_CLOSED = "the calls of this map were ended when it was closed; make another PendingRequestMap"
+
+_Outcome: TypeAlias = ResponseEnvelope[Any] | CallError
+
+
+class PendingRequestMap:
+    """Asks for calls over a `PubSub`, and waits for what comes back. Each is settled once; later answers are ignored.
+
+    A call waits as long as its deadline, or `timeout`, allows: without either, until it is answered.
+    """
+
+    def __init__(self, pubsub: PubSub | None = None, *, timeout: float | None = None) -> None:
+        self.pubsub: PubSub = pubsub if pubsub is not None else InProcessPubSub()
+        self._timeout = timeout
+        self._pending: dict[str, asyncio.Future[_Outcome]] = {}
+        self._unsubscribe: Unsubscribe | None = None
+        self._starting = asyncio.Lock()
+        self._is_closed = False
+
+    async def call(
+        self,
+        operation_id: str,
+        input: Any = None,  # noqa: A002
+        *,
+        identity: Identity | None = None,
+        deadline: float | None = None,
+        timeout: float | None = None,
+        parent_request_id: str | None = None,
+    ) -> ResponseEnvelope[Any]:
+        """Asks for a call, and returns its envelope. Raises `CallError` for what comes to nothing.
+
+        `deadline` is by `time.monotonic()`; with a `timeout` too, the earlier counts. The other side is told when it
+        passes, or when whoever waits is cancelled.
+        """
+        if not isinstance(operation_id, str):
+            raise InvalidArgument(f"an operation is called by its id, such as 'crm.get', not {shown(operation_id)}")
+        if identity is not None and not isinstance(identity, Identity):
+            raise InvalidArgument(f"identity is an Identity(id, scopes), not {shown(identity)}")
+        deadline = earliest(deadline, after(self._timeout if timeout is None else timeout))
+        context = CallContext(str(uuid.uuid4()), parent_request_id, identity, deadline)
+        async with within(deadline, operation_id):
+            outcome = await self._outcome(operation_id, input, context)
+        if isinstance(outcome, CallError):
+            raise outcome
+        return outcome
+
+    async def call_for(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
+        """Asks for a call that is a part of another: for the same identity, and by the same deadline."""
+        return await self.call(
+            operation_id,
+            given,
+            identity=parent.identity,
+            deadline=parent.deadline,
+            parent_request_id=parent.request_id or parent.parent_request_id,
+        )
+
+    async def respond(self, request_id: str, envelope: ResponseEnvelope[Any] | Mapping[str, Any]) -> None:
+        """Answers a call with an envelope. Raises `InvalidArgument` for anything else."""
+        if not is_response_envelope(envelope):
+            raise InvalidArgument(f"a call is answered with an envelope, not {type(envelope).__name__}; wrap it first")
+        output = envelope.to_dict() if isinstance(envelope, ResponseEnvelope) else envelope
+        await self.pubsub.publish("call.responded", {"requestId": request_id, "output": output})
+
+    async def error(
+        self, request_id: str, code: CallCode, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Says that a call came to nothing."""
+        event: CallErrorEvent = {"requestId": request_id, "code": code, "message": message}
+        if details:
+            event["details"] = dict(details)
+        await self.pubsub.publish("call.error", event)
+
+    async def abort(self, request_id: str, reason: str | None = None) -> None:
+        """Ends a call on both sides: whoever waits for it, and whoever works on it."""
+        event: CallAbortedEvent = {"requestId": request_id}
+        if reason is not None:
+            event["reason"] = reason
+        await self.pubsub.publish("call.aborted", event)
+
+    async def close(self) -> None:
+        """Ends all calls that are waited for, with `ABORTED`, and takes no more of them."""
+        self._is_closed = True
+        waited_for = [*self._pending]
+        for request_id in waited_for:
+            self._settle(request_id, CallError("ABORTED", _CLOSED))
+        await to_the_end(self._leave(waited_for))
+
+    async def _leave(self, waited_for: list[str]) -> None:
+        await asyncio.gather(*(self._withdraw(request_id, "its caller was closed") for request_id in waited_for))
+        async with asyncio.timeout(FAREWELL), self._starting:
+            if self._unsubscribe is not None:
+                await self._unsubscribe()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _outcome(self, operation_id: str, given: Any, context: CallContext) -> _Outcome:
+        request_id = context.request_id or ""
+        answer: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        try:
+            await self._listen()
+            if self._is_closed:
+                return CallError("ABORTED", _CLOSED)
+            self._pending[request_id] = answer
+            await self.pubsub.publish("call.requested", requested_event(operation_id, given, context))
+            return await answer
+        except asyncio.CancelledError:
+            # Of the caller, or of the deadline, which cancels this too.
+            is_late = context.deadline is not None and time.monotonic() >= context.deadline
+            reason = "its deadline passed" if is_late else "its caller was cancelled"
+            await to_the_end(self._withdraw(request_id, reason))
+            raise
+        except Exception as error:
+            return CallError("EXECUTION_ERROR", f"{operation_id} could not be asked for: {str(error)[:1000]}")
+        finally:
+            self._pending.pop(request_id, None)
+
+    async def _withdraw(self, request_id: str, reason: str) -> None:
+        try:
+            await briefly(self.abort(request_id, reason))
+        except Exception:
+            _log.warning("forebay: nobody could be told that %s was aborted", request_id, exc_info=True)
+
+    async def _listen(self) -> None:
+        async with self._starting:
+            if self._unsubscribe is not None or self._is_closed:
+                return
+            self._unsubscribe = await subscribe_all(
+                self.pubsub,
+                {"call.responded": self._responded, "call.error": self._failed, "call.aborted": self._aborted},
+            )
+
+    def _responded(self, event: Any) -> None:
+        if self._is_waited_for(event):
+            self._settle(event["requestId"], _answered(event.get("output")))
+
+    def _failed(self, event: Any) -> None:
+        if self._is_waited_for(event):
+            self._settle(event["requestId"], _told(event))
+
+    def _aborted(self, event: Any) -> None:
+        if self._is_waited_for(event):
+            reason = str(event.get("reason") or "no reason was given")
+            self._settle(event["requestId"], CallError("ABORTED", f"this call was aborted: {reason[:1000]}"))
+
+    def _is_waited_for(self, event: Any) -> bool:
+        """Whether an event is of a call of this map. Everyone's are on the same topics, and some come twice."""
+        match event:
+            case {"requestId": str(request_id)}:
+                return request_id in self._pending
+        return False
+
+    def _settle(self, request_id: str, outcome: _Outcome) -> None:
+        answer = self._pending.pop(request_id)
+        if not answer.done():
+            answer.set_result(outcome)
+
+
+def _answered(output: Any) -> _Outcome:
+    """What was answered: an envelope, also if it became a dict on its way."""
+    if isinstance(output, ResponseEnvelope):
+        return output
+    try:
+        return ResponseEnvelope.from_dict(output)
+    except InvalidArgument as error:
+        return CallError("EXECUTION_ERROR", f"this call was answered with no envelope: {error}")
+
+
+def _told(event: Mapping[str, Any]) -> CallError:
+    """The error that an event tells of, as far as it does."""
+    code, message, details = event.get("code"), event.get("message"), event.get("details")
+    return CallError(
+        cast("CallCode", code) if code in CODES else "EXECUTION_ERROR",
+        str(message or "this call failed, and nobody said why"),
+        details if isinstance(details, Mapping) else None,
+    )

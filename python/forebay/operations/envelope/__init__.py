@@ -1,0 +1,78 @@
+"""One result type whatever the source: the data of an operation, and what is known of where it came from.
+
+from forebay.operations.envelope import local_envelope, unwrap
+
+envelope = local_envelope({"id": 7}, "crm.get")
+assert unwrap(envelope) == {"id": 7}
+assert envelope.meta.source == "local"
+"""
+
+from forebay.operations.envelope.blocks import (
+    MCPAnnotations,
+    MCPAudioBlock,
+    MCPContentBlock,
+    MCPImageBlock,
+    MCPResourceBlock,
+    MCPResourceContent,
+    MCPResourceLink,
+    MCPTextBlock,
+    content_block,
+    content_blocks,
+)
+from forebay.operations.envelope.body import Body
+from forebay.operations.envelope.envelope import (
+    ResponseEnvelope,
+    http_envelope,
+    is_response_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
+from forebay.operations.envelope.metas import (
+    RESPONSE_SOURCES,
+    HTTPResponseMeta,
+    LocalResponseMeta,
+    MCPResponseMeta,
+    ResponseMeta,
+    ResponseSource,
+)
+from forebay.operations.envelope.schemas import (
+    HTTP_RESPONSE_META_SCHEMA,
+    LOCAL_RESPONSE_META_SCHEMA,
+    MCP_CONTENT_BLOCK_SCHEMA,
+    MCP_RESPONSE_META_SCHEMA,
+    RESPONSE_ENVELOPE_SCHEMA,
+    RESPONSE_META_SCHEMA,
+)
+
+__all__ = [
+    "HTTP_RESPONSE_META_SCHEMA",
+    "LOCAL_RESPONSE_META_SCHEMA",
+    "MCP_CONTENT_BLOCK_SCHEMA",
+    "MCP_RESPONSE_META_SCHEMA",
+    "RESPONSE_ENVELOPE_SCHEMA",
+    "RESPONSE_META_SCHEMA",
+    "RESPONSE_SOURCES",
+    "Body",
+    "HTTPResponseMeta",
+    "LocalResponseMeta",
+    "MCPAnnotations",
+    "MCPAudioBlock",
+    "MCPContentBlock",
+    "MCPImageBlock",
+    "MCPResourceBlock",
+    "MCPResourceContent",
+    "MCPResourceLink",
+    "MCPResponseMeta",
+    "MCPTextBlock",
+    "ResponseEnvelope",
+    "ResponseMeta",
+    "ResponseSource",
+    "content_block",
+    "content_blocks",
+    "http_envelope",
+    "is_response_envelope",
+    "local_envelope",
+    "mcp_envelope",
+    "unwrap",
+]

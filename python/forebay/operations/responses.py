@@ -1,0 +1,267 @@
+"""Envelopes on their way out: as results of tools, and as responses over HTTP.
+
+result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"}))
+"""
+
+import base64
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from forebay.arguments import is_text
+from forebay.operations.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from forebay.operations.envelope.body import decoded_text, is_only_json, served
+from forebay.operations.errors import CallCode, CallError
+from forebay.operations.results import is_only_blocks
+from forebay.operations.spec import OperationSpec
+from forebay.operations.validation import Schema, is_meaningful
+from forebay.store.payload import encoded, expects_json
+
+__all__ = [
+    "HTTPResponse",
+    "error_to_call_tool_result",
+    "error_to_http_response",
+    "is_wrapped",
+    "to_call_tool_result",
+    "to_http_response",
+]
+
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+_OCTETS, _JSON, _TEXT = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
+
+_LEFT_OUT = frozenset(
+    (
+        # Of one hop.
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
+        *("trailer", "transfer-encoding", "upgrade"),
+        # Of bytes that were decoded since, and perhaps made to fit a schema.
+        *("content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag"),
+        # Several were joined, which makes none of them.
+        "set-cookie",
+        # Said anew.
+        "content-type",
+    )
+)
+
+_STATUSES: Mapping[CallCode, int] = {
+    "OPERATION_NOT_FOUND": 404,
+    "VALIDATION_ERROR": 400,
+    "ACCESS_DENIED": 403,
+    "EXECUTION_ERROR": 500,
+    "TIMEOUT": 504,
+    "ABORTED": 499,
+}
+
+_BAD_GATEWAY = 502
+
+_WITHOUT_BODY = (204, 205, 304)
+
+# What else they are may be another header, or another response.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
+
+_NOTHING = object()
+"""There is nothing structured; `None` is what JSON calls null."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HTTPResponse:
+    """A response, for whatever framework sends it. The names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def to_call_tool_result(
+    envelope: ResponseEnvelope[Any], *, spec: OperationSpec | None = None, is_legacy: bool = False
+) -> dict[str, Any]:
+    """An envelope as the result of a `tools/call`, as it is on the wire.
+
+    What came from a tool goes out as it came, but for what it says of its own server. Anything else is one block: a
+    text as it is, bytes as what they are, everything else as its JSON. Where the operation has an output schema, the
+    data is structured content too. Until 2025-11-25, for which there is `is_legacy`, that is always an object: what
+    is none, or is not said to be one by the schema, is under `result`.
+    """
+    meta = envelope.meta
+    if isinstance(meta, MCPResponseMeta):
+        result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
+        if own := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
+            result["_meta"] = own
+        structured = _structured_by_tool(envelope.data, meta, spec)
+    else:
+        result = {"content": [_block(envelope)], "isError": False}
+        structured = _structured(envelope.data, spec)
+    if structured is _NOTHING:
+        return result
+    if is_legacy and (not isinstance(structured, Mapping) or (spec is not None and is_wrapped(spec.output_schema))):
+        structured = {"result": structured}
+    return {**result, "structuredContent": structured}
+
+
+def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
+    """What went wrong, as a result that a model can act on."""
+    return {"content": [{"type": "text", "text": _told(error).decode()}], "isError": True}
+
+
+def is_wrapped(schema: Schema | None) -> bool:
+    """Whether what a schema describes is under `result` until 2025-11-25: it does not say that it is an object."""
+    return is_meaningful(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
+
+
+def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
+    """An envelope as a response.
+
+    What came over HTTP keeps its status, its type and the headers that are for its reader. What a function returned is
+    JSON, also if it is a text, so that nobody has to guess; bytes are bytes. A tool's sole block is its content. A tool
+    that failed is a 502: there is nothing but the status to tell a reader that this is not an answer.
+    """
+    meta, data = envelope.meta, envelope.data
+    match meta:
+        case HTTPResponseMeta():
+            return _of_http(data, meta)
+        case MCPResponseMeta():
+            body, kind = _of_blocks(meta) if is_only_blocks(data, meta) else (served(data), _JSON)
+            return _response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
+    match data:
+        case Body():
+            return _response(200, data.content_type, data.content)
+        case bytes() | bytearray() | memoryview():
+            return _response(200, _OCTETS, bytes(data))
+    return _response(200, _JSON, served(data))
+
+
+def error_to_http_response(error: CallError) -> HTTPResponse:
+    """What went wrong, as a response. If it went wrong at another server, that is a 502."""
+    is_of_another = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
+    return _response(_BAD_GATEWAY if is_of_another else _STATUSES[error.code], _JSON, _told(error))
+
+
+def _told(error: CallError) -> bytes:
+    try:
+        return served(error.to_dict())
+    except (TypeError, ValueError, RecursionError):
+        # Anyone may have put anything into the details.
+        return served(CallError(error.code, str(error)).to_dict())
+
+
+def _response(status: int, kind: str, body: bytes) -> HTTPResponse:
+    return HTTPResponse(status, {"content-type": _clean(kind)}, body)
+
+
+def _clean(content_type: str) -> str:
+    return content_type if _CONTENT_TYPE.fullmatch(content_type) else _OCTETS
+
+
+def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
+    given = {key.lower(): value for key, value in meta.headers.items()}
+    named = {name.strip().lower() for name in str(given.get("connection", "")).split(",")}
+    headers = {key: value for key, value in given.items() if key not in _LEFT_OUT | named and _is_header(key, value)}
+    status = _status(meta.status_code)
+    if status in _WITHOUT_BODY:
+        return HTTPResponse(status, headers, b"")
+    kind = _clean(meta.content_type)
+    match data:
+        case Body():
+            body = data.content
+        case bytes() | bytearray() | memoryview():
+            body = bytes(data)
+        case None if not expects_json(kind) or given.get("content-length") == "0":
+            # Null is what JSON has; anything else that has no data came without a body.
+            body = b""
+        case str() if not expects_json(kind):
+            body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
+        case _:
+            body, kind = served(data), kind if expects_json(kind) else _JSON
+    return HTTPResponse(status, {**headers, "content-type": kind}, body)
+
+
+def _is_header(name: str, value: object) -> bool:
+    return bool(_HEADER_NAME.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE.fullmatch(value))
+
+
+def _status(status: int) -> int:
+    """A status that a response can have: after one that is only on the way, the response was there."""
+    if 100 <= status < 200:
+        return 200
+    return status if 200 <= status <= 599 else _BAD_GATEWAY
+
+
+def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
+    """The content of a sole block, else all of them as JSON."""
+    match meta.content:
+        case [{"type": "text", "text": str(text)}] if is_text(text):
+            return text.encode(), _TEXT
+        case [{"type": "image" | "audio", "data": str(data), "mimeType": str(kind)}] | [
+            {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}
+        ]:
+            try:
+                # Lines may be broken. Of another alphabet, what is not known would be left out unseen.
+                return base64.b64decode("".join(data.split()), validate=True), kind
+            except ValueError:
+                pass
+    return encoded(meta.content), _JSON
+
+
+def _structured_by_tool(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
+    """What a tool said itself; but where a schema is served, what was made to fit it."""
+    is_of_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
+    if is_of_schema and not is_only_blocks(data, meta):
+        return _structured(data, spec)
+    return _NOTHING if meta.structured_content is None else meta.structured_content
+
+
+def _structured(data: Any, spec: OperationSpec | None) -> Any:
+    """Data as JSON has it, if a schema speaks of it; none speaks of bytes."""
+    if spec is None or not is_meaningful(spec.output_schema):
+        return _NOTHING
+    match data:
+        case None:
+            return _NOTHING if spec.output.problems(None) else None
+        case Body(is_json=False) | bytes() | bytearray() | memoryview():
+            return _NOTHING
+    if is_only_json(data):
+        return data
+    body = data if isinstance(data, Body) else Body(served(data))
+    try:
+        value = body.json()
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        # Python has no room for a number in it, or nobody can write it, as half a character: it is in the content only.
+        return _NOTHING
+    return value
+
+
+def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
+    """The data as one block. Nothing is parsed: the body of a response is the text that came."""
+    match envelope.data:
+        case Body() as body:
+            return _block_of_bytes(body.content, body.content_type)
+        case bytes() | bytearray() | memoryview() as data:
+            kind = envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _OCTETS
+            return _block_of_bytes(bytes(data), kind)
+        case str() as text if is_text(text):
+            return {"type": "text", "text": text}
+    return {"type": "text", "text": served(envelope.data).decode()}
+
+
+def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
+    kind = _essence(content_type)
+    family = kind.partition("/")[0]
+    if family in ("image", "audio"):
+        return {"type": family, "data": base64.b64encode(content).decode(), "mimeType": kind}
+    if family == "text" or kind.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
+        text = decoded_text(content, content_type)
+        if text is not None:
+            return {"type": "text", "text": text}
+    # A resource has a name. This one says that there is nothing to read under it.
+    resource = {"uri": "forebay:inline", "mimeType": kind, "blob": base64.b64encode(content).decode()}
+    return {"type": "resource", "resource": resource}
+
+
+def _essence(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower() or _OCTETS

@@ -1,0 +1,118 @@
+"""What tools are listed as: what forebay lets calls of them say, and what it may answer in place of them."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from forebay.outputs.contract.rules import CONTRACT_SCHEMA, Contracts
+from forebay.outputs.fastmcp_wrap import is_of_fastmcp, or_handle_typed
+from forebay.outputs.modes import ARGUMENTS, Mode, Modes, added_arguments, asked
+from forebay.outputs.references.schemas import admitting
+
+__all__ = ["HANDLE_SCHEMA", "Listing", "or_else", "or_handle"]
+
+_MOST_MODES = 512
+"""How many tools' modes are kept: callers make up names."""
+
+
+class Listing:
+    """By each tool's mode: what its calls are answered with is what it says that they are."""
+
+    def __init__(self, modes: Modes, contracts: Contracts, *, per_call: bool, has_references: bool) -> None:
+        self._modes = modes
+        self._contracts = contracts
+        self.per_call = per_call
+        self._has_references = has_references
+        self._mode_of = functools.lru_cache(_MOST_MODES)(self._looked_up)
+
+    def _looked_up(self, tool: str) -> Mode:
+        mode, limits = self._modes.of(tool), self._contracts.of(tool)
+        return mode if limits is None else dataclasses.replace(mode, contract=limits)
+
+    def of(self, listed: Mapping[str, Any]) -> dict[str, Any]:
+        """A tool as it is to be listed."""
+        tool = dict(listed)
+        mode = self._mode_of(tool["name"])
+        may_ask = self._may_ask(tool)
+        taken = _input_schema(tool)
+        if self._has_references and taken is not None:
+            tool["inputSchema"] = taken = admitting(taken)
+        if may_ask and taken is not None:
+            tool["inputSchema"] = added_arguments(taken, mode)
+        schema = tool.get("outputSchema")
+        if isinstance(schema, dict) and mode.contract is not None:
+            tool["outputSchema"] = or_else(schema, CONTRACT_SCHEMA)
+        elif isinstance(schema, dict) and (may_ask or mode.output_mode != "inline"):
+            tool["outputSchema"] = or_handle_typed(schema) if is_of_fastmcp(tool) else or_handle(schema)
+        return tool
+
+    def asked(
+        self, tool: str, listed: Mapping[str, Any] | None, arguments: Mapping[str, Any]
+    ) -> tuple[Mode, Mapping[str, Any]]:
+        """The mode of a call, and its arguments without what they say of it, if they may say something."""
+        mode = self._mode_of(tool)
+        if not self.per_call:
+            return mode, arguments
+        # What is not known may have arguments of that name itself.
+        if listed is not None and any(name in arguments for name in ARGUMENTS) and self._may_ask(listed):
+            return asked(mode, arguments)
+        return mode, arguments
+
+    def _may_ask(self, tool: Mapping[str, Any]) -> bool:
+        """Whether calls of a tool may choose its mode: not with a contract, or arguments of that name."""
+        if not self.per_call or self._contracts.of(tool["name"]) is not None:
+            return False
+        properties = (_input_schema(tool) or {}).get("properties") or {}
+        return isinstance(properties, Mapping) and not any(name in properties for name in ARGUMENTS)
+
+
+def _input_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a tool says that it takes; `None` if that is no schema, and stays as it is."""
+    schema = tool.get("inputSchema") or {}
+    return schema if isinstance(schema, Mapping) else None
+
+
+HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
+
+_DEFINITIONS = ("$defs", "definitions")
+_AT_TOP = ("$schema", *_DEFINITIONS)
+
+
+def or_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An output schema that takes what it took, or a handle."""
+    return or_else(schema, HANDLE_SCHEMA)
+
+
+def or_else(schema: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """An output schema that takes what it took, or another object.
+
+    Definitions move to its top, where references look for them, and so does what it is a schema of. One that refers to
+    itself as a whole cannot be put inside of another: then anything of its type is taken.
+    """
+    # Only objects were structured once: then the top has to say so.
+    top: dict[str, Any] = {"type": "object"} if schema.get("type") == "object" else {}
+    if any(not reference.startswith(tuple(f"#/{name}/" for name in _DEFINITIONS)) for reference in _references(schema)):
+        return top
+    moved = {name: schema[name] for name in _AT_TOP if name in schema}
+    original = {name: value for name, value in schema.items() if name not in moved}
+    return {**top, **moved, "anyOf": [original, other if top else {"type": "object", **other}]}
+
+
+def _references(schema: Any) -> list[str]:
+    found: list[str] = []
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key in ("$ref", "$dynamicRef") and isinstance(inner, str):
+                    found.append(inner)
+                elif key in ("$id", "$anchor"):
+                    # A name that others may use; moved, it would be another's.
+                    found.append("")
+                else:
+                    waiting.append(inner)
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return found

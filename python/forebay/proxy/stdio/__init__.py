@@ -1,0 +1,1 @@
+"""Upstream MCP servers that run as child processes."""

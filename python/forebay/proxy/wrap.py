@@ -1,0 +1,147 @@
+"""`forebay wrap`: one client, one server, and forebay between them."""
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from forebay.proxy.stdio.process import Process
+
+if TYPE_CHECKING:
+    from forebay.config.options import Settings
+    from forebay.outputs.policy import Gate
+    from forebay.proxy.http.upstream import HttpUpstream
+    from forebay.proxy.relay import Relay
+    from forebay.proxy.stdio.upstream import Upstream
+
+__all__ = ["run", "run_url"]
+
+_log = logging.getLogger("forebay")
+
+_LAST_WORDS = 2.0
+
+_TICK = 0.25
+"""How often it is looked whether a server is late."""
+
+
+def run(settings: "Settings", command: Sequence[str]) -> int:
+    """A server that is a command, until the client is gone, or someone ends it. Gives the exit code."""
+    # First of all, so that nothing is left behind by whoever ends us while we begin.
+    stop = _Stop()
+    # Before the rest of us is imported, so that it starts meanwhile.
+    process = Process(command)
+    from forebay.proxy.backoff import Pace
+    from forebay.proxy.stdio.upstream import Upstream
+    from forebay.wire.lines import Lines
+
+    pace = Pace(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
+    grace = settings.shutdown_grace_seconds
+    return _run(
+        settings,
+        stop,
+        lambda _, limits: Upstream(process, command, lines=partial(Lines, **limits), pace=pace, grace=grace),
+    )
+
+
+def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
+    """A server at a URL, with headers such as `Name: value` that let us in; as `run` does."""
+    from forebay.proxy.http.upstream import HttpUpstream
+
+    # At other levels it logs each URL, and with it what is secret in one.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return _run(
+        settings,
+        _Stop(),
+        lambda gate, limits: HttpUpstream(url, headers=headers, schema_of=gate.input_schema_of, **limits),
+    )
+
+
+def _run(
+    settings: "Settings",
+    stop: "_Stop",
+    make_upstream: "Callable[[Gate, dict[str, Any]], Upstream | HttpUpstream]",
+) -> int:
+    from forebay.outputs.policy import Gate
+    from forebay.proxy.client import Client, private_stdout
+    from forebay.proxy.relay import Relay
+    from forebay.wire.lines import Lines
+    from forebay.wire.spool import spool_beside
+
+    client = Client(private_stdout(), lambda: stop("the client is gone"))
+    with contextlib.closing(Gate(**settings.gate_options())) as gate:
+        make_spool = partial(spool_beside, gate.store)
+        limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        upstream = make_upstream(gate, limits)
+        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
+        codes: list[int] = []
+
+        def serve() -> None:
+            try:
+                codes.append(upstream.run(relay))
+            finally:
+                stop("the server has ended")
+
+        def listen() -> None:
+            try:
+                for line in Lines(sys.stdin.fileno(), **limits):
+                    relay.from_client(line)
+            finally:
+                stop("the client has nothing more to say")
+
+        serving = _in_thread(serve)
+        _in_thread(listen)
+        if patience := settings.call_timeout_seconds:
+            _in_thread(lambda: _check(relay, patience, stop))
+        stop.wait()
+        _log.info("forebay: %s", stop.reason)
+        if codes:
+            # A client that has just been started is about to ask, and should know why it is not answered.
+            relay.has_refused.wait(_LAST_WORDS)
+        # Not how it ends because of us.
+        code = codes[0] if codes and not stop.was_told else 0
+        grace = settings.shutdown_grace_seconds
+        relay.finish(grace)
+        upstream.close()
+        # What it said last is on its way yet.
+        serving.join(grace)
+        relay.finish(grace)
+    # As a shell has it, of one that was ended by a signal.
+    return 128 - code if code < 0 else code
+
+
+def _in_thread(job: Callable[[], None]) -> threading.Thread:
+    # They wait for input that may never come, and end with the process.
+    thread = threading.Thread(target=job, daemon=True)
+    thread.start()
+    return thread
+
+
+class _Stop:
+    """Why it is time to end, once it is."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.was_told = False
+        self._event = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._signalled)
+
+    def _signalled(self, number: int, _frame: object) -> None:
+        self.was_told = True
+        self(f"told to end by {signal.Signals(number).name}")
+
+    def __call__(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._event.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return self._event.wait(seconds)
+
+
+def _check(relay: "Relay", seconds: float, stop: _Stop) -> None:
+    while not stop.wait(_TICK):
+        relay.check(seconds)

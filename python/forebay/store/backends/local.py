@@ -1,0 +1,247 @@
+"""Objects as files: the default, with nothing to set up.
+
+<root>/<YYYY-MM-DD>/<handle>.<extension>.zst    an object, in the folder of the day it was made
+<root>/.partial/<handle>                        one in the making: locked as long as its writer lives
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from typing_extensions import Buffer
+
+from forebay.store.backends import Listed
+from forebay.store.backends.counters import LocalCounters, locked
+from forebay.store.backends.folders import SAFELY, Folders, names
+from forebay.store.handles import is_handle
+from forebay.store.os_errors import absent, structured
+from forebay.store.payload import EXTENSIONS
+from forebay.store.times import date
+
+__all__ = ["LocalBackend"]
+
+_FILE = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
+_MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
+_READ = os.O_RDONLY | SAFELY
+
+
+class LocalBackend:
+    """Files under `root`, which is made if it is not there. `is_durable`: what was committed survives a power cut."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
+        with structured:
+            self.folders = Folders(root)
+        self.clock = clock
+        self.is_durable = is_durable
+        self._counters = LocalCounters(self.folders)
+
+    @property
+    def folder(self) -> Path:
+        return self.folders.root
+
+    def create(self, handle: str) -> "LocalUpload":
+        with structured:
+            return self.folders.persist(lambda: LocalUpload(self, handle))
+
+    def open(self, handle: str) -> "LocalBlob":
+        with structured:
+            version = self.folders.version
+            found = self._find(handle)
+            if found is None:
+                # Other processes make folders, and remove them.
+                self.folders.refresh()
+                if self.folders.version != version:
+                    found = self._find(handle)
+        if found is None:
+            raise KeyError(handle)
+        return found
+
+    def _find(self, handle: str) -> "LocalBlob | None":
+        for day in self.folders.days:
+            with absent:
+                folder = self.folders.fd(day)
+                for extension in EXTENSIONS:
+                    with absent:
+                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ, dir_fd=folder))
+        return None
+
+    def list(self) -> Iterator[Listed]:
+        with structured:
+            self.folders.refresh()
+            for day in self.folders.days:
+                with absent:
+                    folder = self.folders.fd(day)
+                    for name in names(folder):
+                        file = _FILE.fullmatch(name)
+                        if file and is_handle(file[1]):
+                            with absent:
+                                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                                if stat.S_ISREG(status.st_mode):
+                                    yield Listed(file[1], status.st_size, status.st_mtime)
+
+    def delete(self, handle: str) -> bool:
+        with structured:
+            self.folders.refresh()
+            for day in self.folders.days:
+                with absent:
+                    folder = self.folders.fd(day)
+                    for extension in EXTENSIONS:
+                        with absent:
+                            os.unlink(f"{handle}.{extension}.zst", dir_fd=folder)
+                            return True
+        return False
+
+    def tidy(self) -> int:
+        """Removes what crashed writers left, and the folders of days of which nothing is left."""
+        with structured:
+            self.folders.refresh()
+            partial = self.folders.fd(".partial", make=True)
+            removed = sum(_remove_orphan(name, partial) for name in names(partial))
+            for day in self.folders.days:
+                if day != date(self.clock()):
+                    # Mostly not empty.
+                    with contextlib.suppress(OSError):
+                        os.rmdir(day, dir_fd=self.folders.root_fd)
+            self.folders.refresh()
+        return removed
+
+    @contextlib.contextmanager
+    def alone(self, *, wait: bool) -> Iterator[bool]:
+        fd, how = -1, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        try:
+            with structured:
+                fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | SAFELY, dir_fd=self.folders.root_fd))
+                try:
+                    fcntl.flock(fd, how)
+                    is_alone = True
+                except BlockingIOError:
+                    is_alone = False
+            yield is_alone
+        finally:
+            if fd >= 0:
+                # Not only by closing it: a child that was forked meanwhile has it open too.
+                fcntl.flock(fd, fcntl.LOCK_UN)
+                os.close(fd)
+
+    def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
+        return self._counters.held()
+
+    def close(self) -> None:
+        self._counters.close()
+        self.folders.close()
+
+
+class LocalUpload:
+    """A file in the making. Its lock tells sweeps, of this process and of others, that its writer is alive."""
+
+    def __init__(self, backend: LocalBackend, handle: str) -> None:
+        self._backend = backend
+        self._handle = handle
+        self._folder = backend.folders.fd(".partial", make=True)
+        # Until it is locked, a sweep takes it for an orphan: then it is made again.
+        self._fd = locked(handle, _NEW, self._folder)
+
+    def write(self, parts: Sequence[Buffer]) -> None:
+        with structured:
+            for i in range(0, len(parts), _MOST_PARTS):
+                batch = parts[i : i + _MOST_PARTS]
+                written = os.writev(self._fd, batch)
+                if written < sum([memoryview(part).nbytes for part in batch]):
+                    # A disk that is nearly full takes a part of it; what is left says why.
+                    _write(self._fd, memoryview(b"".join(batch))[written:])
+
+    def commit(self, extension: str) -> None:
+        with structured:
+            if self._backend.is_durable:
+                os.fsync(self._fd)
+            # The folder of today was empty a moment ago, and a sweep at midnight may have removed it.
+            self._backend.folders.persist(lambda: self._move(f"{self._handle}.{extension}.zst"))
+            self._close()
+
+    def _move(self, name: str) -> None:
+        folders, today = self._backend.folders, date(self._backend.clock())
+        folder = folders.current(today)
+        os.rename(self._handle, name, src_dir_fd=self._folder, dst_dir_fd=folder)
+        try:
+            if self._backend.is_durable:
+                os.fsync(folder)
+                os.fsync(folders.root_fd)
+        except BaseException:
+            # What is not acknowledged is not there.
+            with absent:
+                os.unlink(name, dir_fd=folder)
+            raise
+
+    def abort(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._handle, dir_fd=self._folder)
+            self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+
+def _write(fd: int, view: memoryview) -> None:
+    while len(view):
+        view = view[os.write(fd, view) :]
+
+
+class LocalBlob:
+    """A file, open for reading: it stays readable when it is deleted meanwhile."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise FileNotFoundError
+        self.size = status.st_size
+        self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def read(self, start: int, length: int) -> bytes:
+        with structured:
+            found = os.pread(self._fd, length, start)
+            while len(found) < length:
+                more = os.pread(self._fd, length - len(found), start + len(found))
+                if not more:
+                    break
+                found += more
+            return found
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _remove_orphan(name: str, folder: int) -> bool:
+    """Removes a file if its writer is dead: then nobody's lock is on it."""
+    try:
+        fd = os.open(name, _READ, dir_fd=folder)
+    except OSError:
+        # Committed meanwhile; or not a file, and then not one of ours.
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # It may have been committed, under its other name, just before it was locked.
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,1 @@
+"""JSON-RPC messages as bytes: framing, spooling and lazy parsing."""
