@@ -45,7 +45,7 @@ from forebay.adapters.fastmcp_types import (
 from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs import resources
 from forebay.outputs.contract.context import is_inside
-from forebay.outputs.fastmcp_wrap import without_wrap
+from forebay.outputs.listing import without_wrap
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import Call
 from forebay.outputs.policy import Gate

@@ -13,8 +13,7 @@ from pydantic import PrivateAttr
 
 from forebay.adapters.fastmcp_requests import call_of, caller_of, request_now
 from forebay.outputs import resources
-from forebay.outputs.fastmcp_wrap import or_handle_typed
-from forebay.outputs.listing import or_handle
+from forebay.outputs.listing import or_handle, or_handle_typed
 from forebay.outputs.policy import Gate
 from forebay.outputs.result import Result
 from forebay.outputs.tools import Caller

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from forebay.outputs import resources
-from forebay.outputs.fastmcp_wrap import without_wrap
+from forebay.outputs.listing import without_wrap
 from forebay.outputs.policy import Gate
 from forebay.outputs.tasks import ASKING, filled, result_in
 from forebay.proxy.lists import parsed, with_ours

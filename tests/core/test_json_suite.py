@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from forebay import InvalidJSON, ItemIndexer, index_items
 
-SUITE = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "json-test-suite"
+SUITE = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "json-test-suite"
 
 ACCEPTED = [
     # White space, everywhere it may stand.

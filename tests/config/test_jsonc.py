@@ -8,35 +8,13 @@ from forebay import InvalidArgument
 from forebay.config.jsonc import Node, edited, parsed
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonc_texts import SPACES, documents
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
     max_leaves=12,
 )
-SPACES = st.lists(st.sampled_from([" ", "\n", "\r\n", "\t", "// c\n", "/* [{\"', */", "//\n", "/**/"]), max_size=2).map(
-    "".join
-)
-
-
-@st.composite
-def documents(draw: st.DrawFn, value: Any) -> str:
-    """A value as someone might have written it."""
-
-    def around(text: str) -> str:
-        return draw(SPACES) + text + draw(SPACES)
-
-    def within(opening: str, parts: list[str], closing: str) -> str:
-        comma = draw(st.sampled_from(["", ","])) if parts else ""
-        return opening + ",".join(parts) + comma + draw(SPACES) + closing
-
-    match value:
-        case dict():
-            pairs = ((around(json.dumps(key)), around(draw(documents(inner)))) for key, inner in value.items())
-            return within("{", [":".join(pair) for pair in pairs], "}")
-        case list():
-            return within("[", [around(draw(documents(inner))) for inner in value], "]")
-    return json.dumps(value, ensure_ascii=draw(st.booleans()))
 
 
 @given(st.data())

@@ -12,7 +12,7 @@ from forebay.config.options import OPTIONS
 from forebay.config.targets import KINDS
 from forebay.outputs.references.reference import reference_in
 
-DOCS = Path(__file__).resolve().parents[1]
+DOCS = Path(__file__).resolve().parents[2]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
 COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token", "ls")
 

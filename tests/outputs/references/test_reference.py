@@ -3,32 +3,11 @@
 from typing import Any
 
 import pytest
-from documents import values
 from forebay import InvalidArgument
 from forebay.outputs.references.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
 from hypothesis import given
 from hypothesis import strategies as st
-
-MARKS = st.builds(lambda dollars, name: "$" * dollars + name, st.integers(0, 4), st.sampled_from(["file", "handle"]))
-# Objects with keys that a reference has, or might be thought to have.
-marked = st.recursive(
-    values,
-    lambda inner: st.dictionaries(MARKS | st.sampled_from(["$files", "$$", "a"]), inner, max_size=4) | st.lists(inner),
-    max_leaves=12,
-)
-
-
-def escape(value: Any) -> Any:
-    """What a client does that wants its arguments to arrive as they are."""
-    if isinstance(value, list):
-        return [escape(inner) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    return {_escaped(key): escape(inner) for key, inner in value.items()}
-
-
-def _escaped(key: str) -> str:
-    return "$" + key if key.startswith("$") and key.lstrip("$") in ("file", "handle", "files") else key
+from reference_values import escape, escape_key, marked
 
 
 @pytest.mark.parametrize(
@@ -107,7 +86,7 @@ def test_escaping_goes_back_to_what_it_was(value: Any) -> None:
 def test_what_refers_to_nothing_is_seen_to_do_so(value: Any) -> None:
     def naively(inner: Any) -> bool:
         members = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
-        own = isinstance(inner, dict) and any(_escaped(key) != key for key in inner)
+        own = isinstance(inner, dict) and any(escape_key(key) != key for key in inner)
         return own or any(map(naively, members))
 
     assert refers(value) == naively(value)

@@ -19,8 +19,8 @@ from forebay.operations import (
     Identity,
     InProcessPubSub,
     PendingRequestMap,
-    pending,
 )
+from forebay.operations.bus import pending
 from forebay.operations.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from hypothesis import given
 from hypothesis import strategies as st

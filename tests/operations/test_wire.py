@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from calls import bounded, code_of
 from forebay.operations import CallError, Identity, PendingRequestMap, build_env
 from forebay.operations.envelope import unwrap
 from socket_pubsub import SocketPubSub
+from support_paths import SUPPORT
 
-SERVER = Path(__file__).with_name("socket_pubsub.py")
+SERVER = SUPPORT.joinpath("socket_pubsub.py")
 
 
 @contextlib.asynccontextmanager

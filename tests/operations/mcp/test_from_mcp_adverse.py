@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from failing_calls import failing, told
 from fastmcp import FastMCP
 from forebay import InvalidArgument
 from forebay.operations import CallError, OperationRegistry, OperationSpec
@@ -18,7 +19,6 @@ from forebay.operations.mcp import changes
 from forebay.operations.mcp.tools import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
-from test_operations_from_mcp_failures import failing, told
 from upstreams import TRANSPORTS, target_of, until, with_tools_of
 from wires import LEGACY
 

@@ -16,6 +16,7 @@ from forebay.proxy.stdio.outbox import Outbox
 from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support_paths import SUPPORT
 
 CALL = '"jsonrpc":"2.0","id":77,"method":"tools/call"'
 PADDING = ",".join(f'"p{number}":"{"x" * 1000}"' for number in range(12))
@@ -67,7 +68,7 @@ DEAFENING = [
 @pytest.mark.parametrize("line", DEAFENING, ids=range(len(DEAFENING)))
 def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: Path) -> None:
     # This server reads what it can, and passes over the rest.
-    lenient = [sys.executable, str(Path(__file__).with_name("adverse_server.py")), "lenient"]
+    lenient = [sys.executable, str(SUPPORT.joinpath("adverse_server.py")), "lenient"]
     with talking(*wrap(tmp_path, *options, server=lenient)) as talk:
         talk.send(line)
         assert said(talk.call("text", of='"y"', size=3)) == "y"

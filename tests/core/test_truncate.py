@@ -13,7 +13,7 @@ from forebay import InvalidArgument, InvalidJSON, truncate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-REAL = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "real"
+REAL = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "real"
 BUDGETS = [1024, 2048, 4096, 10240, 32768]
 HUGE = 1 << 40
 

@@ -13,8 +13,9 @@ from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.capabilities import META_KEY
 from forebay.proxy.probe import Asking, tools_of
 from running import command
+from support_paths import SUPPORT
 
-RAW = [sys.executable, str(Path(__file__).with_name("raw_server.py")), "stdio"]
+RAW = [sys.executable, str(SUPPORT.joinpath("raw_server.py")), "stdio"]
 
 # Answers each line by what `answer` makes of its message.
 SCRIPT = """

@@ -23,8 +23,8 @@ from forebay.outputs.references.resolved import Resolved, as_fragments, as_objec
 from forebay.outputs.references.resolver import References
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reference_values import escape, marked
 from stores import events, store_at
-from test_refs_reference import escape, marked
 from texts import NASTY, nasty_text
 
 FILES = {

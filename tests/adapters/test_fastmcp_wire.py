@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import fastmcp
@@ -14,6 +13,7 @@ import mcp
 import pytest
 from fastmcp.client.transports import StdioTransport
 from mcp_harness import redeem, told
+from support_paths import SUPPORT
 from wires import CALLS, LEGACY, MODERN, NASTY, Servers, Wire, message_of, wired_to
 
 SCRIPT = "fastmcp_server.py"
@@ -97,7 +97,7 @@ async def connected(
     sdk: str, era: str, transport: str, servers: Servers, options: dict[str, Any]
 ) -> AsyncIterator[Any]:
     """A client of either SDK, to a server in a process of its own."""
-    command = [str(Path(__file__).with_name(SCRIPT)), transport, json.dumps(options)]
+    command = [str(SUPPORT.joinpath(SCRIPT)), transport, json.dumps(options)]
     make: Any = mcp.Client if sdk == "mcp" else fastmcp.Client
     where: Any
     if transport == "http":

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from mcp.server.mcpserver import Context
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from conformance_server import make_server
 

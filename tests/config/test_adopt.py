@@ -12,7 +12,7 @@ from forebay.config.jsonc import parsed
 from forebay.config.load import load
 from hypothesis import given
 from hypothesis import strategies as st
-from test_config_jsonc import documents
+from jsonc_texts import documents
 
 FOREBAY = ["/usr/bin/forebay"]
 WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/python3", "-m", "forebay"]}

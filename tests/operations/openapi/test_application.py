@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from forebay.operations import CallError, OperationRegistry, from_openapi
 from forebay.operations.envelope import HTTPResponseMeta
+from support_paths import SUPPORT
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -34,7 +34,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # It would fetch a list of other servers, and write its log where the machine has its own.
     away = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("optimade_server.py"))],
+        [sys.executable, str(SUPPORT.joinpath("optimade_server.py"))],
         env={**os.environ, **away, "OPTIMADE_CONFIG_FILE": str(config)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 from calls import Record, bounded, code_of, requested
-from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, farewells
+from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, cleanup
 from forebay.operations.bus.pubsub import listen, subscribe_all
 from forebay.operations.cleanup import to_the_end
 from forebay.operations.envelope import unwrap
@@ -246,7 +246,7 @@ def test_subscriptions_that_are_cancelled_are_ended(end: Any) -> None:
 
 @ways
 def test_what_never_ends_is_given_up(end: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(farewells, "FAREWELL", 0.02)
+    monkeypatch.setattr(cleanup, "FAREWELL", 0.02)
 
     async def scenario() -> None:
         ended = asyncio.Event()
@@ -272,8 +272,8 @@ async def deaf(until: asyncio.Event) -> None:
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(farewells, "FAREWELL", 0.02)
-    monkeypatch.setattr(farewells, "_LAST_WORD", 0.02)
+    monkeypatch.setattr(cleanup, "FAREWELL", 0.02)
+    monkeypatch.setattr(cleanup, "_LAST_WORD", 0.02)
 
 
 @ways
@@ -285,7 +285,7 @@ def test_what_does_not_listen_is_left_alone(end: Any, caplog: pytest.LogCaptureF
         assert "is left alone" in caplog.text
         until.set()
         await turns()
-        assert not farewells._left_alone
+        assert not cleanup._left_alone
 
     bounded(scenario())
 

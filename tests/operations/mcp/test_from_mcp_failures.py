@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing_calls import failing, told
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, OperationRegistry
 from forebay.operations.envelope import unwrap
@@ -24,17 +25,6 @@ from wires import LEGACY, started
 def raw(request: pytest.FixtureRequest) -> Any:
     with target_of("raw_server.py", request.param) as target:
         yield target
-
-
-async def failing(registry: OperationRegistry, operation: str, given: Any = None, **context: Any) -> CallError:
-    with pytest.raises(CallError) as caught:
-        await registry.execute(operation, given or {}, CallContext(**context))
-    return caught.value
-
-
-async def told(registry: OperationRegistry) -> Any:
-    """What the server knows of what it was asked."""
-    return unwrap(await registry.execute("up.told", {}))
 
 
 def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from forebay import Store, matches
+from forebay import Store
+from forebay.store import search as store_search
 from forebay.store.frames import FRAME
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,9 +103,9 @@ def test_the_first_part_gives_what_the_whole_does(
     handle = store.put(text).output_handle
     ask = {**ask, "limit": (ask["limit"] or 3) % 4 + 1, "context": context, "start": start, "ignore_case": fold}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matches, "_FIRST_PART", part)
+        patch.setattr(store_search, "_FIRST_PART", part)
         found = store.search(handle, pattern, **ask)
-        patch.setattr(matches, "_FIRST_PART", 1 << 40)
+        patch.setattr(store_search, "_FIRST_PART", 1 << 40)
         assert found == store.search(handle, pattern, **ask)
 
 
@@ -118,7 +119,7 @@ def test_a_part_that_ends_anywhere_gives_what_the_whole_does(context: int, limit
         expected = store.search(one, "a", limit=limit, context=context)
         for part in range(1, size + 1):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(matches, "_FIRST_PART", part)
+                patch.setattr(store_search, "_FIRST_PART", part)
                 # What is kept whole is searched whole.
                 store._catalog.forget(one)
                 assert store.search(one, "a", limit=limit, context=context) == expected

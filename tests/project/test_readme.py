@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp.server import MCPServer
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def blocks() -> list[str]:
