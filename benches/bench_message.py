@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from conftest import Measure
-from forebay.wire.lazy_json import Raw, taken_apart
+from forebay.wire.lazy_json import LazyJSON, parse_lazy
 from memcpy import Memcpy
 
 LINES = "a line é\n"
@@ -42,16 +42,16 @@ def bench_take_apart(measure: Measure, name: str, who: str) -> None:
         measure("take a message apart", label, who, len(message), copy)
         assert copy.copied()
         return
-    hole = at(taken_apart(message), path)
-    assert isinstance(hole, Raw)
+    hole = at(parse_lazy(message), path)
+    assert isinstance(hole, LazyJSON)
     assert orjson.loads(hole.json()) == at(orjson.loads(message), path)
-    work = taken_apart if who == "forebay" else orjson.loads
+    work = parse_lazy if who == "forebay" else orjson.loads
     measure("take a message apart", label, who, len(message), work, message)
 
 
 @pytest.mark.parametrize("who", ["forebay", "memcpy", "orjson"])
 def bench_unescape(measure: Measure, who: str) -> None:
-    raw = at(taken_apart(text_message()), "/content/0/text")
+    raw = at(parse_lazy(text_message()), "/content/0/text")
     token = raw.json()
     assert raw.text() == orjson.loads(token).encode()
     match who:

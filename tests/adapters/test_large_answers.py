@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from documents import values
 from forebay.hub.streams import objects
-from forebay.wire.lazy_json import taken_apart
+from forebay.wire.lazy_json import parse_lazy
 from gateway_harness import Talk, script, wrap
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,5 +77,5 @@ def _peak(talk: Talk) -> int:
 
 @given(values, st.integers(2, 64), st.integers(2, 200))
 def test_what_was_taken_apart_is_put_together(document: Any, most_string: int, most_container: int) -> None:
-    apart = taken_apart(json.dumps(document).encode(), most_string=most_string, most_container=most_container)
+    apart = parse_lazy(json.dumps(document).encode(), most_string=most_string, most_container=most_container)
     assert objects(apart) == document

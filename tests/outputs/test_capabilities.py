@@ -16,7 +16,7 @@ from forebay.outputs.pipeline import Call
 from forebay.outputs.policy import Gate
 from forebay.outputs.tools import Caller
 from forebay.store.payload import encoded
-from forebay.wire.lazy_json import taken_apart
+from forebay.wire.lazy_json import parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -332,14 +332,14 @@ def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
     gate.close()
 
 
-ODD: list[Any] = [None, 7, "crawl", ["crawl"], {}, {"name": None}, {"name": 7}, *taken_apart(b'[{"name":"\\ud800"}]')]
+ODD: list[Any] = [None, 7, "crawl", ["crawl"], {}, {"name": None}, {"name": 7}, *parse_lazy(b'[{"name":"\\ud800"}]')]
 """What a server may list that is no tool."""
 
 UNCLEAR: list[Any] = [
     {"name": "unclear", "_meta": "crawl"},
     {"name": "unclear", "_meta": {META_KEY: ["crawl"]}},
     {"name": "unclear", "annotations": ["crawl"]},
-    *taken_apart(
+    *parse_lazy(
         b'[{"name":"unclear","_meta":{"\\ud800":1}},{"name":"unclear","annotations":{"\\ud800":1}},'
         b'{"name":"unclear","_meta":{"capability":"\\ud800"}}]'
     ),
@@ -367,7 +367,7 @@ def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: P
 
 @pytest.mark.parametrize("schema", [7, "object", [], {"properties": 7}, {"properties": {"a": {"anyOf": 7}}}, None])
 def test_a_schema_that_is_none_stays_as_it_is(tmp_path: Path, schema: Any) -> None:
-    for odd in (schema, taken_apart(b'{"\\ud800":1}')):
+    for odd in (schema, parse_lazy(b'{"\\ud800":1}')):
         tool = {"name": "a", "inputSchema": odd, "outputSchema": odd}
         with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0, **ALL)) as gate:
             gate.learn([tool])

@@ -14,7 +14,7 @@ from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import MESSAGE, Call, Pipeline
 from forebay.store import Store, open_store
 from forebay.store.payload import encoded
-from forebay.wire.lazy_json import Raw, taken_apart, written
+from forebay.wire.lazy_json import LazyJSON, parse_lazy, written
 from forebay.wire.spool import Spool
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -64,7 +64,7 @@ def test_the_answer_is_that_to_the_same_result_parsed(
     with Spool(spools) as spool:
         spool.write(message)
         for source in (message, spool):
-            answer = json.loads(written(pipeline.stored(taken_apart(source), call)))
+            answer = json.loads(written(pipeline.stored(parse_lazy(source), call)))
             assert len(encoded(answer)) <= (MESSAGE if contract is None else contract.max_bytes)
             if result is RESULTS[1]:
                 # Python has written these numbers anew, and they were kept as they came.
@@ -90,8 +90,8 @@ def test_of_one_with_names_that_cannot_be_read_the_others_are(
     with Spool(spools) as spool:
         spool.write(message)
         for source in (message, spool):
-            result = taken_apart(source)
-            assert isinstance(result, Raw)
+            result = parse_lazy(source)
+            assert isinstance(result, LazyJSON)
             assert not pipeline.is_inline(result, Mode("handle"))
             answer = orjson.loads(written(pipeline.stored(result, call)))
             assert answer["isError"]
@@ -107,12 +107,12 @@ def test_of_one_with_names_that_cannot_be_read_the_others_are(
 def test_what_is_no_answer_of_a_tool_is_none_whatever_its_names_are(store: Store) -> None:
     pipeline = Pipeline(store, "output_fetch")
     for said in (b'"task":{}', b'"content":1', b'"content":[],"resultType":"input_required"'):
-        assert pipeline.is_inline(taken_apart(b'{"\\ud800":1,%s}' % said), Mode("handle"))
+        assert pipeline.is_inline(parse_lazy(b'{"\\ud800":1,%s}' % said), Mode("handle"))
 
 
 def test_what_is_no_object_after_all_is_stored_whole(store: Store) -> None:
     broken = b'{"\\ud800":1,"content":[],nonsense}'
-    answer = Pipeline(store, "output_fetch").stored(taken_apart(broken), Call("tool"))
+    answer = Pipeline(store, "output_fetch").stored(parse_lazy(broken), Call("tool"))
     assert isinstance(answer, dict)
     assert stored(store, answer) == broken
 
@@ -123,7 +123,7 @@ def test_what_is_too_large_to_look_at_is_only_stored(
     monkeypatch.setattr(module, "_MOST_VIEWED", 1000)
     with Spool(spools) as spool:
         spool.write(orjson.dumps(RESULTS[3]))
-        answer = Pipeline(store, "output_fetch").stored(taken_apart(spool), Call("tool", contract=ResponseLimits()))
+        answer = Pipeline(store, "output_fetch").stored(parse_lazy(spool), Call("tool", contract=ResponseLimits()))
     assert "output_handle" in json.loads(answer["content"][0]["text"])
     assert stored(store, answer) == orjson.dumps(RESULTS[3])
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_stored_shows_its_start(tmp_path: Path, spools: Path) -> 
     with open_store(tmp_path / "small", quota=1000, compression="none") as store, Spool(spools) as spool:
         spool.write(orjson.dumps(RESULTS[2]))
         for source in (orjson.dumps(RESULTS[2]), spool):
-            answer = Pipeline(store, "output_fetch").stored(taken_apart(source), Call("tool"))
+            answer = Pipeline(store, "output_fetch").stored(parse_lazy(source), Call("tool"))
             said = json.loads(answer["content"][0]["text"])
             assert said["error"]["code"] == "store_full"
             assert said["preview"].startswith('{"content":')
@@ -142,7 +142,7 @@ def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Pat
     result = {"content": [{"type": "text", "text": LINES}]}
     with Spool(spools) as spool:
         spool.write(orjson.dumps(result))
-        apart = taken_apart(spool)
+        apart = parse_lazy(spool)
         spool.close()
         answer = Pipeline(store, "output_fetch").stored(apart, Call("tool"))
     assert answer["isError"]
@@ -155,7 +155,7 @@ def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Pat
 )
 def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any, size: int, is_inline: bool) -> None:
     pipeline = Pipeline(store, "output_fetch")
-    many = taken_apart(orjson.dumps({"content": [{"type": "text", "text": "x"}] * 500}))
+    many = parse_lazy(orjson.dumps({"content": [{"type": "text", "text": "x"}] * 500}))
     few: dict[str, Any] = {"content": []}
     for result in (few, many):
         assert pipeline.is_inline(result, Mode(mode, 100), size=size) == is_inline
@@ -199,7 +199,7 @@ def test_everything_is_in_the_answer_or_in_the_payload(
     message = orjson.dumps(result)
     pipeline = Pipeline(store, "output_fetch")
     answer = pipeline.stored(
-        taken_apart(message, most_string=20) if is_apart else result, Call("tool", contract=contract)
+        parse_lazy(message, most_string=20) if is_apart else result, Call("tool", contract=contract)
     )
     said = json.loads(answer["content"][0]["text"])
     kept = b"" if contract is not None and not said["hasMore"] else stored(store, answer)
@@ -215,8 +215,8 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
     with Spool(spools) as spool:
         spool.write(HALF)
         for source in (HALF, spool):
-            result = taken_apart(source)
-            assert isinstance(result, Raw)
+            result = parse_lazy(source)
+            assert isinstance(result, LazyJSON)
             answer = pipeline.stored(result, Call("tool"))
             assert isinstance(answer, dict)
             assert stored(store, answer) == HALF
@@ -240,6 +240,6 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
 def test_its_size_decides_of_a_result_that_could_not_be_taken_apart(
     store: Store, mode: Mode, size: int | None, is_inline: bool
 ) -> None:
-    assert Pipeline(store, "output_fetch").is_inline(taken_apart(HALF), mode, size=size) == is_inline
+    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(HALF), mode, size=size) == is_inline
     # What is no object is no answer of a tool.
-    assert Pipeline(store, "output_fetch").is_inline(taken_apart(b"1e400"), mode, size=size)
+    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(b"1e400"), mode, size=size)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from forebay.outputs.result import RESOURCE, Found, beside, exceeds, payload_of
 from forebay.store.payload import in_one_piece
-from forebay.wire.lazy_json import taken_apart
+from forebay.wire.lazy_json import parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text
@@ -92,7 +92,7 @@ UNKNOWN_MEMBERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("whole", UNKNOWN_MEMBERS)
 def test_what_has_members_that_have_no_other_place_is_kept_whole(whole: dict[str, Any]) -> None:
     assert loaded(payload_of(whole)) == whole
-    assert loaded(payload_of(taken_apart(orjson.dumps(whole), most_string=20))) == whole
+    assert loaded(payload_of(parse_lazy(orjson.dumps(whole), most_string=20))) == whole
 
 
 def test_a_null_says_nothing() -> None:

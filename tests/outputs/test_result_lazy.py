@@ -11,7 +11,7 @@ import orjson
 import pytest
 from forebay.outputs.result import Found, base64_decoded, payload_of
 from forebay.store.payload import in_one_piece
-from forebay.wire.lazy_json import Pieces, Raw, spliced, taken_apart
+from forebay.wire.lazy_json import Pieces, LazyJSON, spliced, parse_lazy
 from forebay.wire.spool import Spool
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -85,10 +85,10 @@ def stored(found: Found) -> tuple[bytes, str | None]:
 def is_hidden(result: Any) -> bool:
     """Whether a sole block, or what one says beside its text, cannot be seen."""
     content = result["content"]
-    if isinstance(content, Raw):
+    if isinstance(content, LazyJSON):
         inner = json.loads(content.json())
         return len(inner) == 1 or any(block.keys() != {"type", "text"} for block in inner)
-    return any(isinstance(block, Raw) or isinstance(block.get("resource"), Raw) for block in content)
+    return any(isinstance(block, LazyJSON) or isinstance(block.get("resource"), LazyJSON) for block in content)
 
 
 @settings(max_examples=500)
@@ -101,8 +101,8 @@ def test_the_payload_is_that_of_the_same_result_parsed(
     with Spool(folder) as spool:
         spool.write(message)
         for source in (message, spool):
-            apart = taken_apart(source, **limits)
-            assume(not isinstance(apart, Raw))
+            apart = parse_lazy(source, **limits)
+            assume(not isinstance(apart, LazyJSON))
             found = stored(payload_of(apart))
             if is_hidden(apart):
                 assert found in (expected, (message, "application/json"))
@@ -139,41 +139,41 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
         message = orjson.dumps(result)
         with Spool(folder) as spool:
             spool.write(message)
-            found = payload_of(taken_apart(spool if is_spooled else message))
+            found = payload_of(parse_lazy(spool if is_spooled else message))
             assert isinstance(found.payload, Pieces) == is_spooled
             assert stored(found) == (payload, mime_type)
         changed = orjson.dumps({**result, "content": [*result["content"], text("and more")]})
-        assert stored(payload_of(taken_apart(changed))) == (changed, "application/json")
+        assert stored(payload_of(parse_lazy(changed))) == (changed, "application/json")
 
 
 def test_a_wrapper_is_seen_also_where_it_was_not_parsed() -> None:
     numbers = list(range(100))
     result = {"content": [text(json.dumps(numbers))], "structuredContent": {"result": numbers}}
-    apart = taken_apart(orjson.dumps(result), most_string=100, most_container=len(orjson.dumps(numbers)))
-    assert isinstance(apart["structuredContent"], Raw)
+    apart = parse_lazy(orjson.dumps(result), most_string=100, most_container=len(orjson.dumps(numbers)))
+    assert isinstance(apart["structuredContent"], LazyJSON)
     assert stored(payload_of(apart)) == (orjson.dumps({"result": numbers}), "application/json")
 
 
 def test_a_small_text_says_what_was_parsed_but_for_a_number() -> None:
     number = {"n": 1e300}
     result = {"content": [text(orjson.dumps(number, option=orjson.OPT_INDENT_2).decode())], "structuredContent": number}
-    apart = taken_apart(orjson.dumps(result))
-    assert isinstance(apart["structuredContent"]["n"], Raw)
+    apart = parse_lazy(orjson.dumps(result))
+    assert isinstance(apart["structuredContent"]["n"], LazyJSON)
     assert stored(payload_of(apart)) == (orjson.dumps(number), "application/json")
 
 
 def test_a_block_that_was_not_parsed_is_not_lost() -> None:
     long = text("a", **{str(number): "x" * 900 for number in range(20)})
     for result in ({"content": [long, text("b")]}, {"content": [long], "structuredContent": {"rows": [1]}}):
-        apart = taken_apart(orjson.dumps(result))
+        apart = parse_lazy(orjson.dumps(result))
         assert isinstance(apart["content"], list)
         assert stored(payload_of(apart)) == (orjson.dumps(result), "application/json")
 
 
 def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:
     result = {"content": [text("a")], "_meta": {str(number): "x" * 100 for number in range(200)}}
-    apart = taken_apart(orjson.dumps(result))
-    assert isinstance(apart["_meta"], Raw)
+    apart = parse_lazy(orjson.dumps(result))
+    assert isinstance(apart["_meta"], LazyJSON)
     assert stored(payload_of(apart, with_meta=True)) == (orjson.dumps(result), "application/json")
 
 
@@ -199,6 +199,6 @@ def test_base64_in_pieces_is_base64(data: bytes, size: int, at: int, slip: str) 
 def test_what_is_spliced_in_pieces_is_not_larger_than_it_says(folder: Path) -> None:
     with Spool(folder) as spool:
         spool.write(orjson.dumps(["x" * 5000, "y" * 5000]))
-        pieces = spliced({"a": taken_apart(spool)})
+        pieces = spliced({"a": parse_lazy(spool)})
         assert isinstance(pieces, Pieces)
         assert len(pieces.whole()) <= pieces.most

@@ -10,7 +10,7 @@ import pytest
 from forebay import open_store
 from forebay.outputs.modes import Mode
 from forebay.outputs.tasks import Tasks, filled, result_in
-from forebay.wire.lazy_json import taken_apart
+from forebay.wire.lazy_json import parse_lazy
 from gateway_harness import Talk, said, script, talking, wrap
 from large_server import RELATED, result_of
 from serve_harness import EraTalk, command_of, config, serving
@@ -176,7 +176,7 @@ def test_where_the_result_is() -> None:
     state = {"status": "completed", "result": {"content": []}}
     assert result_in("tasks/get", state) == {"content": []}
     assert result_in("tasks/get", {"status": "working"}) is None
-    assert result_in("tasks/get", taken_apart(b'"' + b"x" * 2000 + b'"')) is None
+    assert result_in("tasks/get", parse_lazy(b'"' + b"x" * 2000 + b'"')) is None
     assert result_in("tasks/result", state) is state
     assert filled("tasks/get", state, 1) == {"status": "completed", "result": 1}
     assert filled("tasks/result", state, 1) == 1

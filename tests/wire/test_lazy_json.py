@@ -11,7 +11,7 @@ import pytest
 from forebay import _core
 from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
 from forebay.store.payload import encoded
-from forebay.wire.lazy_json import Pieces, Raw, spliced, taken_apart, written
+from forebay.wire.lazy_json import Pieces, LazyJSON, spliced, parse_lazy, written
 from forebay.wire.messages import read
 from forebay.wire.spool import Spool
 from hypothesis import given
@@ -47,7 +47,7 @@ def spooled(data: bytes, folder: Path) -> Spool:
 
 def unraw(value: Any) -> Any:
     """What plain Python would have made of it."""
-    if isinstance(value, Raw):
+    if isinstance(value, LazyJSON):
         return json.loads(value.json())
     if isinstance(value, dict):
         return {key: unraw(member) for key, member in value.items()}
@@ -61,7 +61,7 @@ def test_what_is_taken_apart_and_written_is_the_same(
     message = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
     with spooled(b"xx" + message + b"yy", folder) as spool:
         ends = (2, 2 + len(message))
-        for apart in (taken_apart(message, **limits), taken_apart(spool, *ends, **limits)):
+        for apart in (parse_lazy(message, **limits), parse_lazy(spool, *ends, **limits)):
             assert unraw(apart) == value
             assert json.loads(written(apart)) == value
             assert written(apart) == encoded(apart)
@@ -74,7 +74,7 @@ def test_a_text_is_what_python_reads(folder: Path, text: str, is_ascii: bool) ->
     assert _core.unescape(message[1:-1]) == expected
     with spooled(message, folder) as spool:
         for source in (memoryview(message), spool):
-            raw = Raw(source, 0, len(message))
+            raw = LazyJSON(source, 0, len(message))
             assert raw.is_string
             assert raw.text() == b"".join(raw.text_pieces()) == expected
 
@@ -89,12 +89,12 @@ def test_an_escape_may_be_cut_anywhere() -> None:
 
 def test_large_values_are_holes_and_nothing_else_is() -> None:
     message = {"id": 7, "result": {"content": [{"type": "text", "text": "é\n" * 1000}], "n": list(range(5000))}}
-    apart = taken_apart(orjson.dumps(message))
+    apart = parse_lazy(orjson.dumps(message))
     assert (apart["id"], apart["result"]["content"][0]["type"]) == (7, "text")
     text, numbers = apart["result"]["content"][0]["text"], apart["result"]["n"]
-    assert isinstance(text, Raw)
+    assert isinstance(text, LazyJSON)
     assert text.text().decode() == "é\n" * 1000
-    assert isinstance(numbers, Raw)
+    assert isinstance(numbers, LazyJSON)
     assert numbers.is_array
     apart["id"] = 8
     assert written(apart) == orjson.dumps({**message, "id": 8})
@@ -102,28 +102,28 @@ def test_large_values_are_holes_and_nothing_else_is() -> None:
 
 def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
     for number in (b"1e400", b"123456789012345678901234567890", b"0.1000", b"1E+2", b"-0"):
-        assert written(taken_apart(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
+        assert written(parse_lazy(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
 
 
 def test_a_whole_surrogate_pair_is_text() -> None:
-    apart = taken_apart(b'{"\\ud83d\\ude00":{"$file":"\\ud83d\\ude00.txt"},"half":"\\ud83d"}')
+    apart = parse_lazy(b'{"\\ud83d\\ude00":{"$file":"\\ud83d\\ude00.txt"},"half":"\\ud83d"}')
     assert apart["\U0001f600"] == {"$file": "\U0001f600.txt"}
-    assert isinstance(apart["half"], Raw)
+    assert isinstance(apart["half"], LazyJSON)
 
 
 @pytest.mark.parametrize("depth", [512, 1000])
 def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
     message = b'{"a":[' * (depth // 2) + b"[1e400]" + b"]}" * (depth // 2)
-    apart = taken_apart(message, most_depth=depth)
+    apart = parse_lazy(message, most_depth=depth)
     for _ in range(depth // 2):
         apart = apart["a"][0]
-    assert isinstance(apart, Raw)
+    assert isinstance(apart, LazyJSON)
     assert apart.json() == b"[1e400]"
 
 
 def test_what_is_deep_is_written_again() -> None:
     message = b'{"a":[' * 256 + b"1e400" + b"]}" * 256
-    assert written(taken_apart(message, most_depth=512)) == message
+    assert written(parse_lazy(message, most_depth=512)) == message
 
 
 def test_nobody_can_write_a_hole() -> None:
@@ -131,18 +131,18 @@ def test_nobody_can_write_a_hole() -> None:
     assert (skeleton, holes) == (b'["token:0"]', [(1, 2003)])
     # What looks like one, but is of another process, is a text.
     forged = b'["' + b"0" * 32 + b':0","' + b"x" * 2000 + b'"]'
-    assert taken_apart(forged)[0] == "0" * 32 + ":0"
+    assert parse_lazy(forged)[0] == "0" * 32 + ":0"
 
 
 @pytest.mark.parametrize("message", [b"", b"{", b"[1,]", b"{}{}", b'{"a"}', b'"a', b"nul", b"[" * 100_000])
 def test_what_is_not_json_is_refused(message: bytes) -> None:
     with pytest.raises(InvalidJSON):
-        taken_apart(message)
+        parse_lazy(message)
 
 
 def test_what_is_spooled_comes_in_pieces(folder: Path) -> None:
     with spooled(orjson.dumps({"a": "x" * 3000}), folder) as spool:
-        apart = taken_apart(spool)
+        apart = parse_lazy(spool)
         pieces = spliced(apart)
         assert isinstance(pieces, Pieces)
         assert b"".join(pieces) == b"".join(pieces) == orjson.dumps({"a": "x" * 3000})
@@ -152,14 +152,14 @@ def test_a_spool_is_gone_once_it_is_closed(folder: Path) -> None:
     spool = Spool(folder)
     spool.write(b"abc")
     assert (b"".join(spool.pieces(1, 3)), spool.size) == (b"bc", 3)
-    raw = Raw(spool, 0, 3)
+    raw = LazyJSON(spool, 0, 3)
     spool.close()
     spool.close()
     assert not Path(spool.path).exists()
     with pytest.raises(StoreUnavailable):
         raw.json()
     with pytest.raises(StoreUnavailable):
-        taken_apart(spool)
+        parse_lazy(spool)
 
 
 def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
     many = {f"key {number}": number for number in range(100_000)}
     answer = read(orjson.dumps({"id": 1, "result": {**many, "content": []}}))
     assert answer["id"] == 1
-    assert isinstance(answer["result"], Raw)
+    assert isinstance(answer["result"], LazyJSON)
     assert read(orjson.dumps({**many, "id": 1, "result": {}}))["id"] == 1
 
 

@@ -16,7 +16,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError, from_json
 
-from forebay.wire.lazy_json import Raw, taken_apart
+from forebay.wire.lazy_json import LazyJSON, parse_lazy
 from forebay.wire.lines import Kept
 from forebay.wire.spool import Spool
 
@@ -87,7 +87,7 @@ def _read(line: Kept, related: RequestId | None) -> Received:
 
 def _message(line: Kept) -> JSONRPCMessage:
     if len(line) > _LARGE:
-        return jsonrpc_message_adapter.validate_python(objects(taken_apart(line)), by_name=False)
+        return jsonrpc_message_adapter.validate_python(objects(parse_lazy(line)), by_name=False)
     data = b"".join(line.pieces()) if isinstance(line, Spool) else line
     return jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False)
 
@@ -110,7 +110,7 @@ def objects(value: Any) -> Any:
         return {key: objects(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [objects(inner) for inner in value]
-    if not isinstance(value, Raw):
+    if not isinstance(value, LazyJSON):
         return value
     if value.is_string:
         return value.text().decode(errors="replace")

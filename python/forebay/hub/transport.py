@@ -21,7 +21,7 @@ from forebay.proxy.pending import Pending
 from forebay.proxy.relay import Relay
 from forebay.proxy.requests import Forwarded, Requests
 from forebay.proxy.session import Session
-from forebay.wire.lazy_json import Raw, written
+from forebay.wire.lazy_json import LazyJSON, written
 from forebay.wire.lines import Kept
 from forebay.wire.messages import key_of, version_of
 
@@ -93,7 +93,7 @@ class DeliveringRelay(Relay):
         delivery = self._deliveries.pop(key_of(pending.id), None)
         whole = message.get("result")
         result = result_in(pending.method, whole)
-        if delivery is None or not isinstance(result, dict | Raw):
+        if delivery is None or not isinstance(result, dict | LazyJSON):
             return None
 
         def answered(answer: object) -> bytes:

@@ -19,7 +19,7 @@ from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.pages import weigh
 from forebay.store.payload import encoded
-from forebay.wire.lazy_json import Pieces, Raw
+from forebay.wire.lazy_json import Pieces, LazyJSON
 from forebay.wire.messages import SERVER_INFO
 
 __all__ = ["HAS_RUN", "MESSAGE", "Call", "Pipeline", "kind_of"]
@@ -81,7 +81,7 @@ class Pipeline:
         self._store = store
         self._fetch_with = fetch_with
 
-    def is_inline(self, result: Result | Raw, mode: Mode, *, is_ascii: bool = False, size: int | None = None) -> bool:
+    def is_inline(self, result: Result | LazyJSON, mode: Mode, *, is_ascii: bool = False, size: int | None = None) -> bool:
         """Whether a result goes to the client as it is: most do, and cost no more than this.
 
         `size` is what it is on the wire, where that is known.
@@ -90,7 +90,7 @@ class Pipeline:
             return True
         if mode.output_mode == "inline" or mode.contract is not None:
             return mode.contract is None
-        if isinstance(result, Raw) or size is not None:
+        if isinstance(result, LazyJSON) or size is not None:
             known = len(result) if size is None else size
             return mode.output_mode == "auto" and known <= mode.output_inline_limit_bytes
         try:
@@ -102,9 +102,9 @@ class Pipeline:
     @overload
     def stored(self, result: Result, call: Call) -> Result: ...
     @overload
-    def stored(self, result: Result | Raw, call: Call) -> Result | Raw: ...
+    def stored(self, result: Result | LazyJSON, call: Call) -> Result | LazyJSON: ...
 
-    def stored(self, result: Result | Raw, call: Call) -> Result | Raw:
+    def stored(self, result: Result | LazyJSON, call: Call) -> Result | LazyJSON:
         """What a client gets in place of a result: what it is, and how to read it."""
         try:
             return self._stored(result, call)
@@ -119,7 +119,7 @@ class Pipeline:
             # A mistake of ours must not cost what the tool has done.
             return result
 
-    def _stored(self, whole: Result | Raw, call: Call) -> Result:
+    def _stored(self, whole: Result | LazyJSON, call: Call) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
         # One that could not be taken apart is stored whole, whatever is known of it.
         result = seen(whole)
@@ -161,15 +161,15 @@ def _is_beyond_memory(found: Found) -> bool:
     return isinstance(found.payload, Pieces) and found.payload.most > _MOST_VIEWED
 
 
-def _is_answer(result: Result | Raw) -> bool:
+def _is_answer(result: Result | LazyJSON) -> bool:
     """Whether it is what a tool has to say: requests for input, and what extensions define, are theirs."""
     result = seen(result)
     content = result.get("content")
-    is_listed = isinstance(content, list) or (isinstance(content, Raw) and content.is_array)
+    is_listed = isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
     return is_listed and bool(result.get("resultType", "complete") == "complete")
 
 
-def _protocol_s(result: Result | Raw, own: Container[str]) -> dict[str, Any]:
+def _protocol_s(result: Result | LazyJSON, own: Container[str]) -> dict[str, Any]:
     """What of a result is about the protocol and stays, with what the tool says of its own."""
     result = seen(result)
     kept: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}

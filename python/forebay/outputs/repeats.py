@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from forebay import _core
-from forebay.wire.lazy_json import Raw, part_of
+from forebay.wire.lazy_json import LazyJSON, part_of
 
 __all__ = ["Text", "is_repeated", "is_text", "sole_text", "texts_of"]
 
-Text: TypeAlias = str | Raw
+Text: TypeAlias = str | LazyJSON
 """A text, or a string that nobody unescaped."""
 
 
 def is_text(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, Raw) and value.is_string)
+    return isinstance(value, str) or (isinstance(value, LazyJSON) and value.is_string)
 
 
 def texts_of(blocks: Sequence[Mapping[str, Any]]) -> list[Text] | None:
@@ -30,18 +30,18 @@ def sole_text(texts: Sequence[Text], structured: Any) -> Text | None:
     return texts[0] if is_wrapped else None
 
 
-def is_repeated(content: Sequence[Text] | Raw, structured: Any) -> bool:
+def is_repeated(content: Sequence[Text] | LazyJSON, structured: Any) -> bool:
     """Whether texts, or blocks that nobody parsed, say what is structured.
 
     As one text, or one text an item, with or without a wrapper; or not at all, if there are none.
     """
     wrapped = _unwrapped(structured)
-    if isinstance(content, Raw):
+    if isinstance(content, LazyJSON):
         return _each_says(content, wrapped)
     values = [structured] if wrapped is structured else [structured, wrapped]
     if len(content) == 1 and any(_says(content[0], value) for value in values):
         return True
-    if isinstance(wrapped, Raw):
+    if isinstance(wrapped, LazyJSON):
         return not content or _each_says([{"type": "text", "text": text} for text in content], wrapped)
     is_each = (
         isinstance(wrapped, list)
@@ -53,13 +53,13 @@ def is_repeated(content: Sequence[Text] | Raw, structured: Any) -> bool:
 
 def _unwrapped(structured: Any, name: str = "result") -> Any:
     """The SDKs wrap what is not an object, because once only objects could be structured."""
-    if isinstance(structured, Raw):
+    if isinstance(structured, LazyJSON):
         return structured.only_member(name) or structured
     return structured[name] if isinstance(structured, dict) and structured.keys() == {name} else structured
 
 
 def _each_says(content: Any, items: Any) -> bool:
-    if not isinstance(items, list) and not (isinstance(items, Raw) and items.is_array):
+    if not isinstance(items, list) and not (isinstance(items, LazyJSON) and items.is_array):
         return False
     with part_of(content) as said, part_of(items) as meant:
         return _core.each_says(said, meant)

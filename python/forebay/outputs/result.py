@@ -9,7 +9,7 @@ from forebay.errors import InvalidJSON
 from forebay.outputs.repeats import Text, is_repeated, is_text, sole_text, texts_of
 from forebay.store.pages import weigh
 from forebay.store.payload import encoded, plausible
-from forebay.wire.lazy_json import Pieces, Raw, spliced
+from forebay.wire.lazy_json import Pieces, LazyJSON, spliced
 from forebay.wire.messages import SERVER_INFO
 
 __all__ = [
@@ -99,9 +99,9 @@ def _is_surely_larger(value: Any, limit: int) -> bool:
     return least - 1 > limit
 
 
-def seen(result: "Result | Raw") -> Result:
+def seen(result: "Result | LazyJSON") -> Result:
     """What can be said of a result: of one that has names that nobody can read, what has other names."""
-    if not isinstance(result, Raw):
+    if not isinstance(result, LazyJSON):
         return result
     try:
         return {name: member.taken_apart() for name, member in result.members(_KNOWN).items()}
@@ -136,7 +136,7 @@ def beside(result: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def payload_of(result: Mapping[str, Any] | Raw, *, with_meta: bool = False) -> Found:
+def payload_of(result: Mapping[str, Any] | LazyJSON, *, with_meta: bool = False) -> Found:
     """What is stored of a result; values of it may be `Raw`, and so may all of it.
 
     A sole block is its content. Blocks that only repeat what is structured are that, once. Anything else is all of it,
@@ -144,7 +144,7 @@ def payload_of(result: Mapping[str, Any] | Raw, *, with_meta: bool = False) -> F
     whole too, since they have no other place.
     """
     found = None
-    if isinstance(result, Raw):
+    if isinstance(result, LazyJSON):
         return Found(spliced(result), "application/json")
     if not with_meta and _is_known(result):
         structured = result.get("structuredContent")
@@ -189,10 +189,10 @@ def _repeated(result: Mapping[str, Any], structured: Any) -> Found | None:
     """
     content = result.get("content")
     blocks = _blocks(result)
-    said = content if isinstance(content, Raw) else None if blocks is None else texts_of(blocks)
+    said = content if isinstance(content, LazyJSON) else None if blocks is None else texts_of(blocks)
     if said is None or (blocks is not None and not _is_bare(blocks)):
         return None
-    if not isinstance(said, Raw) and (text := sole_text(said, structured)) is not None:
+    if not isinstance(said, LazyJSON) and (text := sole_text(said, structured)) is not None:
         return Found(_text(text))
     return Found(spliced(structured), "application/json") if is_repeated(said, structured) else None
 

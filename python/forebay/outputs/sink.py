@@ -7,7 +7,7 @@ from types import TracebackType
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import Call, Pipeline
 from forebay.outputs.result import Result
-from forebay.wire.lazy_json import Raw
+from forebay.wire.lazy_json import LazyJSON
 
 __all__ = ["PLACEHOLDER", "Delivery", "current_delivery"]
 
@@ -30,12 +30,12 @@ class Delivery:
     answer: Result | None = None
     _token: "contextvars.Token[Delivery | None] | None" = None
 
-    def take(self, result: "Result | Raw", size: int, around: int = 0) -> bool:
+    def take(self, result: "Result | LazyJSON", size: int, around: int = 0) -> bool:
         """Stores a result of so many bytes, unless it goes inline: then it is not taken."""
         if self.pipeline.is_inline(result, self.mode, size=size):
             return False
         answer = self.pipeline.stored(result, dataclasses.replace(self.call, around=around))
-        if answer is result or isinstance(answer, Raw):
+        if answer is result or isinstance(answer, LazyJSON):
             return False
         self.answer = answer
         return True

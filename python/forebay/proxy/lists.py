@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from forebay import _core
-from forebay.wire.lazy_json import taken_apart, written
+from forebay.wire.lazy_json import parse_lazy, written
 from forebay.wire.lines import Kept
 
 __all__ = ["parsed", "with_ours"]
@@ -15,7 +15,7 @@ _DEPTH = 512
 
 def parsed(line: Kept) -> dict[str, Any]:
     """A message of which all is to be looked at; numbers that Python has no room for are `Raw`."""
-    message = taken_apart(line, most_string=_ALL, most_container=_ALL, most_depth=_DEPTH)
+    message = parse_lazy(line, most_string=_ALL, most_container=_ALL, most_depth=_DEPTH)
     return message if isinstance(message, dict) else {}
 
 

@@ -14,7 +14,7 @@ from forebay.proxy.lists import parsed, with_ours
 from forebay.proxy.pending import Pending
 from forebay.proxy.requests import call_of
 from forebay.proxy.session import Session
-from forebay.wire.lazy_json import Raw, taken_apart, written
+from forebay.wire.lazy_json import LazyJSON, parse_lazy, written
 from forebay.wire.lines import Kept
 from forebay.wire.messages import METHOD_NOT_FOUND, SERVER_INFO, enveloped, is_modern, next_cursor, result_message
 from forebay.wire.spool import Spool
@@ -53,7 +53,7 @@ class Answers:
         whole, gate = message.get("result"), self._gate
         gate.tasks.note(whole, pending.tool, pending.mode)
         result = result_in(pending.method, whole)
-        if not isinstance(result, dict | Raw):
+        if not isinstance(result, dict | LazyJSON):
             return None
 
         def answered(answer: object) -> bytes:
@@ -64,7 +64,7 @@ class Answers:
             self._watch(pending, len(line), is_inline=True)
             return None
         started = time.perf_counter()
-        result = result if isinstance(result, Raw) else without_wrap(result)
+        result = result if isinstance(result, LazyJSON) else without_wrap(result)
         around = len(written(filled(pending.method, whole, 0))) - 1
         answer = gate.pipeline.stored(result, dataclasses.replace(call_of(pending, gate), around=around))
         if answer is result:
@@ -137,7 +137,7 @@ class Answers:
             added["tools"] = {**added["tools"], "listChanged": True}
         if added == capabilities:
             return None
-        message = taken_apart(line)
+        message = parse_lazy(line)
         return written({**message, "result": {**message["result"], "capabilities": added}})
 
     def _stamped(self, answer: Any) -> Any:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from forebay.wire.lazy_json import taken_apart, written
+from forebay.wire.lazy_json import parse_lazy, written
 from forebay.wire.lines import Kept
 
 __all__ = ["Session"]
@@ -55,4 +55,4 @@ class Session:
 
 def _renamed(line: Kept, request_id: str) -> tuple[str, bytes]:
     """The client's request as one of ours: the client has its answer already."""
-    return request_id, written({**taken_apart(line), "id": request_id})
+    return request_id, written({**parse_lazy(line), "id": request_id})

@@ -20,10 +20,10 @@ __all__ = [
     "MOST_STRING",
     "Part",
     "Pieces",
-    "Raw",
+    "LazyJSON",
     "part_of",
     "spliced",
-    "taken_apart",
+    "parse_lazy",
     "whole_of",
     "written",
 ]
@@ -46,7 +46,7 @@ Part: TypeAlias = tuple[bytes | memoryview | str, int, int]
 """A value as the core takes it: a buffer or the path of a file, and where in it."""
 
 
-class Raw(WrittenJSON):
+class LazyJSON(WrittenJSON):
     """The bytes of a value, quotes or brackets included: in memory, or in a spool."""
 
     __slots__ = ("_source", "end", "start")
@@ -93,23 +93,23 @@ class Raw(WrittenJSON):
         source = self._source
         return (source.path if isinstance(source, Spool) else source, self.start, self.end)
 
-    def at(self, start: int, end: int) -> "Raw":
+    def at(self, start: int, end: int) -> "LazyJSON":
         """What stands elsewhere in the same message."""
-        return Raw(self._source, start, end)
+        return LazyJSON(self._source, start, end)
 
-    def only_member(self, name: str) -> "Raw | None":
+    def only_member(self, name: str) -> "LazyJSON | None":
         """The value of the only member, if that is called so."""
         span = _core.only_member(self.part, name)
         return None if span is None else self.at(*span)
 
-    def members(self, names: Sequence[str]) -> "dict[str, Raw]":
+    def members(self, names: Sequence[str]) -> "dict[str, LazyJSON]":
         """The members of these names, each as it came, whatever others are called. Raises `InvalidJSON`."""
         spans = _core.members(self.part, names)
         return {name: self.at(*span) for name, span in zip(names, spans, strict=True) if span is not None}
 
     def taken_apart(self) -> Any:
         """What `taken_apart` makes of it."""
-        return taken_apart(self._source, self.start, self.end)
+        return parse_lazy(self._source, self.start, self.end)
 
     def json_pieces(self) -> Iterator[bytes | memoryview]:
         """The bytes that came."""
@@ -158,7 +158,7 @@ class Pieces:
         return b"".join(self)
 
 
-def taken_apart(
+def parse_lazy(
     source: bytes | bytearray | memoryview | Spool,
     start: int = 0,
     end: int | None = None,
@@ -178,14 +178,14 @@ def taken_apart(
     return _filled(orjson.loads(skeleton), [whole.at(*hole) for hole in holes])
 
 
-def whole_of(source: bytes | bytearray | memoryview | Spool, start: int = 0, end: int | None = None) -> Raw:
+def whole_of(source: bytes | bytearray | memoryview | Spool, start: int = 0, end: int | None = None) -> LazyJSON:
     """A message that nobody parsed."""
     if not isinstance(source, Spool):
         source = memoryview(source).cast("B").toreadonly()
-    return Raw(source, start, len(source) if end is None else end)
+    return LazyJSON(source, start, len(source) if end is None else end)
 
 
-def _filled(skeleton: Any, holes: list[Raw]) -> Any:
+def _filled(skeleton: Any, holes: list[LazyJSON]) -> Any:
     """The skeleton with its holes in it. Not by recursion: it may be deeper than Python's stack."""
     root = [skeleton]
     waiting: list[Any] = [root] if holes else []
@@ -209,10 +209,10 @@ def written(value: object) -> bytes:
 
 def spliced(value: object) -> bytes | Pieces:
     """A value as JSON, each `Raw` in it as the bytes that came; in pieces if one of them is spooled."""
-    holes: list[Raw] = []
+    holes: list[LazyJSON] = []
 
     def placeholder(inner: object) -> object:
-        if not isinstance(inner, Raw):
+        if not isinstance(inner, LazyJSON):
             return inner
         holes.append(inner)
         return f"{_TOKEN}:{len(holes) - 1}"
@@ -235,7 +235,7 @@ def spliced(value: object) -> bytes | Pieces:
 @contextlib.contextmanager
 def part_of(value: object) -> Iterator[Part]:
     """A value as the core takes it; one with something spooled in it is put together where that is."""
-    if isinstance(value, Raw):
+    if isinstance(value, LazyJSON):
         yield value.part
         return
     data = spliced(value)

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from forebay.errors import InvalidJSON
-from forebay.wire.lazy_json import Raw, taken_apart, whole_of, written
+from forebay.wire.lazy_json import LazyJSON, parse_lazy, whole_of, written
 from forebay.wire.lines import Kept
 
 __all__ = [
@@ -47,10 +47,10 @@ def read(line: Kept) -> Any:
     What it is for is always read: however much stands beside it, and whatever that is called.
     """
     try:
-        message = taken_apart(line)
+        message = parse_lazy(line)
         if _is_hidden(message):
-            message = taken_apart(line, most_container=_GENEROUS)
-        return _members(line) if isinstance(message, Raw) else message
+            message = parse_lazy(line, most_container=_GENEROUS)
+        return _members(line) if isinstance(message, LazyJSON) else message
     except InvalidJSON:
         return None
 
@@ -58,8 +58,8 @@ def read(line: Kept) -> Any:
 def _is_hidden(message: Any) -> bool:
     """Whether there is so much in it that the message itself, or what it says, is not taken apart."""
     if isinstance(message, dict):
-        return any(isinstance(message.get(key), Raw) for key in ("params", "result"))
-    return isinstance(message, Raw)
+        return any(isinstance(message.get(key), LazyJSON) for key in ("params", "result"))
+    return isinstance(message, LazyJSON)
 
 
 def _members(line: Kept) -> dict[str, Any] | None:
@@ -70,7 +70,7 @@ def _members(line: Kept) -> dict[str, Any] | None:
 
 def key_of(request_id: object) -> bytes:
     """A request's id as a key, however it is written: 7, 7.0 and 70e-1 are one number, and "7" is none."""
-    if isinstance(request_id, Raw):
+    if isinstance(request_id, LazyJSON):
         text = request_id.json()
         if request_id.is_string:
             return b'"' + request_id.text()
