@@ -29,10 +29,10 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench conformance peers wheel fuzz clean
+.PHONY: help demo test test-fast lint bench conformance peers wheel fuzz clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Put a server that answers 50 MB behind forebay, before your eyes
 	@$(BIN)/python examples/demo.py
@@ -41,6 +41,9 @@ test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p forebay-core
 	@# A file stays with one worker, and so do the servers that it starts.
 	$(BIN)/python -m pytest -n logical --dist loadfile
+
+test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
+	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
 
 lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, types and stubs
 	$(BIN)/ruff check

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import uvicorn
 from forebay.adapters.mcp import Forebay
 from mcp_server import make_server
@@ -32,6 +33,7 @@ def serving(gate: Forebay) -> Iterator[int]:
             thread.join(timeout=30)
 
 
+@pytest.mark.slow
 def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:
     """Over HTTP the newest version is ASCII: an emoji of four bytes takes twelve."""
     gate = Forebay((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
@@ -47,6 +49,7 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> N
     gate.close()
 
 
+@pytest.mark.slow
 def test_what_goes_inline_is_measured_as_it_is_sent(era: str, tmp_path: Path) -> None:
     """The text and what is structured of it are 28 KB in UTF-8, and 84 KB in ASCII."""
     gate = Forebay((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)

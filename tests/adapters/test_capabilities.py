@@ -18,6 +18,8 @@ from mcp_harness import told
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 from wires import LEGACY, MODERN, Servers, Wire, message_of, wired_to
 
+pytestmark = pytest.mark.slow
+
 CAPABILITIES = {"rows": "data", "*text": "data", "image": "media", "audio": "media", "*": "core"}
 OURS = ["output_fetch", "output_search"]
 

@@ -18,6 +18,8 @@ from running import command, serving
 from scenarios import Bare, Handshake, Stateless
 from wires import Servers
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "mcp_server.py"
 URL = "https://example.com/"
 LARGE = {"url": URL, "max_pages": 200}

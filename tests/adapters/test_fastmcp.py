@@ -85,6 +85,7 @@ def test_an_error_stays_one(tool: str, letter: bytes, era: str, tmp_path: Path) 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
 
+@pytest.mark.slow
 def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema or {} for tool in await client.list_tools()}
@@ -117,6 +118,7 @@ def test_a_schema_that_says_more_is_kept_whole(era: str, tmp_path: Path) -> None
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
 
+@pytest.mark.slow
 def test_fastmcp_s_client_makes_data_of_both_answers(
     era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

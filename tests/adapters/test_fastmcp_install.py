@@ -111,6 +111,7 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
     serve(test, tmp_path / "store", era, make_server(middleware=[Signs()]), output_mode="auto")
 
 
+@pytest.mark.slow
 def test_without_the_extra_it_says_what_to_install() -> None:
     script = "import sys; sys.modules['fastmcp'] = None\ntry: import forebay.adapters.fastmcp\n"
     script += "except ModuleNotFoundError as error: print(error.name, error)"

@@ -16,6 +16,8 @@ from mcp_harness import redeem, told
 from support_paths import SUPPORT
 from wires import CALLS, LEGACY, MODERN, NASTY, Servers, Wire, message_of, wired_to
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "fastmcp_server.py"
 TRANSPORTS = ["stdio", "http"]
 

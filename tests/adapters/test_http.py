@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from wires import LEGACY, MODERN, Servers, wired_to
 
+pytestmark = pytest.mark.slow
+
 
 class Visitor:
     """Someone who says who they are, in one era of the protocol."""

@@ -17,6 +17,8 @@ from large_server import text
 from serve_harness import EraTalk, command_of, config, serving
 from wires import ERAS, LEGACY
 
+pytestmark = pytest.mark.slow
+
 SIZE = 2_000_000
 SERVER = [*script("large_server.py"), "stdio"]
 

@@ -86,6 +86,7 @@ def test_an_error_stays_one(era: str, tmp_path: Path) -> None:
     serve(test, tmp_path / "store", era, output_mode="auto")
 
 
+@pytest.mark.slow
 def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}

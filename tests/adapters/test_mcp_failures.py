@@ -43,6 +43,7 @@ def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) 
     serve(test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"secret", b"------"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"quota": 10}, {}])
 def test_what_was_to_be_redacted_is_never_shown(
     options: dict[str, Any], era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

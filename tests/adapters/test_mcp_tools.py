@@ -11,6 +11,8 @@ from mcp import Client
 from mcp_harness import serve, text_of, told
 from mcp_server import PIXELS
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001

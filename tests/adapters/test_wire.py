@@ -8,6 +8,8 @@ import jsonschema
 import pytest
 from wires import CALLS, LEGACY, NASTY, Servers
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "mcp_server.py"
 
 

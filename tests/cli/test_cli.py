@@ -18,6 +18,8 @@ from mcp.server.auth.provider import AccessToken
 from peak import measured
 from stores import whole
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_command_is_installed() -> None:
     (entry,) = (entry for entry in metadata.entry_points(group="console_scripts") if entry.name == "forebay")

@@ -13,6 +13,8 @@ from command import COMMAND, UNKNOWN, Ran, plain, run, run_on_terminal
 from forebay.cli.failures import spoken
 from stores import file_of, payload_files, whole
 
+pytestmark = pytest.mark.slow
+
 
 def corrupt(home: Path, handle: str) -> None:
     path = file_of(home, handle)

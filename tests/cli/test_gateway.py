@@ -102,6 +102,7 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         args.run(args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -146,6 +147,7 @@ def test_what_is_logged_names_forebay_once() -> None:
     assert done.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
 
 
+@pytest.mark.slow
 def test_every_option_has_its_flag() -> None:
     told = {command: run(command, "--help").out.decode().split() for command in ("wrap", "serve", "config", "adopt")}
     for option in OPTIONS.values():
@@ -155,6 +157,7 @@ def test_every_option_has_its_flag() -> None:
     assert "--adopted" not in told["wrap"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["wrap", "serve", "config", "adopt"])
 def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -168,6 +171,7 @@ def test_help_imports_no_table_of_options() -> None:
     assert b"dataclasses" not in done.stderr
 
 
+@pytest.mark.slow
 def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_OUTPUT_MODE", "handle")
     rows = {row["name"]: row for row in run("config", "--explain", "--journal").json["options"]}
@@ -214,6 +218,7 @@ def test_adopt_shows_before_it_writes(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -225,6 +230,7 @@ def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
         assert b"hunter2" not in shown.out + shown.err
 
 
+@pytest.mark.slow
 def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     file.write_text(CLAUDE_CODE_USER)
     shown = run("adopt", str(file))
@@ -235,6 +241,7 @@ def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
 
 
+@pytest.mark.slow
 def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
     backup = file.with_name(file.name + ".forebay-backup")
     assert run("adopt", str(file), "--write", "--tool", "a=auto", "--file-refs", "--file-root", ".").code == 0
@@ -256,6 +263,7 @@ def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_client_is_adopted_and_undone(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -277,6 +285,7 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
     assert (args.wrapped, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -305,6 +314,7 @@ def test_the_running_forebay_goes_in_by_its_own_path(
     assert json.loads(file.read_text())["mcpServers"]["plain"]["command"] == str(installed)
 
 
+@pytest.mark.slow
 def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(file)

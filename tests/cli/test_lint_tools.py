@@ -15,6 +15,8 @@ from forebay.proxy.probe import Asking, tools_of
 from running import command
 from support_paths import SUPPORT
 
+pytestmark = pytest.mark.slow
+
 RAW = [sys.executable, str(SUPPORT.joinpath("raw_server.py")), "stdio"]
 
 # Answers each line by what `answer` makes of its message.

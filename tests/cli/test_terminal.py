@@ -8,6 +8,7 @@ import pytest
 from command import plain, run, run_on_terminal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "shown"),
     [
@@ -60,6 +61,7 @@ def test_no_bar_in_a_pipe(tmp_path: Path) -> None:
 HOSTILE = "[/red] [bold]not bold[/] \x1b]0;title\x07 \x1b[2J \x9b31m [link=x]y"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [
@@ -98,6 +100,7 @@ def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
     assert "cut: /[~1dim]/0, 100,008 bytes in all" in plain(ran.out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [12, 26])
 def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -128,6 +131,7 @@ def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monk
         assert seen.count(shown) == 1
 
 
+@pytest.mark.slow
 def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
     assert "whose" not in plain(run_on_terminal("ls").out)
     run("put", "-", "--principal", "ann", stdin=b"x")

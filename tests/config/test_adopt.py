@@ -239,6 +239,7 @@ SERVERS = st.tuples(COMMANDS | URLS, EXTRA).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
     mine: dict[str, dict[str, Any]] = data.draw(st.dictionaries(NAMED, SERVERS, min_size=1, max_size=3))

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonc_texts import SPACES, documents
 
+pytestmark = pytest.mark.slow
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
+@pytest.mark.slow
 @given(values, forms)
 def test_every_value_is_found(value: Any, form: dict[str, Any]) -> None:
     data = json.dumps(value, **form).encode()
@@ -21,6 +22,7 @@ def test_every_value_is_found(value: Any, form: dict[str, Any]) -> None:
         assert data[start:end] == found
 
 
+@pytest.mark.slow
 @given(st.lists(values, min_size=2, max_size=5))
 def test_the_first_token_numbers_the_lines_of_ndjson(lines: list[Any]) -> None:
     data = "\n \r\n".join(json.dumps(line) for line in lines)
@@ -84,6 +86,7 @@ def test_what_is_handed_out_is_json(data: str, index: int) -> None:
         assert caught.type is PathNotFound or caught.value.index == index
 
 
+@pytest.mark.slow
 @given(st.binary(), st.lists(st.sampled_from(["/", "0", "1", "a", "~0"])).map("".join))
 def test_any_bytes_do_no_harm(data: bytes, pointer: str) -> None:
     for payload in (data, b'{"a":[' + data + b"]}", b"[" + data):

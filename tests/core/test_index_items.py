@@ -36,6 +36,7 @@ def answer(*pieces: bytes, path: str | None = None, validate: bool = True) -> An
         return type(error).__name__, error.index
 
 
+@pytest.mark.slow
 @given(documents, forms)
 def test_finds_the_main_array(value: Any, form: dict[str, Any]) -> None:
     text = json.dumps(value, **form)
@@ -49,6 +50,7 @@ def test_finds_the_main_array(value: Any, form: dict[str, Any]) -> None:
     assert index_items(text.encode(), validate=False) == index
 
 
+@pytest.mark.slow
 @given(documents, forms)
 def test_finds_the_array_at_a_path(value: Any, form: dict[str, Any]) -> None:
     data = json.dumps(value, **form).encode()
@@ -91,6 +93,7 @@ def test_the_first_of_equals_and_no_more_than_four_keys() -> None:
 ends = st.sampled_from(["\n", "\r\n", "\n\n", "\n \t\r\n", " \n "])
 
 
+@pytest.mark.slow
 @given(
     st.lists(values, min_size=2, max_size=8), st.lists(ends, min_size=8, max_size=8), st.sampled_from(["", "\n", " "])
 )
@@ -142,6 +145,7 @@ def test_every_cut_gives_the_same(text: str, path: str | None, validate: bool) -
     assert answer(*(data[i : i + 1] for i in range(len(data))), path=path, validate=validate) == whole
 
 
+@pytest.mark.slow
 @given(documents, forms, st.data())
 def test_pieces_of_any_document_give_the_same(value: Any, form: dict[str, Any], draw: st.DataObject) -> None:
     data = json.dumps(value, **form).encode()
@@ -191,6 +195,7 @@ def test_pieces_of_large_payloads_give_the_same(data: bytes, size: int) -> None:
     assert answer(*pieces, validate=False) == answer(data)
 
 
+@pytest.mark.slow
 @given(documents, forms)
 def test_an_index_survives_its_bytes(value: Any, form: dict[str, Any]) -> None:
     index = index_items(json.dumps(value, **form))
@@ -212,6 +217,7 @@ def test_bytes_that_are_no_index_are_refused() -> None:
             ItemIndex.from_bytes(other)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.integers(0, 10**9), st.integers(0, 7), st.integers(0, 25_000))
 def test_a_damaged_index_does_no_harm(place: int, bit: int, offset: int) -> None:

@@ -13,6 +13,7 @@ def split(data: bytes) -> list[bytes]:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([b"\n", b"\r\n", b"a", b" ", b"\xff"]), max_size=40).map(b"".join))
 def test_every_line_counts(data: bytes) -> None:
     index = index_lines(data)
@@ -26,6 +27,7 @@ def fields(page: object) -> list[object]:
     return [getattr(page, name) for name in names] + [repr(getattr(page, "truncated"))]  # noqa: B009
 
 
+@pytest.mark.slow
 @given(nasty_text, st.integers(0, 12), st.integers(1, 5), st.integers(7, 100))
 def test_pages_are_those_without_an_index(text: str, offset: int, limit: int, max_bytes: int) -> None:
     index = index_lines(text)

@@ -58,6 +58,7 @@ def growth(verb: str, path: Path) -> int:
     return grown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="neither /proc nor resource there")
 @pytest.mark.parametrize(
     "verb",
@@ -83,6 +84,7 @@ def test_memory_does_not_grow_with_the_payload(verb: str, records: Path) -> None
     assert growth(verb, records) < SLACK
 
 
+@pytest.mark.slow
 def test_a_copy_would_be_noticed(records: Path) -> None:
     assert growth("bytes(data)", records) > SIZE // 2
 

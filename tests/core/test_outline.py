@@ -108,12 +108,14 @@ def test_outlines_like_plain_python(value: Any) -> None:
     assert outline(json.dumps(value), EVERYTHING) == describe([value])
 
 
+@pytest.mark.slow
 @given(st.lists(values, min_size=2, max_size=5))
 def test_lines_are_outlined_like_items(values: list[Any]) -> None:
     data = "\n".join(json.dumps(value) for value in values)
     assert outline(data, EVERYTHING) == "ndjson " + describe([values])
 
 
+@pytest.mark.slow
 @given(values)
 def test_every_budget_is_kept_and_a_larger_one_never_shows_less(value: Any) -> None:
     data = json.dumps(value)

@@ -57,6 +57,7 @@ def check_pages(data: bytes, index: ItemIndex, items: list[Any], limit: int, max
     assert seen == len(items)
 
 
+@pytest.mark.slow
 @given(documents, forms, st.integers(1, 9), st.integers(LEAST, 120))
 def test_pages_tile(value: Any, form: dict[str, Any], limit: int, max_bytes: int) -> None:
     text = json.dumps(value, **form)
@@ -64,6 +65,7 @@ def test_pages_tile(value: Any, form: dict[str, Any], limit: int, max_bytes: int
     check_pages(text.encode(), index_items(text), array.items if array else [], limit, max_bytes)
 
 
+@pytest.mark.slow
 @given(
     st.lists(values, min_size=2, max_size=12),
     st.sampled_from(["\n", "\r\n", " \n\n\t"]),
@@ -79,6 +81,7 @@ def test_pages_of_rows_tile(rows: list[Any], end: str, limit: int, max_bytes: in
 ITEMS = [{"id": n, "text": "é" * (n % 7) * 10, "tags": ["a,b", "]"] * (n % 4)} for n in range(40)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separators", [(",", ":"), (" , ", " : ")])
 def test_every_budget_is_used(separators: tuple[str, str]) -> None:
     """A page that could have held one more item held it."""
@@ -134,6 +137,7 @@ def test_an_item_over_the_budget_is_shown_in_part_and_named() -> None:
     assert repr(page) == "ItemPage(offset=1, returned=1, total=3, next_offset=2)"
 
 
+@pytest.mark.slow
 def test_large_payloads_by_their_spans() -> None:
     items = [{"id": number, "text": "z" * (number * 37 % 900)} for number in range(2000)]
     wrapped = json.dumps({"meta": [1], "items": items}).encode()

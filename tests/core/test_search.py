@@ -55,11 +55,13 @@ payloads = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.slow
 @given(payloads, patterns)
 def test_matches_are_those_of_re(data: bytes, pattern: str) -> None:
     assert spans(data, pattern, regex=True) == non_empty(data, pattern)
 
 
+@pytest.mark.slow
 @given(payloads, st.sampled_from(["ab", "a", "é", "fail", "ab\n", "abab", "漢", " ", "time"]))
 def test_literals_are_those_of_find(data: bytes, needle: str) -> None:
     expected = [match.span() for match in re.finditer(re.escape(needle.encode()), data)]
@@ -67,6 +69,7 @@ def test_literals_are_those_of_find(data: bytes, needle: str) -> None:
     assert spans(data, re.escape(needle), regex=True) == expected
 
 
+@pytest.mark.slow
 @given(payloads, patterns, st.integers(1, 4))
 def test_pages_tile(data: bytes, pattern: str, limit: int) -> None:
     paged: Spans = []
@@ -79,6 +82,7 @@ def test_pages_tile(data: bytes, pattern: str, limit: int) -> None:
     assert paged == spans(data, pattern, regex=True)
 
 
+@pytest.mark.slow
 @given(payloads, patterns, st.integers(0, 20))
 def test_context_is_text_around_the_match(data: bytes, pattern: str, context: int) -> None:
     for match in search(data, pattern, regex=True, context=context).matches:

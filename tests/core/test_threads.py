@@ -68,6 +68,7 @@ def in_threads(verb: Callable[[int], Any]) -> list[Any]:
     return [answers[n] for n in range(CALLS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VERBS)
 def test_threads_get_what_one_thread_gets(name: str) -> None:
     verb = VERBS[name]

@@ -130,6 +130,7 @@ def expected(value: Any, limits: dict[str, int]) -> Any:
     )
 
 
+@pytest.mark.slow
 @given(documents, limits, st.booleans(), st.sampled_from([None, 2]))
 def test_without_a_budget_the_limits_alone_decide(
     value: Any, limits: dict[str, int], ensure_ascii: bool, indent: int | None
@@ -144,6 +145,7 @@ def test_without_a_budget_the_limits_alone_decide(
     assert json.dumps(answer) == json.dumps(expected(value, limits))  # The order of keys, and 1 is not 1.0.
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(documents, limits)
 def test_every_budget_holds_and_a_larger_one_shows_no_less(value: Any, limits: dict[str, int]) -> None:

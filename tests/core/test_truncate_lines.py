@@ -32,6 +32,7 @@ def is_line_or_cut(shown: str, line: str) -> bool:
     return line.startswith(shown[: cut.start()]) and number(cut) == len(rest.encode()) and shown[cut.end() :] == ending
 
 
+@pytest.mark.slow
 @given(logs, st.integers(0, 5), st.integers(0, 5))
 def test_enough_budget_shows_whole_lines(text: str, head: int, tail: int) -> None:
     lines = split(text)
@@ -44,6 +45,7 @@ def test_enough_budget_shows_whole_lines(text: str, head: int, tail: int) -> Non
         assert shown == "".join([*lines[:head], note, *lines[len(lines) - tail :]])
 
 
+@pytest.mark.slow
 @given(logs, st.integers(0, 5), st.integers(0, 5), st.integers(64, 600))
 @example("x" * 1000, 1, 1, 64)
 @example("x" * 1000 + "\n" + "y" * 1000, 1, 1, 250)

@@ -22,6 +22,8 @@ from mcp.server import Server
 from mcp_harness import redeem, told
 from wires import ERAS, MODERN, message_of, wired_to
 
+pytestmark = pytest.mark.slow
+
 
 class Visitor:
     """Someone with a token, in one era of the protocol."""

@@ -55,6 +55,7 @@ def statuses(came: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", came)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_body_in_chunks_is_taken_up_to_the_limit(era: str, guarded: Listening) -> None:
     headers, body = of_era(era)
@@ -189,6 +190,7 @@ def test_an_upgrade_is_not_made(guarded: Listening) -> None:
     assert statuses(guarded.raw(request(more, line="GET /mcp HTTP/1.1", token=NOBODY))) == [401]
 
 
+@pytest.mark.slow
 def test_who_is_slow_is_hung_up_on(tmp_path: Path) -> None:
     headers, body = of_era(MODERN)
     whole = request(f"content-length: {len(body)}\r\n{headers}", body)
@@ -233,6 +235,7 @@ def dripped(server: Listening, sent: bytes, begun: int) -> bytes:
         raise AssertionError("nobody hung up")
 
 
+@pytest.mark.slow
 def test_each_request_has_its_own_time(tmp_path: Path) -> None:
     headers, body = of_era(MODERN)
     whole = request(f"content-length: {len(body)}\r\n{headers}", body)
@@ -247,6 +250,7 @@ def test_each_request_has_its_own_time(tmp_path: Path) -> None:
         assert statuses(everything(connection)) == [200, 200]
 
 
+@pytest.mark.slow
 def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:
     with listening(tmp_path, read_timeout_seconds=0.5) as server:
         params = {"name": "slow", "arguments": {"seconds": 1.5}, "_meta": MODERN_META}
@@ -255,6 +259,7 @@ def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:
         assert answer.message["result"]["content"][0]["text"] == "at last"
 
 
+@pytest.mark.slow
 def test_connections_are_bounded(tmp_path: Path) -> None:
     with listening(tmp_path, max_connections=3) as server, contextlib.ExitStack() as opened:
         for _ in range(3):
@@ -283,6 +288,7 @@ def until_answered(server: Listening) -> int:
     return 503
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_who_goes_away(guarded: Listening) -> None:
     headers, body = of_era(MODERN)
     whole = request(f"content-length: {len(body)}\r\n{headers}", body)

@@ -8,6 +8,8 @@ import pytest
 from listening_harness import ALICE, BOB, Listening, listening, tokens_in
 from serve_harness import config
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_session_id_is_not_logged_whole(tmp_path: Path) -> None:
     """Whoever has it and the token could go on with the session."""

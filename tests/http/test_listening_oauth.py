@@ -30,6 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_who_is_let_in(era: str, server: Listening) -> None:
     assert server.first(era, signed(scope=SCOPE)).status == 200
@@ -80,6 +81,7 @@ def test_a_session_goes_on_with_the_next_token(server: Listening) -> None:
         assert answer.status == status
 
 
+@pytest.mark.slow
 def test_who_listens_is_told_nothing_any_more_when_its_token_has_expired(server: Listening) -> None:
     token = signed(scope=SCOPE, exp=int(time.time()) + 3)
     session = server.hello(token).headers["mcp-session-id"]
@@ -95,6 +97,7 @@ def test_who_listens_is_told_nothing_any_more_when_its_token_has_expired(server:
     assert server.discover(token).status == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_that_outlasts_its_token_is_answered(era: str, server: Listening) -> None:
     wire = wired_to(server.port, era, signed(scope=SCOPE, exp=int(time.time()) + 3))

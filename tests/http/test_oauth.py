@@ -52,6 +52,7 @@ def test_scopes_are_read_as_issuers_write_them(keys: Keys) -> None:
         assert verified(issuer, signed(**more)).scopes == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

@@ -127,6 +127,7 @@ def test_it_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCapt
     assert (who(tokens, SECRET), who(tokens, OTHER)) == (None, "dave")
 
 
+@pytest.mark.slow
 def test_the_command_makes_lines_that_are_taken(tmp_path: Path) -> None:
     plain, hashed = run("token", "alice"), run("token", "team of bob", "--hashed")
     assert (plain.code, plain.err, hashed.code) == (0, b"", 0)
@@ -143,6 +144,7 @@ NAMES = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters=
 KEPT = st.from_regex(r"[A-Za-z0-9._~+/-]{32,60}=?", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEPT, NAMES, min_size=1, max_size=5), st.booleans())
 def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) -> None:
     shape = {token: f"sha256:{digest_of(token).hex()}" if is_hashed else token for token in entries}

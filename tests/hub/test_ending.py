@@ -16,6 +16,8 @@ from serve_http_harness import called, listens, serving_http, wire
 from stores import whole
 from wires import LEGACY, MODERN
 
+pytestmark = pytest.mark.slow
+
 MODULE = """
 import asyncio
 import atexit

@@ -18,6 +18,8 @@ from serve_http_harness import serving_http as _listening
 from serve_http_harness import wire as _wire
 from wires import ERAS, LEGACY, MODERN, message_of, started
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:

@@ -12,6 +12,8 @@ from forebay.hub.in_flight import UnderWay, sent_for
 from forebay.hub.timeouts import Limit
 from mcp_types import JSONRPCRequest
 
+pytestmark = pytest.mark.slow
+
 
 async def _unreadable() -> dict[str, Any]:
     raise ValueError("its answer cannot be read")

@@ -13,6 +13,8 @@ from mcp import Client
 from serve_harness import command_of
 from wires import LEGACY, MODERN
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

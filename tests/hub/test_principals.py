@@ -10,6 +10,8 @@ from serve_harness import command_of
 from serve_http_harness import called, eventually, listens, serving_http, wire
 from wires import LEGACY, MODERN, Wire, message_of
 
+pytestmark = pytest.mark.slow
+
 KEEPING = {"keeping": command_of("keeping_server.py")}
 LOGGED = {"name": "log", "arguments": {}, "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
 

@@ -12,6 +12,8 @@ from gateway_harness import PATIENCE, Talk, said
 from serve_harness import LEGACY, EraTalk, command_of, config, serving, tool_names
 from wires import ERAS, MODERN
 
+pytestmark = pytest.mark.slow
+
 ONE = {"one": command_of("speaking_server.py", "stdio", "one")}
 TWO = {**ONE, "two": command_of("speaking_server.py", "stdio", "two")}
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}

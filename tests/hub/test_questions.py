@@ -13,6 +13,8 @@ from gateway_harness import PATIENCE
 from serve_harness import EraTalk, command_of, config, serving
 from wires import MODERN
 
+pytestmark = pytest.mark.slow
+
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 7}

@@ -25,6 +25,8 @@ from pydantic import FileUrl
 from serve_harness import command_of, config
 from wires import ERAS, LEGACY, started
 
+pytestmark = pytest.mark.slow
+
 UPSTREAMS = ["legacy", "modern"]
 MISSING_CAPABILITY = -32021
 

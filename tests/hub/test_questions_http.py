@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from listening_harness import ALICE, BOB, Listening, tokens_in
 from serve_harness import command_of, config
 from wires import MODERN, Wire, message_of, started, wired_to
+
+pytestmark = pytest.mark.slow
 
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}
 META = {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}

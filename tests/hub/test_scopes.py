@@ -10,9 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from serve_harness import command_of
 from serve_http_harness import Stream, called, eventually, is_running, listens, serving_http, wire, write_tokens
 from wires import MODERN, Wire, message_of, started
+
+pytestmark = pytest.mark.slow
 
 KEEPING = {"keeping": command_of("keeping_server.py")}
 

@@ -13,6 +13,8 @@ from http_api import Answer, http_api
 from serve_harness import command_of, config, serving, tool_names
 from wires import ERAS, MODERN, started
 
+pytestmark = pytest.mark.slow
+
 MODULE = '''
 """Functions for tests."""
 import asyncio

@@ -53,6 +53,7 @@ class _ByHand:
             self.idle.append(principal)
 
 
+@pytest.mark.slow
 @given(steps=STEPS, most=st.integers(1, 4))
 def test_as_by_hand(gate: Gate, steps: list[tuple[str | None, bool]], most: int) -> None:
     asyncio.run(_as_by_hand(gate, steps, most))

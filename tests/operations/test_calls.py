@@ -125,6 +125,7 @@ def test_a_call_that_is_aborted_says_why() -> None:
     bounded(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit",
     [
@@ -291,6 +292,7 @@ def test_a_transport_that_fails_is_a_call_that_failed(topic: str) -> None:
     bounded(scenario())
 
 
+@pytest.mark.slow
 def test_a_transport_that_hangs_does_not_hold_a_call_longer_than_its_deadline(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,6 +306,7 @@ def test_a_transport_that_hangs_does_not_hold_a_call_longer_than_its_deadline(
     assert "nobody could be told" in caplog.text
 
 
+@pytest.mark.slow
 def test_every_answer_finds_its_caller_and_no_id_comes_twice() -> None:
     async def scenario() -> None:
         bus = Record()
@@ -329,6 +332,7 @@ ACTIONS: dict[str, Callable[[PendingRequestMap, str, Any], Awaitable[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=6), st.booleans())
 def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list[str], has_deadline: bool) -> None:
     async def scenario() -> str:

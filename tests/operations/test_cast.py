@@ -65,6 +65,7 @@ def test_first_items_and_the_others() -> None:
     assert lossless(old, [1, "2"]) == ["1", 2]
 
 
+@pytest.mark.slow
 def test_a_schema_that_cannot_be_understood_changes_nothing() -> None:
     value = {"a": "7"}
     deep: Any = INTEGER

@@ -27,6 +27,8 @@ from schemas import (
     wild,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)

@@ -29,6 +29,7 @@ def thousands(depth: int) -> Any:
     return schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [thousands(5), doubled(40, required=["a", "b"]), doubled(100, required=["a", "b"]), doubled(40, default={})],
@@ -39,11 +40,13 @@ def test_what_is_made_up_is_bounded(schema: Any) -> None:
     assert weight(result) <= 10_000
 
 
+@pytest.mark.slow
 def test_what_is_put_in_is_bounded_in_all() -> None:
     schema = {"type": "array", "items": {**named(a=thousands(1)), "required": ["a"]}}
     assert 1_000_000 <= weight(lossless(schema, [{} for _ in range(3000)])) <= 1_010_000
 
 
+@pytest.mark.slow
 def test_an_object_that_names_its_kind_is_of_that_kind_among_thousands() -> None:
     kinds = [{**named(kind={"const": f"k{n}"}, v=INTEGER), "required": ["kind", "v"]} for n in range(2000)]
     caster = Caster({"oneOf": [*kinds, NULL]})
@@ -67,6 +70,7 @@ def nested(depth: int, innermost: Any) -> Any:
     return innermost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [
@@ -82,6 +86,7 @@ def test_deep_values_end(schema: Any) -> None:
     assert result == nested(20, [])
 
 
+@pytest.mark.slow
 def test_deep_values_of_two_members_end() -> None:
     lists = {"type": "array", "items": {"$ref": "#"}}
     schema = {"oneOf": [lists, {**lists, "minItems": 1}]}
@@ -149,6 +154,7 @@ defs = {name: one(name) for name in (f"d{number}" for number in range(many))}
 """
 
 
+@pytest.mark.slow
 def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
     before, after = measured(
         f"{GRAPH}\nfrom forebay.operations import cast\nprint(peak())\n"

@@ -26,6 +26,7 @@ def compiled(schema: Schema) -> tuple[Shape, Compiled, Compiled]:
     return shape, shape._compiled, shape._compiled_build
 
 
+@pytest.mark.slow
 @given(schemas | wild | ambiguous | conditional, anything)
 def test_it_says_what_each_schema_does(schema: Schema, value: Any) -> None:
     shape, whole, build = compiled(schema)

@@ -193,6 +193,7 @@ def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
     bounded(scenario())
 
 
+@pytest.mark.slow
 def test_a_nested_call_that_is_late_is_cancelled() -> None:
     async def scenario(env: OperationEnv) -> None:
         assert await code_of(env.ns.wait(timeout=0.2)) == "TIMEOUT"

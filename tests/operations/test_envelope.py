@@ -88,6 +88,7 @@ def test_nothing_is_a_value_too() -> None:
     assert unwrap(local_envelope(None, "a.b")) is None
 
 
+@pytest.mark.slow
 @given(
     values
     | st.binary(max_size=20)

@@ -69,6 +69,7 @@ def test_a_schema_refuses_what_is_no_such_event(topic: CallEventName, wrong: dic
     assert not jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS[topic]).is_valid({**EVENTS[topic], **wrong})
 
 
+@pytest.mark.slow
 @given(values | st.binary(max_size=20) | st.dictionaries(st.sampled_from(["$base64", "$$base64", "a"]), st.binary()))
 def test_events_lose_nothing_as_json(data: Any) -> None:
     events: list[Any] = [

@@ -29,6 +29,7 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["forebay.operations.envelope", "forebay.operations"])
 def test_importing_them_imports_neither_sdk_nor_client(module: str) -> None:
     assert run(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])") == "[]"

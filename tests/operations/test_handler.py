@@ -256,6 +256,7 @@ def test_whoever_is_late_cleans_up_undisturbed_when_its_caller_gives_up_for_that
     bounded(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_whoever_is_cancelled_cleans_up_undisturbed_by_its_deadline(is_closed: bool) -> None:
     async def scenario() -> None:

@@ -5,6 +5,7 @@ import contextvars
 import random
 from typing import Any
 
+import pytest
 from calls import bounded
 from forebay.operations import (
     CallContext,
@@ -18,6 +19,8 @@ from forebay.operations import (
 from forebay.operations.envelope import unwrap
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.slow
 
 
 class Wild(InProcessPubSub):

@@ -12,6 +12,8 @@ from forebay.operations.envelope import unwrap
 from socket_pubsub import SocketPubSub
 from support_paths import SUPPORT
 
+pytestmark = pytest.mark.slow
+
 SERVER = SUPPORT.joinpath("socket_pubsub.py")
 
 

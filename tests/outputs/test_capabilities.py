@@ -80,6 +80,7 @@ def made(told: dict[str, Any]) -> Capabilities | None:
         return None
 
 
+@pytest.mark.slow
 @given(tools, options, st.sets(tool_names))
 def test_what_is_listed_and_called_is_what_is_allowed(
     listed: list[dict[str, Any]], told: dict[str, Any], expanded: set[str]
@@ -97,6 +98,7 @@ def test_what_is_listed_and_called_is_what_is_allowed(
     ]
 
 
+@pytest.mark.slow
 @given(tools, options, st.data())
 def test_expanding_stays_within_what_is_allowed(
     listed: list[dict[str, Any]], told: dict[str, Any], data: st.DataObject

@@ -20,6 +20,7 @@ from stores import events, store_at
 from wires import LEGACY
 
 
+@pytest.mark.slow
 def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         small = await client.call_tool("text", {"size": 1000})
@@ -187,6 +188,7 @@ def watched(home: Path) -> Path:
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("watched")
 def test_the_command_shows_stats_in_a_pipe() -> None:
     told = run("stats").json
@@ -215,6 +217,7 @@ def test_the_command_shows_stats_on_a_terminal() -> None:
     assert stored.startswith("stored: 1 payloads, 10.0 kB, ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("home")
 def test_stats_of_nothing() -> None:
     assert run("stats").json == {"tools": {}, "storage": {"payloads": 0, "size_bytes": 0, "stored_bytes": 0}}

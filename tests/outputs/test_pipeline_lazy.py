@@ -191,6 +191,7 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(results(), st.sampled_from([None, ResponseLimits()]), st.booleans())
 def test_everything_is_in_the_answer_or_in_the_payload(

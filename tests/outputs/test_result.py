@@ -173,6 +173,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(nasty_text, max_size=4), st.none() | json_values)
 def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
     """Whatever is left out of the payload can be read off what is in it."""
@@ -187,6 +188,7 @@ def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
         assert loaded(found) == json.loads(json.dumps(structured))
 
 
+@pytest.mark.slow
 @given(st.lists(nasty_text, max_size=4), json_values, st.integers(1, 2000), st.booleans())
 def test_the_size_is_that_on_the_wire(texts: list[str], structured: Any, limit: int, is_ascii: bool) -> None:
     whole = result(*map(text, texts), structuredContent=structured)

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from forebay.outputs.result import Found, base64_decoded, payload_of
 from forebay.store.payload import in_one_piece
-from forebay.wire.lazy_json import Pieces, LazyJSON, spliced, parse_lazy
+from forebay.wire.lazy_json import LazyJSON, Pieces, parse_lazy, spliced
 from forebay.wire.spool import Spool
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -91,6 +91,7 @@ def is_hidden(result: Any) -> bool:
     return any(isinstance(block, LazyJSON) or isinstance(block.get("resource"), LazyJSON) for block in content)
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(results(), limits)
 def test_the_payload_is_that_of_the_same_result_parsed(
@@ -177,6 +178,7 @@ def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:
     assert stored(payload_of(apart, with_meta=True)) == (orjson.dumps(result), "application/json")
 
 
+@pytest.mark.slow
 @given(
     st.binary(max_size=40),
     st.integers(1, 9),

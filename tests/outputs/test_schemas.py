@@ -30,6 +30,7 @@ instances = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [

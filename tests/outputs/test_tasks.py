@@ -17,6 +17,8 @@ from serve_harness import EraTalk, command_of, config, serving
 from serve_http_harness import serving_http, wire
 from wires import ERAS, LEGACY, Wire, message_of
 
+pytestmark = pytest.mark.slow
+
 SIZE = 200_000
 SERVER = [*script("large_server.py"), "stdio"]
 

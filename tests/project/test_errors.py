@@ -87,6 +87,7 @@ def test_a_mistake_is_told_with_what_to_do(
 LONG = "a" * 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake",
     [

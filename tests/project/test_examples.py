@@ -22,6 +22,7 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing.
 """
 
 
+@pytest.mark.slow
 def test_the_scenarios_hold(tmp_path: Path) -> None:
     record = tmp_path / "out" / "bytes.txt"
     done = subprocess.run(command("scenarios.py", "--record", str(record)), capture_output=True, text=True, timeout=300)
@@ -33,6 +34,7 @@ def test_the_scenarios_hold(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in recorded] == ["bare", "handshake", "2026-07-28"]
 
 
+@pytest.mark.slow
 def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
     """The same, but a descriptor may weigh almost nothing."""
     code = "import scenarios, sys; scenarios.MOST_BYTES = 100; sys.exit(scenarios.main())"
@@ -49,6 +51,7 @@ def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
     assert "18 of 21 scenarios hold" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_scenarios_of_the_capability_filter_hold() -> None:
     done = subprocess.run(command("capabilities.py"), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,6 +82,7 @@ def test_a_crawl_is_a_tree() -> None:
         assert page["url"] in parent["links"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--output-mode", "both"], ["--http", "port"], ["--output-handle-ttl-hours", "-1"]])
 def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> None:
     store = (tmp_path / "store").as_uri()

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import forebay
+import pytest
 
 LIGHT = {"forebay", "forebay._core", "forebay.errors"}
 
@@ -28,6 +29,7 @@ def test_importing_brings_nothing_but_itself() -> None:
     assert set(json.loads(run(IMPORT))) == LIGHT
 
 
+@pytest.mark.slow
 def test_what_a_verb_needs_is_imported_when_it_is_used() -> None:
     """A byte relay, or a program that only slices, pays for neither the store nor the command."""
     heavy = {"asyncio", "orjson", "platformdirs", "rich", "zstandard"}

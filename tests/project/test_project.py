@@ -40,6 +40,7 @@ def naive(value: Any, paths: list[list[str]]) -> Any:
     return projected
 
 
+@pytest.mark.slow
 @given(items, paths)
 def test_projects_like_plain_python(value: Any, paths: list[list[str]]) -> None:
     expected = compact(naive(value, paths))
@@ -48,6 +49,7 @@ def test_projects_like_plain_python(value: Any, paths: list[list[str]]) -> None:
     assert compact(json.loads(project(json.dumps(value, indent=2), fields))) == expected
 
 
+@pytest.mark.slow
 @given(items, paths)
 def test_a_pointer_names_the_same_field(value: Any, paths: list[list[str]]) -> None:
     pointers = [pointer(tuple(path)) for path in paths]
@@ -67,6 +69,7 @@ def reaches(value: Any, path: list[str]) -> bool:
     return isinstance(value, dict) and path[0] in value and reaches(value[path[0]], path[1:])
 
 
+@pytest.mark.slow
 @given(items, paths)
 def test_whether_any_item_has_any_field(value: Any, paths: list[list[str]]) -> None:
     expected = any(reaches(value, path) for path in paths)
@@ -74,6 +77,7 @@ def test_whether_any_item_has_any_field(value: Any, paths: list[list[str]]) -> N
     assert has_fields(project(compact(value), map(field, paths)), map(field, paths)) == expected
 
 
+@pytest.mark.slow
 @given(st.lists(items, min_size=2, max_size=5), paths)
 def test_lines_stay_lines(values: list[Any], paths: list[list[str]]) -> None:
     data = "\n\n".join(compact(value) for value in values)

@@ -13,6 +13,8 @@ import pytest
 from mcp import Client
 from mcp.server import MCPServer
 
+pytestmark = pytest.mark.slow
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 

@@ -18,6 +18,8 @@ from mcp_harness import redeem, text_of, told
 from pydantic import FileUrl
 from wires import LEGACY, MODERN
 
+pytestmark = pytest.mark.slow
+
 SERVER = script("lively_server.py")
 PATIENCE = 60
 ROOT = "file:///data"

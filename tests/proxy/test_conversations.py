@@ -155,6 +155,7 @@ def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: 
             assert (handles > 0) == (mode == "auto" and not talk.startswith("conformance")), str(verdict)
 
 
+@pytest.mark.slow
 def test_the_server_hears_what_the_client_says_to_the_byte(tmp_path: Path) -> None:
     """Whatever the client says to a server that writes down what it hears; forebay asks nothing of its own here."""
     # The last word is a request: once it is answered, all that was said before has been heard.

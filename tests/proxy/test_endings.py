@@ -11,6 +11,8 @@ from faulty_server import faulty_server
 from gateway_harness import HELLO, PATIENCE, talking, wrap
 from gateways import gateway_to
 
+pytestmark = pytest.mark.slow
+
 # It answers a list when it hears of a cancellation or of the end, and a call when there has been time to end it.
 SERVER = [
     sys.executable,

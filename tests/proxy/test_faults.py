@@ -11,6 +11,8 @@ import pytest
 from forebay import open_store
 from gateway_harness import ADVERSE, PATIENCE, said, script, talking, wrap
 
+pytestmark = pytest.mark.slow
+
 
 def code(result: dict[str, object]) -> str:
     assert result["isError"] is True

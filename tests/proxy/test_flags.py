@@ -3,7 +3,10 @@
 import os
 from pathlib import Path
 
+import pytest
 from gateway_harness import said, talking, wrap
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_contract(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
 COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token", "ls")
 
 
+@pytest.mark.slow
 def test_every_flag_is_one() -> None:
     known = set(re.findall(r"--[a-z][a-z-]+", " ".join(run(command, "--help").out.decode() for command in COMMANDS)))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE))

@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support_paths import SUPPORT
 
+pytestmark = pytest.mark.slow
+
 CALL = '"jsonrpc":"2.0","id":77,"method":"tools/call"'
 PADDING = ",".join(f'"p{number}":"{"x" * 1000}"' for number in range(12))
 BIG = 123456789012345678901234567890

@@ -1,5 +1,6 @@
 """How soon a server that ended is started again."""
 
+import pytest
 from forebay.proxy.backoff import Pace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ def test_no_limit_means_never() -> None:
     assert Pace(limit=0).next() is None
 
 
+@pytest.mark.slow
 @given(st.integers(1, 5), st.floats(0.1, 10), st.floats(0, 1), st.lists(st.floats(0, 5), max_size=60))
 def test_no_window_has_more_starts_than_the_limit(limit: int, window: float, delay: float, lives: list[float]) -> None:
     now = 0.0

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from gateway_harness import talking, wrap
 
 # It counts its questions from 0, as servers do, withdraws one when told to, and says what it was answered.
@@ -39,6 +40,7 @@ for line in sys.stdin:
 ]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_again_is_not_answered_what_another_asked(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, server=SERVER)) as talk:
         talk.request("tools/call", {"name": "may it delete A?"})
@@ -62,6 +64,7 @@ def test_a_server_that_is_started_again_is_not_answered_what_another_asked(tmp_p
         assert json.loads(talk.line())["id"] == 1
 
 
+@pytest.mark.slow
 def test_a_question_is_withdrawn_by_the_id_that_the_client_has(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, server=SERVER)) as talk:
         talk.request("tools/call", {"name": "a"})

@@ -17,6 +17,8 @@ from forebay.wire.lines import Kept
 from forebay.wire.spool import Spool
 from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
 
+pytestmark = pytest.mark.slow
+
 # Messages that forebay has no part in, as odd as they may be.
 PASSING = [
     b'{"jsonrpc":"2.0","id":1,"method":"ping"}',

@@ -4,9 +4,12 @@ import threading
 import time
 from functools import partial
 
+import pytest
 from forebay.proxy.background import Work
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.slow
 
 PATIENCE = 30
 

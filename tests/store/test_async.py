@@ -39,6 +39,7 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
     asyncio.run(all_of_it())
 
 
+@pytest.mark.slow
 def test_many_puts_at_once_do_not_cross(store: Store) -> None:
     async def all_of_it() -> None:
         payloads = [b"%d" % size * size for size in range(0, 400_000, 12_347)]

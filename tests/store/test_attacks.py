@@ -328,6 +328,7 @@ def modes_under(umask: int, root: Path) -> dict[str, str]:
         return {**modes, "": stat.filemode(root.stat().st_mode)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
 def test_only_the_owner_may_read_or_write_whatever_the_umask(root: Path, umask: int) -> None:
     modes = in_child(modes_under, umask, root)

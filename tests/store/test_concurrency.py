@@ -95,6 +95,7 @@ def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
         return dict(zip(names, threads.map(lambda name: Worker(store, name).run(until), names), strict=True))
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as processes:
@@ -111,6 +112,7 @@ def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) ->
     assert_tidy(root)
 
 
+@pytest.mark.slow
 def test_every_thread_that_lists_sees_everything(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         stored = {store.put(b"%d" % i).output_handle for i in range(500)}
@@ -119,6 +121,7 @@ def test_every_thread_that_lists_sees_everything(tmp_path: Path) -> None:
             assert all(listing == stored for listing in listings)
 
 
+@pytest.mark.slow
 def test_every_thread_finds_what_another_process_stored_on_a_new_day(tmp_path: Path) -> None:
     day = 24 * 3600
     now = time.time()

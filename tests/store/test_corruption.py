@@ -100,6 +100,7 @@ def victim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         yield hurt
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_gives_the_right_bytes_or_an_error(victim: Victim) -> None:
     for at, flip in itertools.product(range(len(victim.intact)), FLIPS):
         hurt = bytearray(victim.intact)
@@ -110,6 +111,7 @@ def test_a_flipped_byte_gives_the_right_bytes_or_an_error(victim: Victim) -> Non
     assert victim.read("read") == victim.truth["read"]
 
 
+@pytest.mark.slow
 def test_a_byte_that_is_flipped_behind_our_back_gives_the_right_bytes_or_an_error(victim: Victim) -> None:
     for at in range(len(victim.intact)):
         victim.become(victim.intact)
@@ -120,6 +122,7 @@ def test_a_byte_that_is_flipped_behind_our_back_gives_the_right_bytes_or_an_erro
         victim.assert_never_wrong()
 
 
+@pytest.mark.slow
 def test_a_file_that_was_cut_is_corrupt(victim: Victim) -> None:
     for length in range(len(victim.intact)):
         victim.become(victim.intact[:length])
@@ -128,6 +131,7 @@ def test_a_file_that_was_cut_is_corrupt(victim: Victim) -> None:
             victim.store.stat(victim.handle)
 
 
+@pytest.mark.slow
 def test_a_file_that_lost_its_beginning_is_corrupt(victim: Victim) -> None:
     for length in range(1, len(victim.intact)):
         victim.become(victim.intact[length:])

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import pytest
 from faults import assert_tidy, digest, in_child, opened, redeem, stored_files
 from forebay import OPERATOR
+
+pytestmark = pytest.mark.slow
 
 ROUNDS = 300
 SWEEPS = 60

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from stores import Reads, asks, content, heavy_items, long_texts, pages, store_at
 from texts import nasty_text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:

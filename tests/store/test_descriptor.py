@@ -48,6 +48,7 @@ def test_a_descriptor_fits_into_its_message(payload: object, shared: Store) -> N
     json.loads(json.loads(message_of(descriptor))["result"]["content"][0]["text"])
 
 
+@pytest.mark.slow
 @given(st.recursive(nasty_text, lambda inner: st.lists(inner) | st.dictionaries(nasty_text, inner), max_leaves=80))
 def test_any_descriptor_fits_into_its_message(shared: Store, payload: object) -> None:
     assert len(message_of(shared.put(payload))) <= 4096

@@ -75,6 +75,7 @@ def streamed(size: int) -> Iterator[bytes]:
     return (os.urandom(100_000) for _ in range(size // 100_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 @pytest.mark.parametrize("durability", ["process", "power"])
 def test_a_full_tmpfs_is_a_full_store_that_lost_nothing(disk: Disk, compression: str, durability: str) -> None:
@@ -159,6 +160,7 @@ def write_under_a_limit(root: Path) -> None:
         assert (redeem(store, kept), redeem(store, small, "ann")) == (b"kept", b"small")
 
 
+@pytest.mark.slow
 def test_a_limit_to_the_size_of_files_is_a_full_store(root: Path) -> None:
     in_child(write_under_a_limit, root)
     assert_tidy(root)
@@ -220,6 +222,7 @@ def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], 
             os.close(fd)
 
 
+@pytest.mark.slow
 def test_too_many_open_files_are_an_unavailable_store(root: Path) -> None:
     assert in_child(run_out_of_files, root) == {"", "store_unavailable"}
     assert_tidy(root)

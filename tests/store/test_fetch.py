@@ -65,6 +65,7 @@ def items_of(store: Store, handle: str, **ask: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @given(documents, forms, asks)
 def test_items_tile(store: Store, document: Any, form: dict[str, Any], ask: dict[str, Any]) -> None:
     text = json.dumps(document, **form)
@@ -75,6 +76,7 @@ def test_items_tile(store: Store, document: Any, form: dict[str, Any], ask: dict
     assert items_of(store, handle, **ask) == main.items
 
 
+@pytest.mark.slow
 @given(heavy_items, st.sampled_from(["", "/rows", "/a~1b/~0"]), asks)
 def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], path: str, ask: dict[str, Any]) -> None:
     wrapped: dict[str, Any] = {"": items, "/rows": {"rows": items}, "/a~1b/~0": {"a/b": {"~": items}}}
@@ -83,6 +85,7 @@ def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], 
     assert items_of(store, handle, path=path, **ask) == items
 
 
+@pytest.mark.slow
 @given(st.lists(values, min_size=2, max_size=20), limits, budgets)
 def test_lines_of_json_tile(store: Store, items: list[Any], limit: int, budget: int) -> None:
     text = "\n\n".join(json.dumps(item) for item in items)
@@ -91,6 +94,7 @@ def test_lines_of_json_tile(store: Store, items: list[Any], limit: int, budget: 
     assert items_of(store, handle, path="", limit=limit, max_bytes=budget) == items
 
 
+@pytest.mark.slow
 @given(documents, forms, st.data())
 def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(document, **form)
@@ -118,6 +122,7 @@ def test_white_space_between_items_hides_none(store: Store) -> None:
     assert items_of(store, store.put(text).output_handle, max_bytes=1024) == items
 
 
+@pytest.mark.slow
 @given(st.lists(nasty_text | long_texts, max_size=10).map("".join), asks)
 @example(NASTY * 40, ask_for(4, 2, 0))
 def test_text_tiles(store: Store, text: str, ask: dict[str, Any]) -> None:
@@ -126,6 +131,7 @@ def test_text_tiles(store: Store, text: str, ask: dict[str, Any]) -> None:
     assert "".join(map(content, pages(store, handle, format="text", **ask))) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [NASTY.replace("\x00", "") * 20, "漢" * 700, "😀" * 500, "\x01" * 900])
 @pytest.mark.parametrize("limit", [None, 1, 2, 3, 4, 5, 6, 7, 300])
 def test_text_is_never_cut_inside_of_a_character(text: str, limit: int | None, store: Store) -> None:
@@ -161,6 +167,7 @@ def split(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
+@pytest.mark.slow
 @given(st.lists(nasty_text | long_texts, max_size=10).map("".join), asks)
 def test_lines_tile(store: Store, text: str, ask: dict[str, Any]) -> None:
     text = text.replace("\x00", "")
@@ -368,6 +375,7 @@ def test_whoever_reads_to_the_end_has_read_all_of_it_not_some_list_in_it(documen
     assert json.loads(page.content) == json.loads(store.get(descriptor.output_handle, page.items_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 60_000, 119_950])
 @pytest.mark.parametrize("ask", [{}, {"path": "/rows"}, {"format": "lines"}], ids=str)
 def test_a_page_reads_the_tail_and_the_frames_it_touches(

@@ -27,6 +27,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rows, st.lists(st.sampled_from(["a", "b", "d"]), min_size=1, unique=True), asks)
 def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str], ask: dict[str, Any]) -> None:
     handle = store.put(json.dumps({"rows": items})).output_handle
@@ -95,6 +96,7 @@ def test_fields_that_no_item_has_are_refused_and_not_looked_for_without_end(
     assert read < 1 << 20
 
 
+@pytest.mark.slow
 def test_looking_further_starts_where_looking_ended(store: Store) -> None:
     handle = store.put(b"[" + b",".join([b'{"id":1}'] * 2_200_000) + b"]").output_handle
     with pytest.raises(PathNotFound) as raised:

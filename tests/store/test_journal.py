@@ -7,7 +7,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from forebay.store.backends.folders import Folders
+from forebay.store.backends.filesystem import Folders
 from forebay.store.journal import Journal
 from stores import Clock, events, store_at, whole
 
@@ -129,6 +129,7 @@ with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
 """
 
 
+@pytest.mark.slow
 def test_several_processes_write_one_journal(tmp_path: Path) -> None:
     url = (tmp_path / "store").as_uri()
     writers = [subprocess.Popen([sys.executable, "-c", WRITE, url, str(name)]) for name in range(4)]

@@ -67,6 +67,7 @@ def test_of_equal_keys_the_first_is_meant_but_the_items_are_the_items(store: Sto
         assert content(store.fetch(handle, path=path, format="bytes")) == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/rows/60000", "/rows/60000/tags", "/rows/60000/tags/1", "/rows/99999999/a"])
 def test_a_path_into_an_item_reads_the_frames_that_hold_it(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ def test_a_lone_surrogate_is_kept_but_is_not_text(store: Store) -> None:
     assert whole(store, descriptor.output_handle) == b"half a pair: \xed\xa0\xbd"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 1000, FRAME + 1, 2 * PIECE + 7])
 def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
     data = sample(size)
@@ -136,6 +137,7 @@ def test_chunks_of_any_size_are_one_payload(store: Store, chunks: list[bytes]) -
     assert whole(store, handle) == b"".join(chunks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 @pytest.mark.parametrize("make", [sample, noise])
@@ -310,6 +312,7 @@ def test_a_chunk_that_is_no_bytes_is_a_clear_error(chunks: list[Any], tmp_path: 
     assert payload_files(tmp_path / "store") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("good", [0, 1, FRAME, 3 * PIECE, 20 * PIECE])
 def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: Path) -> None:
     def failing() -> Iterator[bytes]:
@@ -333,6 +336,7 @@ def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
     assert told[-1] == size
 
 
+@pytest.mark.slow
 def test_a_progress_that_raises_ends_it(tmp_path: Path) -> None:
     def stop(_: int) -> None:
         raise KeyboardInterrupt
@@ -390,6 +394,7 @@ with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_payload_larger_than_memory_streams_through(tmp_path: Path) -> None:
     grown, size, items = measured(MEASURE, (tmp_path / "store").as_uri())
     assert size > 280_000_000

@@ -142,6 +142,7 @@ def test_an_evicting_store_reads_a_footer_once(tmp_path: Path, monkeypatch: pyte
     assert len(read) == len(set(read))
 
 
+@pytest.mark.slow
 def test_counters_are_right_without_a_sweep_after_one_among_puts(tmp_path: Path) -> None:
     root = tmp_path / "store"
 
@@ -179,6 +180,7 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
     assert counters(root) == true_counters(root)
 
 
+@pytest.mark.slow
 def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
         made = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))

@@ -116,6 +116,7 @@ def test_outline_and_get(store: Store) -> None:
         store.get(text, "/a")
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.integers(-800_000, 800_000), st.integers(0, 300_000))))
 def test_an_open_payload_is_a_file(store: Store, moves: list[tuple[int, int, int]]) -> None:
     data = bytes(range(256)) * 2500

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from stores import Reads, asks, store_at
 from texts import nasty_text, weigh
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from gateway_harness import said, talking, wrap
 
+pytestmark = pytest.mark.slow
+
 SERVER = """
 import json, sys
 for line in sys.stdin:

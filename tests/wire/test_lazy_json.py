@@ -11,7 +11,7 @@ import pytest
 from forebay import _core
 from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
 from forebay.store.payload import encoded
-from forebay.wire.lazy_json import Pieces, LazyJSON, spliced, parse_lazy, written
+from forebay.wire.lazy_json import LazyJSON, Pieces, parse_lazy, spliced, written
 from forebay.wire.messages import read
 from forebay.wire.spool import Spool
 from hypothesis import given
@@ -54,6 +54,7 @@ def unraw(value: Any) -> Any:
     return [unraw(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @given(values, limits, st.sampled_from([None, 1]), st.booleans())
 def test_what_is_taken_apart_and_written_is_the_same(
     folder: Path, value: Any, limits: dict[str, int], indent: int | None, is_ascii: bool
@@ -67,6 +68,7 @@ def test_what_is_taken_apart_and_written_is_the_same(
             assert written(apart) == encoded(apart)
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(), max_size=30) | nasty_text, st.booleans())
 def test_a_text_is_what_python_reads(folder: Path, text: str, is_ascii: bool) -> None:
     message = json.dumps(text, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
@@ -171,6 +173,7 @@ def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
             spool.write(b"abc")
 
 
+@pytest.mark.slow
 def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
     many = {f"key {number}": number for number in range(100_000)}
     answer = read(orjson.dumps({"id": 1, "result": {**many, "content": []}}))

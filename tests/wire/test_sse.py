@@ -90,6 +90,7 @@ def test_a_stream_that_ends_anywhere_gives_what_came_whole() -> None:
         assert seen([TYPICAL[:end]]) == naive(TYPICAL[:end])
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), max_size=8))
 def test_any_stream_is_read_as_the_specification_has_it(chunks: list[bytes]) -> None:
     assert seen(chunks) == naive(b"".join(chunks))

@@ -45,6 +45,7 @@ async def _is_heard(code: int) -> bool:
         following.cancel()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_just_being_started_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_FIRST_DELAY", 0)
     assert asyncio.run(_is_heard(INTERNAL_ERROR))

@@ -51,6 +51,7 @@ def meta_of(envelope: Any) -> MCPResponseMeta:
     return envelope.meta
 
 
+@pytest.mark.slow
 def test_all_pages_of_tools_become_operations(raw: Any, era: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert server.namespace == "raw_server_tests_"
@@ -68,6 +69,7 @@ def test_all_pages_of_tools_become_operations(raw: Any, era: str, caplog: pytest
     assert "is left out" in caplog.text
 
 
+@pytest.mark.slow
 def test_results_become_envelopes(raw: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         async def says(tool: str = "says", **result: Any) -> Any:
@@ -144,6 +146,7 @@ def test_a_text_is_not_parsed_where_nothing_asks_for_it(monkeypatch: pytest.Monk
         assert unwrap(envelope) == result.get("structuredContent", [block])
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_schema_is_told_and_returned(
     raw: Any, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,6 +160,7 @@ def test_what_does_not_fit_the_schema_is_told_and_returned(
     with_tools_of(raw, test, mode=era, namespace="up")
 
 
+@pytest.mark.slow
 def test_changes_of_the_list_are_followed(changing: Any, era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         registry.register(OperationSpec(namespace="mine", name="op"), lambda *_: None)
@@ -188,6 +192,7 @@ def test_an_id_that_is_taken_later_is_told(caplog: pytest.LogCaptureFixture) -> 
         with_tools_of(changing_server.make_server(), test)
 
 
+@pytest.mark.slow
 def test_megabytes_come_in_one_event(era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         envelope = await registry.execute("changing.text", {"size": 5_000_000})
@@ -224,6 +229,7 @@ def test_a_client_that_is_connected_stays_its_owners(era: str) -> None:
     asyncio.run(asyncio.wait_for(check(), 60))
 
 
+@pytest.mark.slow
 def test_a_tool_may_ask_back_whoever_can_be_asked() -> None:
     async def answer(context: Any, params: Any) -> ElicitResult:
         del context
@@ -245,6 +251,7 @@ def test_a_tool_may_ask_back_whoever_can_be_asked() -> None:
         with_tools_of(parameters, cannot, mode=MODERN)
 
 
+@pytest.mark.slow
 def test_targets_of_every_kind_are_servers() -> None:
     command = [sys.executable, changing_server.__file__, "stdio"]
     parameters = StdioServerParameters(command=command[0], args=command[1:])

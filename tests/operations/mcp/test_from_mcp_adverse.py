@@ -31,6 +31,7 @@ def stdio() -> Any:
         yield target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     "error",
@@ -83,6 +84,7 @@ def test_bytes_that_are_no_text_do_not_end_a_connection(stdio: Any, era: str) ->
     with_tools_of(StdioServerParameters(command=stdio[0], args=stdio[1:]), test, mode=era, namespace="up")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [answer_of("null"), answer_of("[1]"), answer_of('{"a": "\\ud800"}'), '{"jsonrpc": "2'])
 def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
@@ -113,6 +115,7 @@ def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: s
     asyncio.run(asyncio.wait_for(borrowed(), 60))
 
 
+@pytest.mark.slow
 def test_a_call_without_a_deadline_has_an_end(stdio: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         assert (await failing(registry, "up.waits")).code == "TIMEOUT"
@@ -164,6 +167,7 @@ def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: 
     assert not alive(starts)
 
 
+@pytest.mark.slow
 def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         await failing(registry, "up.dies")
@@ -291,6 +295,7 @@ async def refused(target: Any, **options: Any) -> CallError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "says"),
     [(404, "there is no MCP server at"), (401, "HTTP 401"), (429, "HTTP 429"), (500, "HTTP 500")],
@@ -307,6 +312,7 @@ def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says
     assert not any(secret in str(error) for secret in ("pass", "secret"))
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_connected_is_named() -> None:
     async def check() -> None:
         assert "the command true ended before it answered" in str(await refused(["true"]))

@@ -20,6 +20,8 @@ from mcp_types import Tool
 from upstreams import TRANSPORTS, target_of, until, with_tools_of
 from wires import LEGACY, started
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=TRANSPORTS)
 def raw(request: pytest.FixtureRequest) -> Any:

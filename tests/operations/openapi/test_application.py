@@ -14,6 +14,8 @@ from forebay.operations import CallError, OperationRegistry, from_openapi
 from forebay.operations.envelope import HTTPResponseMeta
 from support_paths import SUPPORT
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = "http://127.0.0.1:1"
 
 # What its own data calls the fields of its API.

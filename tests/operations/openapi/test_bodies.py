@@ -111,6 +111,7 @@ PNG = b"\x89PNG\r\n\x00\xff"
 PNG_TEXT = base64.b64encode(PNG).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "file"),
     [

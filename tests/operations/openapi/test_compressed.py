@@ -47,6 +47,7 @@ def test_compressed_text_of_every_coding(api: API, coding: str) -> None:
     assert api.last.header("Accept-Encoding") == "gzip, deflate"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate", "deflate, gzip"])
 @pytest.mark.parametrize("missing", [1, 5, 40])
 def test_a_compressed_answer_that_ends_too_early_is_none(api: API, coding: str, missing: int) -> None:
@@ -60,6 +61,7 @@ def test_words_that_are_no_codings_change_nothing(api: API, word: str) -> None:
     assert call(api).data.content == b"[1, 2]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate"])
 @pytest.mark.parametrize("behind", [b"x", b"\0\0<p>Warning</p>", b"\x1f\x8b not another member", b"\x03\x00"])
 def test_what_stands_behind_a_compressed_answer_is_not_dropped_unseen(api: API, coding: str, behind: bytes) -> None:
@@ -84,6 +86,7 @@ def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: s
     assert failed(api).details["status"] == 404
 
 
+@pytest.mark.slow
 def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
     api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
     assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))

@@ -99,6 +99,7 @@ def slow_in_the_body(api: API) -> Any:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [slow, slow_in_the_body])
 def test_what_takes_too_long(api: API, how: Any) -> None:
     api.answers["/x"] = how(api)
@@ -111,6 +112,7 @@ def test_what_takes_too_long(api: API, how: Any) -> None:
     assert "was not begun" in str(error)
 
 
+@pytest.mark.slow
 def test_the_time_of_a_client_that_is_given(api: API) -> None:
     api.answers["/x"] = slow(api)
 

@@ -56,6 +56,7 @@ STYLES: list[tuple[str, str, bool, list[str | None]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "style", "explode", "expected"), STYLES)
 def test_the_table_of_styles(api: API, where: str, style: str, explode: bool, expected: list[str | None]) -> None:
     path = "/x/{color}" if where == "path" else "/x"
@@ -197,6 +198,7 @@ def test_values_that_are_no_text(api: API, value: Any, text: str | None) -> None
     assert target(api, {"in": "query"}, value) == f"/x{expected}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["\ud800", ["\ud800"], b"\xff", float("nan"), [float("-inf")], object()], ids=lambda value: repr(value)[:8]
 )
@@ -220,6 +222,7 @@ class Point:
 NAN = float("nan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [{"a": [NAN]}, {"a": {"b": -math.inf}}, {"a": Point(NAN)}, {"a": [None, {"b": NAN}]}])
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_what_is_no_number_is_not_sent_as_null(api: API, value: Any, kind: str) -> None:

@@ -25,6 +25,7 @@ def api() -> Iterator[API]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.0.0", "3.0.4", "3.1.0", "3.1.1"])
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump, lambda told: json.dumps(told, indent=2)])
 def test_every_way_to_give_a_document(version: str, write: Any, tmp_path: Path, api: API) -> None:
@@ -37,6 +38,7 @@ def test_every_way_to_give_a_document(version: str, write: Any, tmp_path: Path, 
         assert (found.id, found.type, found.description) == ("api.getPet", "query", "One pet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -160,6 +162,7 @@ def test_fetching_a_document(api: API) -> None:
     assert all(each.header("x-own") == "1" for each in api.arrived)
 
 
+@pytest.mark.slow
 def test_documents_that_cannot_be_fetched(api: API) -> None:
     api.usual = Answer(b"", status=404)
     with pytest.raises(CallError, match="404"):
@@ -273,6 +276,7 @@ RICH = document(
 WRONG = [None, True, 7, "x", "", [], [7], [None], {}, {"x": 7}, {"$ref": 7}, {"$ref": "#/paths"}, {"x": {"x": None}}]
 
 
+@pytest.mark.slow
 def test_a_document_that_is_wrong_somewhere_is_used_or_refused() -> None:
     async def run() -> None:
         async with httpx2.AsyncClient() as client:

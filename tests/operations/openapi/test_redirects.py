@@ -62,6 +62,7 @@ def test_redirects_on_the_same_host_keep_them(api: API) -> None:
     assert (api.last.target, api.last.header("x-key"), api.last.header("cookie")) == ("/y", "hh", "session=cc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("location", "target"),
     [

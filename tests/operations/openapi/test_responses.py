@@ -66,6 +66,7 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
     assert call(api, operation).data == Body(b'{"n": 1', "application/json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", [{}, WITH_OUTPUT])
 @pytest.mark.parametrize(
     ("answer", "data"),
@@ -130,6 +131,7 @@ def without_bytes(handler: BaseHTTPRequestHandler) -> None:
 NULLABLE: dict[str, Any] = {"responses": {"200": {"content": {"application/json": {"schema": {"type": "null"}}}}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", [{}, NULLABLE])
 @pytest.mark.parametrize(
     ("answer", "served"),
@@ -173,6 +175,7 @@ def big_json(size: int = 20_000_000) -> bytes:
     return b"[" + b", ".join([item] * (size // (len(item) + 2))) + b"]"
 
 
+@pytest.mark.slow
 def test_a_large_body_is_not_parsed(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     api.usual = Answer(big_json())
 
@@ -226,6 +229,7 @@ def test_a_large_body_goes_straight_into_a_store(api: API, store: forebay.Store)
         store.open(data["output_handle"], principal="bob")
 
 
+@pytest.mark.slow
 def test_what_fits_is_not_stored(api: API, store: forebay.Store) -> None:
     api.usual = Answer(b"[1]")
     for size in (3, 4):

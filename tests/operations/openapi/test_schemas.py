@@ -145,6 +145,7 @@ def test_schemas_made_of_each_other_many_times_over(version: str) -> None:
     assert found["$defs"]["S0"]["required"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
 def test_schemas_that_refer_on_and_on(version: str) -> None:
     def ref(number: int) -> dict[str, Any]:

@@ -127,6 +127,7 @@ BASIC = base64.b64encode(f"ann:{SECRET}".encode()).decode()
 IN_URLS = "s3cr%2Ft%2B%C3%BC%3D5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "credential", "secrets"),
     [
@@ -186,6 +187,7 @@ def test_a_secret_in_the_reason_of_a_status_is_not_shown(api: API) -> None:
     assert PLAIN not in str(caught.value.to_dict())
 
 
+@pytest.mark.slow
 def test_a_secret_at_the_cut_of_an_error_is_not_shown_in_part(api: API) -> None:
     for before in range(40):
         api.usual = Answer(b"x" * before + (PLAIN.encode() + b" ") * 20_000, "text/plain", 400)
@@ -208,6 +210,7 @@ def fetched(api: API, **options: Any) -> Any:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"headers": {"X-Own": PLAIN}}, {"security": {"in_header": PLAIN}}])
 def test_a_fetched_document_does_not_choose_who_is_told_secrets(api: API, other_host: API, options: Any) -> None:
     elsewhere = described(other_host, [{"in_header": []}])
@@ -244,6 +247,7 @@ def test_what_everyone_may_see_is_not_hidden(api: API) -> None:
     assert api.last.header("Accept-Encoding") == "identity"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("secret", "written"),
     [

@@ -184,6 +184,7 @@ ids = st.text(min_size=1, max_size=14) | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(domains, ids, st.sampled_from([12, 26]))
 def test_every_reference_leads_to_its_handle(domain: str, id: str, length: int) -> None:  # noqa: A002
     handle = new_handle(length)
@@ -270,6 +271,7 @@ def test_a_cursor_that_was_changed_anywhere_is_refused() -> None:
         assert len(str(caught.value)) < 300
 
 
+@pytest.mark.slow
 def test_a_cursor_of_another_process_is_refused() -> None:
     made = subprocess.run(
         [

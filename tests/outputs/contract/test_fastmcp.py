@@ -16,6 +16,7 @@ from mcp_types import Icon
 from stores import events
 
 
+@pytest.mark.slow
 def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         for tool in ("rows", "report", "text", "json_text"):

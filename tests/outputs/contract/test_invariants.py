@@ -28,6 +28,8 @@ from invariants import check, message
 from stores import store_at
 from texts import nasty_text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:

@@ -26,6 +26,7 @@ from wires import NASTY, Servers
 SCRIPT = "mcp_server.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", NASTY)
 def test_a_response_is_within_its_budget_as_a_whole_message(
     of: str, era: str, servers: Servers, tmp_path: Path
@@ -63,6 +64,7 @@ def test_tools_that_exist_answer_by_it(era: str, tmp_path: Path) -> None:
     serve(test, tmp_path / "store", era, contract=True)
 
 
+@pytest.mark.slow
 def test_a_client_that_validates_accepts_it(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}

@@ -69,6 +69,7 @@ def test_a_message_is_short_whatever_was_sent() -> None:
         assert len(str(caught.value)) < 400
 
 
+@pytest.mark.slow
 @given(marked)
 def test_escaping_goes_back_to_what_it_was(value: Any) -> None:
     def unescape(inner: Any) -> Any:
@@ -82,6 +83,7 @@ def test_escaping_goes_back_to_what_it_was(value: Any) -> None:
     assert unescape(escape(value)) == value
 
 
+@pytest.mark.slow
 @given(marked)
 def test_what_refers_to_nothing_is_seen_to_do_so(value: Any) -> None:
     def naively(inner: Any) -> bool:
@@ -92,6 +94,7 @@ def test_what_refers_to_nothing_is_seen_to_do_so(value: Any) -> None:
     assert refers(value) == naively(value)
 
 
+@pytest.mark.slow
 def test_nothing_is_too_deep_to_be_looked_through() -> None:
     deep: Any = {"$file": "a"}
     plain: Any = 1

@@ -106,6 +106,7 @@ calls = st.fixed_dictionaries({}, optional={"text": of_text | of_bytes, "json": 
 of_one_place = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @of_one_place
 @given(call=calls)
 def test_arguments_are_what_plain_reading_makes_of_them(references: References, call: Any) -> None:
@@ -128,12 +129,14 @@ def _fits(value: Any) -> bool:
     return True
 
 
+@pytest.mark.slow
 @of_one_place
 @given(value=marked)
 def test_what_was_escaped_arrives_as_it_was(references: References, value: Any) -> None:
     assert as_objects(references.resolve({"a": escape(value)})) == {"a": value}
 
 
+@pytest.mark.slow
 @of_one_place
 @given(value=values)
 def test_without_references_nothing_is_touched(references: References, value: Any) -> None:

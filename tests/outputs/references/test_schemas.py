@@ -119,6 +119,7 @@ def is_valid(schema: Any, arguments: Any) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(arguments))
 
 
+@pytest.mark.slow
 @given(schemas)
 def test_a_listed_schema_takes_what_it_took_and_references_besides(inner: dict[str, Any]) -> None:
     schema = {"$defs": DEFS, "type": "object", "properties": {"a": inner}, "required": ["a"]}

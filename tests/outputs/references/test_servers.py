@@ -13,6 +13,8 @@ from refs_server import digest, make_rows
 from stores import events
 from wires import Servers, Wire, message_of
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "refs_server.py"
 
 

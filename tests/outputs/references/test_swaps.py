@@ -13,6 +13,8 @@ from forebay.outputs.references import files
 from forebay.outputs.references.files import Roots
 from refs_files import SECRET, read, refused
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:

@@ -13,6 +13,8 @@ from faulty_server import EVENTS, JSON, Server, faulty_server
 from gateways import Gateway, error_of, gateway_to, text_of, works
 from wires import LEGACY, MODERN
 
+pytestmark = pytest.mark.slow
+
 NAMED = {"name": "plain", "arguments": {}}
 
 

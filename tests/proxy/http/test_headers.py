@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from forebay.proxy.http.headers import annotations, mirrored
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,12 +55,14 @@ def headers_of(message: dict[str, Any], schema: Any = None) -> dict[str, str]:
     return mirrored(message, json.dumps(message).encode(), lambda _: schema)
 
 
+@pytest.mark.slow
 @given(st.one_of(OBJECTS, SCHEMAS, st.none()))
 def test_the_annotations_of_a_schema_are_those_that_the_sdk_finds(schema: Any) -> None:
     is_valid = find_invalid_x_mcp_header(schema) is None
     assert annotations(schema) == (x_mcp_header_map(schema) if is_valid else {})
 
 
+@pytest.mark.slow
 @given(OBJECTS, ARGUMENTS)
 def test_the_arguments_in_headers_are_what_the_sdk_wants(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     headers = headers_of(request("tools/call", {"name": "t", "arguments": arguments}), schema)

@@ -11,6 +11,8 @@ from forebay.proxy.http.connection import Endpoint
 from forebay.proxy.http.secrets import without_secrets
 from gateways import gateway_to
 
+pytestmark = pytest.mark.slow
+
 TOKEN = 's3cr3t/"token"'  # noqa: S105 - of nobody
 HEADERS = [f"Authorization: Bearer {TOKEN}"]
 

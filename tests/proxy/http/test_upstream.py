@@ -11,6 +11,8 @@ from faulty_server import EVENTS, JSON, Server, faulty_server
 from gateways import Gateway, error_of, gateway_to, text_of, works
 from wires import CALLS, LEGACY, MODERN, Servers, message_of, wired_to
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "mcp_server.py"
 
 NAMED = {"name": "plain", "arguments": {}}
