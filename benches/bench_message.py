@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from conftest import Measure
-from forebay.wire.lazy_json import LazyJSON, parse_lazy
+from forebay.wire.messages import LazyJSON, parse_lazy
 from memcpy import Memcpy
 
 LINES = "a line é\n"

@@ -23,7 +23,7 @@ from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddlewa
 from forebay.adapters.fastmcp import ForebayMiddleware
 from forebay.adapters.mcp import Forebay
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import Call
+from forebay.outputs.pipeline import ToolCall
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult
@@ -140,7 +140,7 @@ def stored_in_turn(store: forebay.Store, which: str) -> Seconds:
 
     def in_the_pipeline() -> dict[str, Any]:
         assert not gate.pipeline.is_inline(result, Mode("auto"))
-        return gate.pipeline.stored(result, Call("large"))
+        return gate.pipeline.store_result(result, ToolCall("large"))
 
     async def run() -> Seconds:
         async with Client(server) as client:

@@ -50,7 +50,7 @@ from forebay.errors import (
 # What type checkers take for true, without the import of `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forebay.store import OPERATOR, Options, Store, Stored, SweepReport, open_store
+    from forebay.store import OPERATOR, Options, Store, StoredOutput, SweepReport, open_store
     from forebay.store.handles import Descriptor
     from forebay.store.pages import Page, SearchPage
 
@@ -86,7 +86,7 @@ __all__ = [
     "Store",
     "StoreFull",
     "StoreUnavailable",
-    "Stored",
+    "StoredOutput",
     "SweepReport",
     "TextPage",
     "UpstreamFailed",
@@ -109,24 +109,24 @@ __all__ = [
 ]
 
 # What needs zstandard and orjson is imported when it is first used.
-_LATER = {
+_LAZY_IMPORTS = {
     "Descriptor": "forebay.store.handles",
     "OPERATOR": "forebay.store",
     "Options": "forebay.store",
     "Page": "forebay.store.pages",
     "SearchPage": "forebay.store.pages",
     "Store": "forebay.store",
-    "Stored": "forebay.store",
+    "StoredOutput": "forebay.store",
     "SweepReport": "forebay.store",
     "open_store": "forebay.store",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'forebay' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_LATER[name]), name)
+    value = getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
     globals()[name] = value
     return value

@@ -41,7 +41,7 @@ __all__ = [
     "StoreUnavailable",
     "UpstreamFailed",
     "UpstreamTimeout",
-    "how_to_install",
+    "install_hint",
 ]
 
 
@@ -177,7 +177,7 @@ class FileRefTooLarge(ForebayError, ValueError):
     code = "file_ref_too_large"
 
 
-def how_to_install(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """What to do where something of an extra is missing; forebay is installed from a checkout or a wheel."""
     return (
         f"install forebay again with the extra {extra}: "

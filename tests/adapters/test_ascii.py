@@ -17,7 +17,7 @@ CALL = {"size": 7_000, "of": "é"}
 
 
 @contextmanager
-def serving(gate: Forebay) -> Iterator[int]:
+def run_server(gate: Forebay) -> Iterator[int]:
     """The port of a server in this process."""
     app = gate.install(make_server()).streamable_http_app()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
@@ -37,7 +37,7 @@ def serving(gate: Forebay) -> Iterator[int]:
 def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:
     """Over HTTP the newest version is ASCII: an emoji of four bytes takes twelve."""
     gate = Forebay((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
-    with serving(gate) as port:
+    with run_server(gate) as port:
         wire = wired_to(port, era)
         for of in ('"', "\\", "\x01", "😀", "é", "語", "a"):
             asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}
@@ -53,7 +53,7 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> N
 def test_what_goes_inline_is_measured_as_it_is_sent(era: str, tmp_path: Path) -> None:
     """The text and what is structured of it are 28 KB in UTF-8, and 84 KB in ASCII."""
     gate = Forebay((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
-    with serving(gate) as port:
+    with run_server(gate) as port:
         message = message_of(wired_to(port, era).ask("tools/call", {"name": "text", "arguments": CALL}))
         assert ("output_handle" in message.decode()) == (era == MODERN)
         assert len(message) <= 32768

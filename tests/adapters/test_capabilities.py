@@ -14,14 +14,14 @@ from fastmcp.server.middleware import Middleware
 from forebay.adapters.mcp import Forebay
 from forebay.outputs.capabilities import META_KEY
 from mcp.server import MCPServer, Server
-from mcp_harness import told
+from mcp_harness import parse_text
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 from wires import LEGACY, MODERN, Servers, Wire, message_of, wired_to
 
 pytestmark = pytest.mark.slow
 
 CAPABILITIES = {"rows": "data", "*text": "data", "image": "media", "audio": "media", "*": "core"}
-OURS = ["output_fetch", "output_search"]
+OWN_TOOLS = ["output_fetch", "output_search"]
 
 
 @pytest.fixture(scope="module", params=["mcp_server.py", "fastmcp_server.py"])
@@ -30,7 +30,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
         yield servers
 
 
-def listed(wire: Wire) -> list[str]:
+def list_names(wire: Wire) -> list[str]:
     return [tool["name"] for tool in json.loads(message_of(wire.ask("tools/list")))["result"]["tools"]]
 
 
@@ -40,11 +40,11 @@ def call(wire: Wire, tool: str, **arguments: Any) -> dict[str, Any]:
     return result
 
 
-def said(result: dict[str, Any]) -> Any:
+def parse_content(result: dict[str, Any]) -> Any:
     return json.loads(result["content"][0]["text"])
 
 
-def options(root: Path, **more: Any) -> dict[str, Any]:
+def make_options(root: Path, **more: Any) -> dict[str, Any]:
     return {"store": root.as_uri() + "/store", "capabilities": CAPABILITIES, **more}
 
 
@@ -53,19 +53,19 @@ def test_what_is_switched_off_is_neither_listed_nor_called(
     transport: str, era: str, servers: Servers, tmp_path: Path
 ) -> None:
     with servers.wired(None, era) as plain:
-        before = listed(plain)
-    asked = options(tmp_path, disable_tools=["media"], tools_only=["core", "media"])
+        before = list_names(plain)
+    asked = make_options(tmp_path, disable_tools=["media"], tools_only=["core", "media"])
     with servers.wired(asked, era, transport) as wire:
         # The first that the server hears is a call.
         refused = call(wire, "rows")
-        assert listed(wire) == [
+        assert list_names(wire) == [
             *(name for name in before if name not in ("rows", "text", "json_text", "image", "audio")),
-            *OURS,
+            *OWN_TOOLS,
         ]
         assert refused["isError"] is True
-        assert said(refused)["error"].keys() == {"code", "message", "capability"}
+        assert parse_content(refused)["error"].keys() == {"code", "message", "capability"}
         for tool, capability in (("rows", "data"), ("text", "data"), ("image", "media")):
-            error = said(call(wire, tool))["error"]
+            error = parse_content(call(wire, tool))["error"]
             assert (error["code"], error["capability"]) == ("CAPABILITY_DISABLED", capability)
         assert call(wire, "several")["isError"] is False
 
@@ -73,8 +73,8 @@ def test_what_is_switched_off_is_neither_listed_nor_called(
 def test_nothing_is_changed_where_nothing_is_asked_for(era: str, servers: Servers, tmp_path: Path) -> None:
     with (
         servers.wired({"store": tmp_path.as_uri() + "/store"}, era) as without,
-        servers.wired(options(tmp_path), era) as configured,
-        servers.wired(options(tmp_path, tools_only=["core", "data", "media"]), era) as allowing,
+        servers.wired(make_options(tmp_path), era) as configured,
+        servers.wired(make_options(tmp_path, tools_only=["core", "data", "media"]), era) as allowing,
     ):
         expected = without.ask("tools/list")
         assert configured.ask("tools/list") == expected
@@ -84,66 +84,66 @@ def test_nothing_is_changed_where_nothing_is_asked_for(era: str, servers: Server
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_hidden_tools_are_shown_to_who_asks(transport: str, era: str, servers: Servers, tmp_path: Path) -> None:
-    asked = options(tmp_path, hidden_tools=["data", "several"], disable_tools=["media"])
+    asked = make_options(tmp_path, hidden_tools=["data", "several"], disable_tools=["media"])
     with servers.wired(asked, era, transport) as wire:
         if era == LEGACY:
             assert json.loads(message_of(wire.hello))["result"]["capabilities"]["tools"]["listChanged"] is True
-        before = listed(wire)
+        before = list_names(wire)
         assert before[-1] == "expand_tools"
         assert not {"rows", "text", "json_text", "several", "image"} & set(before)
-        hidden = said(call(wire, "expand_tools"))["hidden_tools"]
+        hidden = parse_content(call(wire, "expand_tools"))["hidden_tools"]
         assert [tool["name"] for tool in hidden] == ["rows", "text", "json_text", "several"]
         for arguments in ({"name": "image"}, {"names": ["rows", "image"]}, {"capability": "media"}):
-            error = said(call(wire, "expand_tools", **arguments))["error"]
+            error = parse_content(call(wire, "expand_tools", **arguments))["error"]
             assert (error["code"], error["capability"]) == ("CAPABILITY_DISABLED", "media")
-        assert listed(wire) == before
+        assert list_names(wire) == before
         assert wire.notified == []
         # It is allowed, and only not listed.
         assert call(wire, "text")["isError"] is False
-        shown = said(call(wire, "expand_tools", names=["text", "several"]))
+        shown = parse_content(call(wire, "expand_tools", names=["text", "several"]))
         if era == MODERN:
             assert [tool["name"] for tool in shown["tools"]] == ["text", "several"]
-            assert listed(wire) == before
+            assert list_names(wire) == before
             assert wire.notified == []
         else:
             assert shown["expanded"] == ["text", "several"]
-            assert [name for name in listed(wire) if name not in before] == ["text", "several"]
+            assert [name for name in list_names(wire) if name not in before] == ["text", "several"]
             if transport == "stdio":
                 assert [json.loads(line)["method"] for line in wire.notified] == ["notifications/tools/list_changed"]
             call(wire, "expand_tools", name="text")
             assert len(wire.notified) <= 1
     with servers.wired(asked, era, transport) as other:
-        assert listed(other) == before
+        assert list_names(other) == before
 
 
 def test_a_definition_is_as_the_list_would_have_it(servers: Servers, tmp_path: Path) -> None:
     asked = {"output_mode": "auto", "per_call": True}
-    with servers.wired(options(tmp_path, **asked), MODERN) as wire:
+    with servers.wired(make_options(tmp_path, **asked), MODERN) as wire:
         tools = json.loads(wire.ask("tools/list"))["result"]["tools"]
-    with servers.wired(options(tmp_path, **asked, hidden_tools=["rows"]), MODERN) as wire:
-        assert said(call(wire, "expand_tools", name="rows"))["tools"] == [tools[0]]
+    with servers.wired(make_options(tmp_path, **asked, hidden_tools=["rows"]), MODERN) as wire:
+        assert parse_content(call(wire, "expand_tools", name="rows"))["tools"] == [tools[0]]
 
 
 def test_a_name_that_no_tool_has_closes_the_server(era: str, servers: Servers, tmp_path: Path) -> None:
     asked = {"store": tmp_path.as_uri() + "/store", "disable_tools": ["workflw"]}
     with servers.wired(asked, era) as wire:
-        assert "which no tool is for; there are core" in said(call(wire, "text"))["error"]["message"]
-        assert listed(wire) == OURS
+        assert "which no tool is for; there are core" in parse_content(call(wire, "text"))["error"]["message"]
+        assert list_names(wire) == OWN_TOOLS
 
 
 def test_a_connection_that_does_not_last_is_told_the_definitions(tmp_path: Path) -> None:
     with closing(Servers("mcp_server.py")) as servers:
-        wire = wired_to(servers.port(options(tmp_path, hidden_tools=["rows"]), "stateless"), LEGACY)
-        assert [tool["name"] for tool in said(call(wire, "expand_tools", name="rows"))["tools"]] == ["rows"]
-        assert "rows" not in listed(wire)
+        wire = wired_to(servers.port(make_options(tmp_path, hidden_tools=["rows"]), "stateless"), LEGACY)
+        assert [tool["name"] for tool in parse_content(call(wire, "expand_tools", name="rows"))["tools"]] == ["rows"]
+        assert "rows" not in list_names(wire)
 
 
-async def _tried(client: Any) -> tuple[list[str], list[str | None]]:
+async def _call_all(client: Any) -> tuple[list[str], list[str | None]]:
     """What is listed, and with what calls are refused; calls first."""
     answers = [await client.call_tool(name, {}, **MORE.get(type(client).__module__, {})) for name in ("a", "b", "c")]
     found = await client.list_tools()
     names = [tool.name for tool in (found if isinstance(found, list) else found.tools)]
-    return names, [told(answer)["error"]["capability"] if answer.is_error else None for answer in answers]
+    return names, [parse_text(answer)["error"]["capability"] if answer.is_error else None for answer in answers]
 
 
 MORE: dict[str, dict[str, Any]] = {"fastmcp.client.client": {"raise_on_error": False}}
@@ -155,7 +155,7 @@ def test_what_a_tool_of_the_sdk_says_itself(era: str, tmp_path: Path) -> None:
         server.add_tool(lambda: "done", name=name, meta=meta)
 
     async def test(client: Any, _gate: Any) -> None:
-        assert await _tried(client) == (["a", *OURS], [None, "y", "core"])
+        assert await _call_all(client) == (["a", *OWN_TOOLS], [None, "y", "core"])
 
     mcp_harness.serve(test, tmp_path, era, server, tools_only=["x"])
 
@@ -166,7 +166,7 @@ def test_what_a_tool_of_fastmcp_says_itself(era: str, tmp_path: Path) -> None:
         server.tool(lambda: "done", name=name, meta=meta)
 
     async def test(client: Any, _gate: Any) -> None:
-        assert await _tried(client) == (["a", *OURS], [None, "y", "core"])
+        assert await _call_all(client) == (["a", *OWN_TOOLS], [None, "y", "core"])
 
     fastmcp_harness.serve(test, tmp_path, era, server, tools_only=["x"])
 
@@ -180,12 +180,12 @@ def test_a_tool_that_is_added_later_does_not_slip_through(era: str, tmp_path: Pa
     async def on_sdk(client: Any, _gate: Any) -> None:
         assert (await client.call_tool("a", {})).is_error
         server.add_tool(lambda: "done", name="b", meta={META_KEY: "x"})
-        assert told(await client.call_tool("b", {}))["error"]["capability"] == "x"
+        assert parse_text(await client.call_tool("b", {}))["error"]["capability"] == "x"
 
     async def on_fastmcp(client: Any, _gate: Any) -> None:
         assert (await client.call_tool("a", {}, raise_on_error=False)).is_error
         late.tool(lambda: "done", name="b", meta={META_KEY: "x"})
-        assert told(await client.call_tool("b", {}, raise_on_error=False))["error"]["capability"] == "x"
+        assert parse_text(await client.call_tool("b", {}, raise_on_error=False))["error"]["capability"] == "x"
 
     mcp_harness.serve(on_sdk, tmp_path / "sdk", era, server, disable_tools=["x"])
     fastmcp_harness.serve(on_fastmcp, tmp_path / "fastmcp", era, late, disable_tools=["x"])
@@ -219,7 +219,7 @@ def test_pages_stay_in_order_and_cursors_the_server_s(era: str, tmp_path: Path) 
             page = await client.list_tools(cursor=cursor)
             pages.append([tool.name for tool in page.tools])
             cursor = page.next_cursor
-        assert pages == [["t0"], ["t2"], ["t4", *OURS]]
+        assert pages == [["t0"], ["t2"], ["t4", *OWN_TOOLS]]
 
     mcp_harness.serve(test, tmp_path, era, paged_server([True]), disable_tools=["odd"])
 
@@ -229,7 +229,7 @@ def test_while_a_server_cannot_list_its_tools_none_slips_through(era: str, tmp_p
 
     async def test(client: Any, _gate: Forebay) -> None:
         refused = await client.call_tool("t0", {})
-        assert "try again" in told(refused)["error"]["message"]
+        assert "try again" in parse_text(refused)["error"]["message"]
         is_listing[0] = True
         assert not (await client.call_tool("t0", {})).is_error
         assert (await client.call_tool("t1", {})).is_error
@@ -239,11 +239,11 @@ def test_while_a_server_cannot_list_its_tools_none_slips_through(era: str, tmp_p
 
 def test_what_one_connection_is_shown_another_is_not(tmp_path: Path) -> None:
     with closing(Servers("mcp_server.py")) as servers:
-        asked = options(tmp_path, hidden_tools=["rows"])
+        asked = make_options(tmp_path, hidden_tools=["rows"])
         with servers.wired(asked, LEGACY, "http") as one, servers.wired(asked, LEGACY, "http") as other:
             call(one, "expand_tools", name="rows")
-            assert "rows" in listed(one)
-            assert "rows" not in listed(other)
+            assert "rows" in list_names(one)
+            assert "rows" not in list_names(other)
 
 
 class _HidingSecrets(Middleware):
@@ -257,9 +257,9 @@ def test_expanding_shows_nothing_that_the_server_keeps_from_its_caller(era: str,
         server.tool(lambda: "done", name=name)
 
     async def test(client: Any, _gate: Any) -> None:
-        hidden = told(await client.call_tool("expand_tools", {}))["hidden_tools"]
+        hidden = parse_text(await client.call_tool("expand_tools", {}))["hidden_tools"]
         assert [tool["name"] for tool in hidden] == ["open"]
         asked = await client.call_tool("expand_tools", {"name": "secret"}, raise_on_error=False)
-        assert told(asked)["error"]["code"] == "invalid_argument"
+        assert parse_text(asked)["error"]["code"] == "invalid_argument"
 
     fastmcp_harness.serve(test, tmp_path, era, server, hidden_tools=["*"])

@@ -13,7 +13,7 @@ import pages
 import pytest
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp import StdioServerParameters
-from mcp_harness import told
+from mcp_harness import parse_text
 from running import command, serving
 from scenarios import Bare, Handshake, Stateless
 from wires import Servers
@@ -80,21 +80,21 @@ async def fetched(peer: Peer, handle: str, **ask: Any) -> list[Any]:
     while offset is not None:
         answer = await peer.call("oc_output_fetch", output_handle=handle, offset=offset, **ask)
         assert not answer.is_error
-        page = told(answer)
+        page = parse_text(answer)
         contents.append(page["content"])
         offset = page["next_offset"]
     return contents
 
 
 async def read_all_of_a_large_result(peer: Peer) -> None:
-    inline = told(await peer.call("crawl", **LARGE))
+    inline = parse_text(await peer.call("crawl", **LARGE))
     answer = await peer.call("crawl", **LARGE, output_mode="handle")
-    descriptor = told(answer)
+    descriptor = parse_text(answer)
     handle = descriptor["output_handle"]
     assert descriptor["item_count"] == len(inline["pages"]) == 200
     assert descriptor["size_bytes"] > 1_000_000
     assert [item for content in await fetched(peer, handle) for item in content] == inline["pages"]
-    found = told(await peer.call("oc_output_search", output_handle=handle, pattern='"number": 150,'))
+    found = parse_text(await peer.call("oc_output_search", output_handle=handle, pattern='"number": 150,'))
     assert [match["item"] for match in found["matches"]] == [150]
     (content,) = await peer.read(f"{answer.content[1].uri}?offset=150&limit=1")
     assert json.loads(content.text) == [inline["pages"][150]]
@@ -103,19 +103,19 @@ async def read_all_of_a_large_result(peer: Peer) -> None:
 async def read_what_is_structured_or_binary(peer: Peer) -> None:
     inline = await peer.call("extract_data", count=2000)
     answer = await peer.call("extract_data", count=2000, output_mode="handle")
-    handle = told(answer)["output_handle"]
+    handle = parse_text(answer)["output_handle"]
     # Listed with an output schema, which clients hold answers against.
     assert answer.structured_content == {"output_handle": handle, "fetch_with": "oc_output_fetch"}
     items = [item for content in await fetched(peer, handle) for item in content]
     assert items == inline.structured_content["items"]
-    handle = told(await peer.call("evidence_bundle", output_mode="handle"))["output_handle"]
+    handle = parse_text(await peer.call("evidence_bundle", output_mode="handle"))["output_handle"]
     assert b"".join(map(base64.b64decode, await fetched(peer, handle))) == pages.bundle(URL)
 
 
 async def be_told_of_what_is_not_there(peer: Peer) -> None:
     answer = await peer.call("oc_output_fetch", output_handle="oh_AAAAAAAAAAAA")
     assert answer.is_error
-    assert told(answer)["error"]["code"] == "output_handle_not_found"
+    assert parse_text(answer)["error"]["code"] == "output_handle_not_found"
     with pytest.raises(Exception, match="nothing is stored under"):
         await peer.read("forebay://output/oh_AAAAAAAAAAAA")
 

@@ -11,10 +11,10 @@ import pytest
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server.middleware import Middleware
-from fastmcp_harness import Client, call, serve, stored_of
+from fastmcp_harness import Client, call, read_stored, serve
 from fastmcp_server import PIXELS, make_server
 from forebay.adapters.fastmcp import ForebayMiddleware
-from mcp_harness import redeem, text_of, told
+from mcp_harness import get_text, parse_text, read_all_items
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
 
@@ -35,10 +35,10 @@ def test_every_kind_of_result(
 ) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:
         result = await call(client, tool, **arguments)
-        descriptor = told(result)
+        descriptor = parse_text(result)
         assert descriptor["mime_type"] == mime_type
         assert (result.content[1].type, result.content[1].size) == ("resource_link", descriptor["size_bytes"])
-        stored = stored_of(gate, result)
+        stored = read_stored(gate, result)
         if payload is None:
             assert json.loads(stored)["count"] == arguments["count"]
             assert descriptor["items_path"] == "/items"
@@ -46,7 +46,7 @@ def test_every_kind_of_result(
         assert stored == payload
         assert (descriptor["preview"] is None) == (not mime_type.startswith("text/"))
         if len(payload) < 10**6:
-            pages = await redeem(client, descriptor["output_handle"], format="bytes")
+            pages = await read_all_items(client, descriptor["output_handle"], format="bytes")
             assert b"".join(base64.b64decode(page["content"]) for page in pages) == payload
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -54,17 +54,17 @@ def test_every_kind_of_result(
 
 def test_what_is_structured_is_stored_once(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:
-        assert json.loads(stored_of(gate, await call(client, "rows", count=5000)))["result"][4999]["id"] == 4999
-        assert json.loads(stored_of(gate, await call(client, "report", count=1000))).keys() == {"title", "lines"}
+        assert json.loads(read_stored(gate, await call(client, "rows", count=5000)))["result"][4999]["id"] == 4999
+        assert json.loads(read_stored(gate, await call(client, "report", count=1000))).keys() == {"title", "lines"}
 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
-        descriptor = told(await call(client, "several", size=20_000))
+        descriptor = parse_text(await call(client, "several", size=20_000))
         assert (descriptor["items_path"], descriptor["item_count"]) == ("/content", 3)
-        page = told(await call(client, "output_fetch", output_handle=descriptor["output_handle"], limit=1))
+        page = parse_text(await call(client, "output_fetch", output_handle=descriptor["output_handle"], limit=1))
         assert page["content"] == [{"type": "text", "text": "a" * 20_000}]
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -75,10 +75,10 @@ def test_an_error_stays_one(tool: str, letter: bytes, era: str, tmp_path: Path) 
     async def test(client: Client, gate: ForebayMiddleware) -> None:
         large, small = await call(client, tool, size=50_000), await call(client, tool)
         assert large.is_error
-        assert stored_of(gate, large) == letter * 50_000
-        assert (small.is_error, text_of(small)) == (True, letter.decode() * 3)
+        assert read_stored(gate, large) == letter * 50_000
+        assert (small.is_error, get_text(small)) == (True, letter.decode() * 3)
         broken = await call(client, "breaking")
-        assert (broken.is_error, text_of(broken)) == (True, "Error calling tool 'breaking': lost")
+        assert (broken.is_error, get_text(broken)) == (True, "Error calling tool 'breaking': lost")
         with pytest.raises(ToolError, match="output_handle"):
             await client.call_tool(tool, {"size": 50_000})
 
@@ -128,7 +128,7 @@ def test_fastmcp_s_client_makes_data_of_both_answers(
         assert (await client.call_tool("report", {})).data.title == "t"
         for tool, size in (("rows", "count"), ("text", "size"), ("report", "count")):
             result = await client.call_tool(tool, {size: 50_000})
-            assert result.data.output_handle == told(result)["output_handle"]
+            assert result.data.output_handle == parse_text(result)["output_handle"]
 
     serve(test, tmp_path / "store", era, output_mode="auto")
     assert "Error parsing" not in caplog.text
@@ -136,10 +136,10 @@ def test_fastmcp_s_client_makes_data_of_both_answers(
 
 def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
-        assert "output_handle" in told(await call(client, "rows", count=1))
-        assert text_of(await call(client, "text", size=90_000)) == "x" * 90_000
-        assert "output_handle" in told(await call(client, "json_text", count=200))
-        assert told(await call(client, "json_text", count=2))["count"] == 2
+        assert "output_handle" in parse_text(await call(client, "rows", count=1))
+        assert get_text(await call(client, "text", size=90_000)) == "x" * 90_000
+        assert "output_handle" in parse_text(await call(client, "json_text", count=200))
+        assert parse_text(await call(client, "json_text", count=2))["count"] == 2
 
     rules = {"rows": "handle", "json_*": {"output_mode": "auto", "output_inline_limit_bytes": 1024}}
     serve(test, tmp_path / "store", era, tools=rules)
@@ -148,19 +148,19 @@ def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
 def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         # Called before it was ever listed.
-        assert text_of(await call(client, "chooses", output_mode="handle")) == "handle" * 20_000
+        assert get_text(await call(client, "chooses", output_mode="handle")) == "handle" * 20_000
         schemas = {tool.name: tool.input_schema for tool in await client.list_tools()}
         assert {"output_mode", "output_inline_limit_bytes"} <= schemas["text"]["properties"].keys()
         assert schemas["chooses"]["properties"].keys() == {"output_mode"}
-        assert "output_handle" in told(await call(client, "text", output_mode="handle"))
-        assert text_of(await call(client, "text", size=2, output_mode=None)) == "xx"
+        assert "output_handle" in parse_text(await call(client, "text", output_mode="handle"))
+        assert get_text(await call(client, "text", size=2, output_mode=None)) == "xx"
         limited = {"size": 3000, "output_mode": "auto", "output_inline_limit_bytes": 2048}
-        assert "output_handle" in told(await call(client, "text", **limited))
+        assert "output_handle" in parse_text(await call(client, "text", **limited))
         wrongs: list[dict[str, Any]] = [{"output_mode": "both"}, {"output_inline_limit_bytes": -7}]
         for wrong in wrongs:
             refused = await call(client, "text", **wrong)
             assert refused.is_error
-            assert told(refused)["error"]["code"] == "invalid_argument"
+            assert parse_text(refused)["error"]["code"] == "invalid_argument"
 
     serve(test, tmp_path / "store", era, per_call=True)
 
@@ -202,9 +202,9 @@ def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_pat
         result = await call(client, "with_meta", size=size)
         if size == 10:
             assert (result.meta or {})["own"] == "o" * size
-            assert stored_of(gate, result) == b"m" * 50_000
+            assert read_stored(gate, result) == b"m" * 50_000
         else:
             assert "own" not in (result.meta or {})
-            assert json.loads(stored_of(gate, result))["_meta"] == {"own": "o" * size}
+            assert json.loads(read_stored(gate, result))["_meta"] == {"own": "o" * size}
 
     serve(test, tmp_path / "store", era, output_mode="auto")

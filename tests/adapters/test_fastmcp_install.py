@@ -19,7 +19,7 @@ from fastmcp.tools import Tool, ToolResult
 from fastmcp_harness import Client, call, serve
 from fastmcp_server import make_server
 from forebay.adapters.fastmcp import ForebayMiddleware
-from mcp_harness import text_of, told
+from mcp_harness import get_text, parse_text
 from wires import LEGACY
 
 
@@ -31,9 +31,9 @@ def test_without_any_client(tmp_path: Path) -> None:
     async def run() -> None:
         assert isinstance(await server.get_tool("output_fetch"), Tool)
         assert [tool.name for tool in await server.list_tools()][-2:] == ["output_fetch", "output_search"]
-        handle = told(await server.call_tool("rows", {"count": 5000}))["output_handle"]
+        handle = parse_text(await server.call_tool("rows", {"count": 5000}))["output_handle"]
         page = await server.call_tool("output_fetch", {"output_handle": handle, "offset": 4999})
-        assert told(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
+        assert parse_text(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
         (content,) = (await server.read_resource(f"forebay://output/{handle}?limit=1")).contents
         assert json.loads(content.content) == [{"id": 0, "name": "naïve 0"}]
         assert (await server.call_tool("output_fetch", {})).is_error
@@ -57,9 +57,9 @@ def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
             result = await client.call_tool("rows", {"count": 5000})
             stamp = (result.meta or {}).get("io.modelcontextprotocol/serverInfo")
             assert stamp is None if era == LEGACY else (stamp or {})["name"] == "outer"
-            descriptor = told(result)
+            descriptor = parse_text(result)
             fetched = await client.call_tool(descriptor["fetch_with"], {"output_handle": descriptor["output_handle"]})
-            assert told(fetched)["total"] == 5000
+            assert parse_text(fetched)["total"] == 5000
             assert "in_output_fetch" in [tool.name for tool in await client.list_tools()]
 
     try:
@@ -78,7 +78,7 @@ def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
         async def run(middleware: Sequence[Middleware]) -> None:
             async with fastmcp.Client(make_server(middleware=middleware)) as client:
                 refused = await call(client, "output_fetch", output_handle=handle)
-                assert (refused.is_error, "lll" in text_of(refused)) == (True, False)
+                assert (refused.is_error, "lll" in get_text(refused)) == (True, False)
                 with pytest.raises(Exception, match="Authorization"):
                     await client.read_resource(f"forebay://output/{handle}")
 
@@ -106,7 +106,7 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await call(client, "rows", count=5000)
         assert (result.meta or {})["signed"] is True
-        assert "output_handle" in told(result)
+        assert "output_handle" in parse_text(result)
 
     serve(test, tmp_path / "store", era, make_server(middleware=[Signs()]), output_mode="auto")
 

@@ -9,7 +9,7 @@ from fastmcp import FastMCP
 from fastmcp_harness import Client, call, serve
 from fastmcp_server import PIXELS, make_server
 from forebay.adapters.fastmcp import ForebayMiddleware
-from mcp_harness import redeem, text_of, told
+from mcp_harness import get_text, parse_text, read_all_items
 
 
 def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> None:
@@ -21,13 +21,13 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
 
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         # Called before it was ever listed.
-        assert text_of(await call(client, "output_fetch", size=1)) == "theirs"
+        assert get_text(await call(client, "output_fetch", size=1)) == "theirs"
         names = [tool.name for tool in await client.list_tools()]
         assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search"]
-        descriptor = told(await call(client, "output_fetch", size=10_000))
+        descriptor = parse_text(await call(client, "output_fetch", size=10_000))
         assert descriptor["fetch_with"] == "forebay_output_fetch"
         page = await call(client, "forebay_output_fetch", output_handle=descriptor["output_handle"])
-        assert told(page)["content"].startswith("theirs")
+        assert parse_text(page)["content"].startswith("theirs")
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
@@ -40,11 +40,11 @@ def test_what_ours_are_called_does_not_depend_on_who_asks(era: str, tmp_path: Pa
     server.disable(tags={"admin"})
 
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
-        before = told(await call(client, "large"))["fetch_with"]
+        before = parse_text(await call(client, "large"))["fetch_with"]
         names = [tool.name for tool in await client.list_tools()]
         assert names == ["large", "forebay_output_fetch", "forebay_output_search"]
-        assert before == told(await call(client, "large"))["fetch_with"] == "forebay_output_fetch"
-        assert "Unknown tool" in text_of(await call(client, "output_search"))
+        assert before == parse_text(await call(client, "large"))["fetch_with"] == "forebay_output_fetch"
+        assert "Unknown tool" in get_text(await call(client, "output_search"))
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
@@ -56,7 +56,7 @@ def test_ours_are_there_whatever_is_visible(era: str, tmp_path: Path) -> None:
 
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         assert [tool.name for tool in await client.list_tools()] == ["public", "output_fetch", "output_search"]
-        pages = await redeem(client, told(await call(client, "public"))["output_handle"])
+        pages = await read_all_items(client, parse_text(await call(client, "public"))["output_handle"])
         assert "".join(page["content"] for page in pages) == "p" * 50_000
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
@@ -75,9 +75,9 @@ def test_the_prefix_is_settable_and_the_journal_tells(era: str, tmp_path: Path) 
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
         names = [tool.name for tool in await client.list_tools()]
         assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
-        descriptor = told(await call(client, "rows"))
+        descriptor = parse_text(await call(client, "rows"))
         assert descriptor["fetch_with"] == "oc_output_fetch"
-        events = told(await call(client, "oc_journal", action="recent"))
+        events = parse_text(await call(client, "oc_journal", action="recent"))
         assert (events[-1]["handle"], events[-1]["source_tool"]) == (descriptor["output_handle"], "rows")
 
     serve(test, tmp_path / "store", era, output_mode="handle", prefix="oc_", journal=True)
@@ -104,12 +104,12 @@ def test_resources(era: str, tmp_path: Path) -> None:
 
 def test_an_argument_that_is_none_is_an_error_that_names_the_nearest(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
-        handle = told(await call(client, "text", size=50_000))["output_handle"]
+        handle = parse_text(await call(client, "text", size=50_000))["output_handle"]
         for tool, more in (("output_fetch", {"limits": 3}), ("output_search", {"pattern": "x", "limits": 3})):
             result = await call(client, tool, output_handle=handle, **more)
             assert result.is_error
-            assert "no 'limits'; did you mean limit?" in told(result)["error"]["message"]
+            assert "no 'limits'; did you mean limit?" in parse_text(result)["error"]["message"]
         result = await call(client, "expand_tools", nam="rows")
-        assert "no 'nam'; did you mean name?" in told(result)["error"]["message"]
+        assert "no 'nam'; did you mean name?" in parse_text(result)["error"]["message"]
 
     serve(test, tmp_path / "store", era, make_server(), output_mode="auto", hidden_tools=["rows"])

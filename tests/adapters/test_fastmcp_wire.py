@@ -12,7 +12,7 @@ import jsonschema
 import mcp
 import pytest
 from fastmcp.client.transports import StdioTransport
-from mcp_harness import redeem, told
+from mcp_harness import parse_text, read_all_items
 from support_paths import SUPPORT
 from wires import CALLS, LEGACY, MODERN, NASTY, Servers, Wire, message_of, wired_to
 
@@ -95,9 +95,7 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, transport: str, serv
 
 
 @asynccontextmanager
-async def connected(
-    sdk: str, era: str, transport: str, servers: Servers, options: dict[str, Any]
-) -> AsyncIterator[Any]:
+async def connect(sdk: str, era: str, transport: str, servers: Servers, options: dict[str, Any]) -> AsyncIterator[Any]:
     """A client of either SDK, to a server in a process of its own."""
     command = [str(SUPPORT.joinpath(SCRIPT)), transport, json.dumps(options)]
     make: Any = mcp.Client if sdk == "mcp" else fastmcp.Client
@@ -118,20 +116,20 @@ def test_clients_of_both_sdks_over_both_transports(
 ) -> None:
     async def run() -> None:
         options = {"store": root, "output_mode": "auto"}
-        async with connected(sdk, era, transport, servers, options) as client:
+        async with connect(sdk, era, transport, servers, options) as client:
             result = await client.call_tool("rows", {"count": 5000})
-            handle = told(result)["output_handle"]
+            handle = parse_text(result)["output_handle"]
             assert result.structured_content == {"output_handle": handle, "fetch_with": "output_fetch"}
-            pages = await redeem(client, handle)
+            pages = await read_all_items(client, handle)
             assert [row["id"] for page in pages for row in page["content"]] == list(range(5000))
             small = await client.call_tool("rows", {"count": 1})
             assert small.structured_content == {"result": [{"id": 0, "name": "naïve 0"}]}
-            large = told(await client.call_tool("json_text", {"count": 400_000}))
+            large = parse_text(await client.call_tool("json_text", {"count": 400_000}))
             assert large["size_bytes"] > 5_000_000
-            last = await redeem(client, large["output_handle"], offset=399_999)
+            last = await read_all_items(client, large["output_handle"], offset=399_999)
             assert last[-1]["content"] == [{"id": 399_999}]
             found = await client.call_tool("output_search", {"output_handle": handle, "pattern": "naïve 4321"})
-            assert told(found)["matches"][0]["item"] == 4321
+            assert parse_text(found)["matches"][0]["item"] == 4321
             read = await client.read_resource(f"forebay://output/{handle}?offset=4998&limit=1")
             (content,) = read.contents if sdk == "mcp" else read
             assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from documents import values
-from forebay.hub.streams import objects
-from forebay.wire.lazy_json import parse_lazy
+from forebay.hub.streams import to_objects
+from forebay.wire.messages import parse_lazy
 from gateway_harness import Talk, script, wrap
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ SIZE = 2_000_000
 SERVER = [*script("large_server.py"), "stdio"]
 
 
-def asked(size: int) -> dict[str, dict[str, Any]]:
+def make_calls(size: int) -> dict[str, dict[str, Any]]:
     ref = {"type": "ref/prompt", "name": "any"}
     return {
         "resources/read": {"uri": f"test://sized/{size}"},
@@ -33,7 +33,7 @@ def asked(size: int) -> dict[str, dict[str, Any]]:
 
 
 @contextmanager
-def opened(how: str, folder: Path, era: str) -> Iterator[EraTalk]:
+def open_gateway(how: str, folder: Path, era: str) -> Iterator[EraTalk]:
     if how == "serve":
         with serving(config(folder, {"large": command_of("large_server.py", "stdio")}), era) as talk:
             yield talk
@@ -49,8 +49,8 @@ def opened(how: str, folder: Path, era: str) -> Iterator[EraTalk]:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("how", ["wrap", "serve"])
 def test_they_pass_unchanged(how: str, era: str, tmp_path: Path) -> None:
-    with opened(how, tmp_path, era) as talk:
-        for method, params in asked(SIZE).items():
+    with open_gateway(how, tmp_path, era) as talk:
+        for method, params in make_calls(SIZE).items():
             result = talk.ask(method, params)["result"]
             assert text(SIZE) in _strings(result), method
 
@@ -63,21 +63,21 @@ def _strings(value: Any) -> list[str]:
 
 
 def test_a_resource_of_20_mb_is_in_memory_three_times_at_most(tmp_path: Path) -> None:
-    with opened("serve", tmp_path, LEGACY) as talk:
+    with open_gateway("serve", tmp_path, LEGACY) as talk:
         talk.ask("resources/read", {"uri": "test://sized/100000"})
-        before = _peak(talk)
+        before = _read_peak(talk)
         number = talk.request("resources/read", {"uri": "test://sized/20000000"})
         line = talk.line()
         assert json.loads(line)["id"] == number
-        assert _peak(talk) - before < 3.5 * len(line)
+        assert _read_peak(talk) - before < 3.5 * len(line)
 
 
-def _peak(talk: Talk) -> int:
+def _read_peak(talk: Talk) -> int:
     status = Path(f"/proc/{talk.process.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 @given(values, st.integers(2, 64), st.integers(2, 200))
 def test_what_was_taken_apart_is_put_together(document: Any, most_string: int, most_container: int) -> None:
-    apart = parse_lazy(json.dumps(document).encode(), most_string=most_string, most_container=most_container)
-    assert objects(apart) == document
+    apart = parse_lazy(json.dumps(document).encode(), max_string_bytes=most_string, max_container_bytes=most_container)
+    assert to_objects(apart) == document

@@ -12,7 +12,7 @@ from forebay.outputs.modes import Mode
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
-from mcp_harness import redeem, serve, text_of, told
+from mcp_harness import get_text, parse_text, read_all_items, serve
 from mcp_server import PIXELS
 from mcp_types import CallToolResult, InputRequiredResult, ListToolsResult, TextContent, Tool
 from wires import MODERN
@@ -21,10 +21,10 @@ from wires import MODERN
 def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("rows", {"count": 5000})
-        descriptor = told(result)
+        descriptor = parse_text(result)
         assert (descriptor["item_count"], descriptor["items_path"]) == (5000, "/result")
         assert result.structured_content == {"output_handle": descriptor["output_handle"], "fetch_with": "output_fetch"}
-        pages = await redeem(client, descriptor["output_handle"])
+        pages = await read_all_items(client, descriptor["output_handle"])
         assert [row for page in pages for row in page["content"]] == [
             {"id": number, "name": f"naïve {number}"} for number in range(5000)
         ]
@@ -47,7 +47,7 @@ def test_every_kind_of_result(
     tool: str, arguments: dict[str, Any], payload: bytes | None, mime_type: str, era: str, tmp_path: Path
 ) -> None:
     async def test(client: Client, gate: Forebay) -> None:
-        descriptor = told(await client.call_tool(tool, arguments))
+        descriptor = parse_text(await client.call_tool(tool, arguments))
         assert descriptor["mime_type"] == mime_type
         with gate.store.open(descriptor["output_handle"]) as file:
             stored = file.read()
@@ -57,7 +57,7 @@ def test_every_kind_of_result(
             return
         assert stored == payload
         assert (descriptor["preview"] is None) == (not mime_type.startswith("text/"))
-        pages = await redeem(client, descriptor["output_handle"], format="bytes")
+        pages = await read_all_items(client, descriptor["output_handle"], format="bytes")
         assert b"".join(base64.b64decode(page["content"]) for page in pages) == payload
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -65,9 +65,11 @@ def test_every_kind_of_result(
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        descriptor = told(await client.call_tool("several", {"size": 20_000}))
+        descriptor = parse_text(await client.call_tool("several", {"size": 20_000}))
         assert (descriptor["items_path"], descriptor["item_count"]) == ("/content", 3)
-        page = told(await client.call_tool("output_fetch", {"output_handle": descriptor["output_handle"], "limit": 1}))
+        page = parse_text(
+            await client.call_tool("output_fetch", {"output_handle": descriptor["output_handle"], "limit": 1})
+        )
         assert page["content"] == [{"type": "text", "text": "a" * 20_000}]
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -77,11 +79,11 @@ def test_an_error_stays_one(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("failing", {"size": 50_000})
         assert result.is_error
-        with gate.store.open(told(result)["output_handle"]) as file:
+        with gate.store.open(parse_text(result)["output_handle"]) as file:
             assert file.read().endswith(b"e" * 50_000)
         small = await client.call_tool("failing", {})
         assert small.is_error
-        assert text_of(small).endswith("eee")
+        assert get_text(small).endswith("eee")
 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
@@ -101,10 +103,10 @@ def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) 
 
 def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        assert "output_handle" in told(await client.call_tool("rows", {"count": 1}))
-        assert text_of(await client.call_tool("text", {"size": 90_000})) == "x" * 90_000
-        assert "output_handle" in told(await client.call_tool("json_text", {"count": 200}))
-        assert told(await client.call_tool("json_text", {"count": 2}))["count"] == 2
+        assert "output_handle" in parse_text(await client.call_tool("rows", {"count": 1}))
+        assert get_text(await client.call_tool("text", {"size": 90_000})) == "x" * 90_000
+        assert "output_handle" in parse_text(await client.call_tool("json_text", {"count": 200}))
+        assert parse_text(await client.call_tool("json_text", {"count": 2}))["count"] == 2
 
     rules = {"rows": "handle", "json_*": {"output_mode": "auto", "output_inline_limit_bytes": 1024}}
     serve(test, tmp_path / "store", era, tools=rules)
@@ -115,16 +117,16 @@ def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) ->
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert {"output_mode", "output_inline_limit_bytes"} <= schemas["text"]["properties"].keys()
         assert schemas["chooses"]["properties"].keys() == {"output_mode"}
-        assert "output_handle" in told(await client.call_tool("text", {"output_mode": "handle"}))
-        assert text_of(await client.call_tool("text", {"size": 2, "output_mode": None})) == "xx"
+        assert "output_handle" in parse_text(await client.call_tool("text", {"output_mode": "handle"}))
+        assert get_text(await client.call_tool("text", {"size": 2, "output_mode": None})) == "xx"
         limited = {"size": 3000, "output_mode": "auto", "output_inline_limit_bytes": 2048}
-        assert "output_handle" in told(await client.call_tool("text", limited))
+        assert "output_handle" in parse_text(await client.call_tool("text", limited))
         # An argument of that name that the tool has itself is the tool's.
-        assert text_of(await client.call_tool("chooses", {"output_mode": "handle"})) == "handle" * 20_000
+        assert get_text(await client.call_tool("chooses", {"output_mode": "handle"})) == "handle" * 20_000
         for wrong in ({"output_mode": "both"}, {"output_inline_limit_bytes": -7}, {"output_inline_limit_bytes": "big"}):
             refused = await client.call_tool("text", wrong)
             assert refused.is_error
-            assert told(refused)["error"]["code"] == "invalid_argument"
+            assert parse_text(refused)["error"]["code"] == "invalid_argument"
 
     serve(test, tmp_path / "store", era, per_call=True)
 
@@ -132,7 +134,7 @@ def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) ->
 def test_what_nobody_let_it_choose_is_the_tool_s_to_refuse(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "output_mode": "handle"})
-        assert text_of(result) == "x" * 50_000
+        assert get_text(result) == "x" * 50_000
 
     serve(test, tmp_path / "store", era)
 
@@ -141,7 +143,7 @@ def test_what_nobody_let_it_choose_is_the_tool_s_to_refuse(era: str, tmp_path: P
 def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("with_meta", {"size": size})
-        with gate.store.open(told(result)["output_handle"]) as file:
+        with gate.store.open(parse_text(result)["output_handle"]) as file:
             stored = file.read()
         if size == 10:
             assert result.meta is not None
@@ -164,7 +166,7 @@ def test_a_server_that_asks_back_is_let_to(tmp_path: Path) -> None:
         return CallToolResult(content=[TextContent(type="text", text=params.request_state)])
 
     async def test(client: Client, gate: Forebay) -> None:
-        handle = told(await client.call_tool("asks", {}))["output_handle"]
+        handle = parse_text(await client.call_tool("asks", {}))["output_handle"]
         assert gate.store.stat(handle).size_bytes == 50_000
         assert len(list(gate.store.list())) == 1
 
@@ -192,7 +194,7 @@ def test_progress_passes_through(era: str, tmp_path: Path) -> None:
         async def heard(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
             steps.append(progress)
 
-        assert "output_handle" in told(await client.call_tool("slow", {}, progress_callback=heard))
+        assert "output_handle" in parse_text(await client.call_tool("slow", {}, progress_callback=heard))
         assert steps == [0, 1, 2]
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
@@ -211,7 +213,7 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
     async def test(client: Client, gate: Forebay) -> None:
         await client.list_tools()
         assert (await client.call_tool("ints", {})).structured_content == [0, 1]
-        handle = told(await client.call_tool("ints", {"count": 20_000}))["output_handle"]
+        handle = parse_text(await client.call_tool("ints", {"count": 20_000}))["output_handle"]
         assert gate.store.stat(handle).item_count == 20_000
 
     serve(
@@ -221,7 +223,7 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
 
 def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
-    mode, _ = gate.mode_of("x", {})
+    mode, _ = gate.resolve_mode("x", {})
     assert gate.pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode)
     assert not gate.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
     assert gate.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))

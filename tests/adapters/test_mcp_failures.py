@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from forebay.adapters.mcp import Forebay
 from mcp import Client
-from mcp_harness import serve, text_of, told
+from mcp_harness import get_text, parse_text, serve
 
 
 def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "of": "é"})
         assert result.is_error
-        assert told(result)["error"]["code"] == "store_full"
-        assert told(result)["preview"].startswith("ééé")
-        assert told(result)["note"].startswith("the tool has run")
-        assert len(text_of(result)) < 4096
+        assert parse_text(result)["error"]["code"] == "store_full"
+        assert parse_text(result)["preview"].startswith("ééé")
+        assert parse_text(result)["note"].startswith("the tool has run")
+        assert len(get_text(result)) < 4096
 
     serve(test, tmp_path / "store", era, output_mode="auto", quota=10)
 
@@ -27,8 +27,8 @@ def test_what_cannot_be_redacted_shows_nothing(era: str, tmp_path: Path) -> None
 
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "of": "secret"})
-        assert told(result)["error"]["code"] == "redaction_failed"
-        assert "secret" not in text_of(result)
+        assert parse_text(result)["error"]["code"] == "redaction_failed"
+        assert "secret" not in get_text(result)
 
     serve(test, tmp_path / "store", era, output_mode="auto", redact=broken)
 
@@ -36,8 +36,8 @@ def test_what_cannot_be_redacted_shows_nothing(era: str, tmp_path: Path) -> None
 def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         result = await client.call_tool("text", {"size": 50_000, "of": "secret"})
-        assert "secret" not in text_of(result)
-        with gate.store.open(told(result)["output_handle"]) as file:
+        assert "secret" not in get_text(result)
+        with gate.store.open(parse_text(result)["output_handle"]) as file:
             assert b"secret" not in file.read()
 
     serve(test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"secret", b"------"))
@@ -58,8 +58,8 @@ def test_what_was_to_be_redacted_is_never_shown(
             monkeypatch.setattr(gate.store, "put", mistaken)
         result = await client.call_tool("text", {"size": 9000, "of": "SECRET "})
         assert result.is_error
-        assert "SECRET" not in text_of(result)
-        assert told(result)["error"]["code"] == ("store_full" if options else "redaction_failed")
+        assert "SECRET" not in get_text(result)
+        assert parse_text(result)["error"]["code"] == ("store_full" if options else "redaction_failed")
 
     serve(
         test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"SECRET", b"*"), **options
@@ -74,7 +74,7 @@ def test_a_mistake_of_ours_costs_nobody_their_result(
 
     async def test(client: Client, gate: Forebay) -> None:
         monkeypatch.setattr(gate.store, "put", mistaken)
-        assert text_of(await client.call_tool("text", {"size": 50_000})) == "x" * 50_000
+        assert get_text(await client.call_tool("text", {"size": 50_000})) == "x" * 50_000
         assert "could not be taken apart" in caplog.text
 
     serve(test, tmp_path / "store", era, output_mode="auto")

@@ -5,13 +5,13 @@ from typing import Any
 
 import forebay
 import pytest
-from forebay.adapters.mcp import Forebay, _principal
+from forebay.adapters.mcp import Forebay, _current_principal
 from mcp import Client
 from mcp.server import Server
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp_harness import serve, told
+from mcp_harness import parse_text, serve
 from mcp_server import make_server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 
@@ -25,8 +25,8 @@ def test_a_low_level_server_without_anything(era: str, tmp_path: Path) -> None:
 
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         assert [tool.name for tool in (await client.list_tools()).tools] == ["big", "output_fetch", "output_search"]
-        handle = told(await client.call_tool("big", {}))["output_handle"]
-        assert told(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
+        handle = parse_text(await client.call_tool("big", {}))["output_handle"]
+        assert parse_text(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
         assert len((await client.list_resource_templates()).resource_templates) == 1
         assert (await client.read_resource(f"forebay://output/{handle}")).contents[0].text[:3] == "bbb"  # type: ignore[union-attr]
 
@@ -78,7 +78,7 @@ def test_principals_are_never_written_alike() -> None:
         claims = None if issuer is None else {"iss": issuer}
         token = AccessToken(token="t", client_id=client, scopes=[], subject=subject, claims=claims)  # noqa: S106
         auth_context_var.set(AuthenticatedUser(token))
-        names.append(_principal())
+        names.append(_current_principal())
     auth_context_var.set(None)
     assert len(set(names)) == len(names)
     assert all(name is not None and len(name) <= 1024 for name in names)

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_harness import serve, text_of, told
+from mcp_harness import get_text, parse_text, serve
 from mcp_server import make_server
 from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 from wires import MODERN
@@ -25,13 +25,13 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
 
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         # Called before it was ever listed.
-        assert text_of(await client.call_tool("output_fetch", {"size": 1})) == "theirs"
+        assert get_text(await client.call_tool("output_fetch", {"size": 1})) == "theirs"
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search"]
-        descriptor = told(await client.call_tool("output_fetch", {"size": 10_000}))
+        descriptor = parse_text(await client.call_tool("output_fetch", {"size": 10_000}))
         assert descriptor["fetch_with"] == "forebay_output_fetch"
         page = await client.call_tool("forebay_output_fetch", {"output_handle": descriptor["output_handle"]})
-        assert told(page)["content"].startswith("theirs")
+        assert parse_text(page)["content"].startswith("theirs")
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
@@ -70,7 +70,7 @@ def test_a_server_that_cannot_list_can_still_be_called(error: Exception, era: st
         sent = await client.session.send_request(
             CallToolRequest(params=CallToolRequestParams(name="big", arguments={})), CallToolResult
         )
-        assert gate.store.stat(told(sent)["output_handle"]).size_bytes == 50_000
+        assert gate.store.stat(parse_text(sent)["output_handle"]).size_bytes == 50_000
 
     serve(test, tmp_path / "store", era, Server("shy", on_list_tools=listed, on_call_tool=called), output_mode="auto")
 
@@ -92,9 +92,9 @@ def test_a_list_without_an_end_holds_up_nobody(is_same: bool, era: str, tmp_path
     async def test(client: Client, gate: Forebay) -> None:
         for name in ("x", "x"):
             request = CallToolRequest(params=CallToolRequestParams(name=name, arguments={}))
-            assert text_of(await client.session.send_request(request, CallToolResult)) == "hi"
+            assert get_text(await client.session.send_request(request, CallToolResult)) == "hi"
         assert asked <= 101
-        assert gate.has_learnt
+        assert gate.knows_tools
 
     serve(test, tmp_path / "store", era, Server("endless", on_list_tools=listed, on_call_tool=called))
 
@@ -109,7 +109,7 @@ def test_a_tool_that_came_later_has_all_its_arguments(era: str, tmp_path: Path) 
         def late(output_mode: str = "default") -> str:
             return output_mode
 
-        assert text_of(await client.call_tool("late", {"output_mode": "handle"})) == "handle"
+        assert get_text(await client.call_tool("late", {"output_mode": "handle"})) == "handle"
 
     serve(test, tmp_path / "store", era, server, per_call=True)
 
@@ -123,22 +123,22 @@ def test_a_notification_teaches_nothing(tmp_path: Path) -> None:
     session: Any = None
     context = ServerRequestContext(session=session, lifespan_context=None, protocol_version=MODERN, method="tools/list")
     assert anyio.run(gate, context, nothing) is None
-    assert not gate.has_learnt
+    assert not gate.knows_tools
     gate.close()
 
 
 def test_only_what_is_switched_on_can_clash(tmp_path: Path) -> None:
     for journal, fetch_with in ((False, "output_fetch"), (True, "forebay_output_fetch")):
         gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, journal=journal)
-        gate.learn([{"name": "journal"}])
-        assert gate.tools.fetch_with == fetch_with
+        gate.learn_tools([{"name": "journal"}])
+        assert gate.tools.fetch_tool == fetch_with
         gate.close()
 
 
 def test_a_name_that_was_a_tool_s_once_is_never_one_of_ours(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    gate.learn([{"name": "output_fetch"}])
-    gate.learn([{"name": "other"}])
-    assert gate.tools.fetch_with == "forebay_output_fetch"
+    gate.learn_tools([{"name": "output_fetch"}])
+    gate.learn_tools([{"name": "other"}])
+    assert gate.tools.fetch_tool == "forebay_output_fetch"
     assert "output_fetch" not in gate.tools
     gate.close()

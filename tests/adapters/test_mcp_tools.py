@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from forebay.adapters.mcp import Forebay
 from mcp import Client
-from mcp_harness import serve, text_of, told
+from mcp_harness import get_text, parse_text, serve
 from mcp_server import PIXELS
 
 pytestmark = pytest.mark.slow
@@ -18,14 +18,14 @@ def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
-        assert told(await client.call_tool("rows", {}))["fetch_with"] == "oc_output_fetch"
+        assert parse_text(await client.call_tool("rows", {}))["fetch_with"] == "oc_output_fetch"
 
     serve(test, tmp_path / "store", era, output_mode="handle", prefix="oc_", journal=True)
 
 
 def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        handle = told(await client.call_tool("text", {"size": 50_000}))["output_handle"]
+        handle = parse_text(await client.call_tool("text", {"size": 50_000}))["output_handle"]
         cases: list[tuple[dict[str, Any] | None, str, str]] = [
             ({"output_handle": "oh_AAAAAAAAAAAA"}, "output_handle_not_found", "call the tool again"),
             ({"output_handle": "../../etc/passwd"}, "output_handle_not_found", "call the tool again"),
@@ -43,7 +43,7 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
         for arguments, code, says in cases:
             result = await client.call_tool("output_fetch", arguments)
             assert result.is_error
-            error = told(result)["error"]
+            error = parse_text(result)["error"]
             assert (error["code"], says in error["message"]) == (code, True), error
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -51,11 +51,11 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
 
 def test_search_finds_what_fetch_then_shows(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        handle = told(await client.call_tool("rows", {"count": 5000}))["output_handle"]
+        handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
         asked = {"output_handle": handle, "pattern": r'"id":4\d{3},', "regex": True, "limit": 2}
-        found = told(await client.call_tool("output_search", asked))
+        found = parse_text(await client.call_tool("output_search", asked))
         assert [match["item"] for match in found["matches"]] == [4000, 4001]
-        page = told(await client.call_tool("output_fetch", {"output_handle": handle, "offset": 4000, "limit": 1}))
+        page = parse_text(await client.call_tool("output_fetch", {"output_handle": handle, "offset": 4000, "limit": 1}))
         assert page["content"] == [{"id": 4000, "name": "naïve 4000"}]
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -65,7 +65,7 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("rows", {"count": 5000})
         uri = result.content[1].uri  # type: ignore[union-attr]
-        assert (result.content[1].type, result.content[1].size) == ("resource_link", told(result)["size_bytes"])  # type: ignore[union-attr]
+        assert (result.content[1].type, result.content[1].size) == ("resource_link", parse_text(result)["size_bytes"])  # type: ignore[union-attr]
         (content,) = (await client.read_resource(uri)).contents
         rows = json.loads(content.text)  # type: ignore[union-attr]
         assert rows[0] == {"id": 0, "name": "naïve 0"}
@@ -76,7 +76,7 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
                 "offset": 4998, "returned": 1, "total": 5000, "next_offset": 4999, "eof": False, "format": "items",
             }
         }  # fmt: skip
-        handle = told(await client.call_tool("image", {}))["output_handle"]
+        handle = parse_text(await client.call_tool("image", {}))["output_handle"]
         (image,) = (await client.read_resource(f"forebay://output/{handle}")).contents
         assert PIXELS.startswith(base64.b64decode(image.blob))  # type: ignore[union-attr]
         templates = (await client.list_resource_templates()).resource_templates
@@ -90,17 +90,17 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
 
 def test_the_journal_tells_and_is_bounded(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
-        handle = told(await client.call_tool("rows", {"count": 5000}))["output_handle"]
-        events = told(await client.call_tool("journal", {"action": "recent", "count": 50}))
+        handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
+        events = parse_text(await client.call_tool("journal", {"action": "recent", "count": 50}))
         assert {"event": "output_handle_created", "handle": handle, "source_tool": "rows"}.items() <= events[-1].items()
-        summary = told(await client.call_tool("journal", {"action": "summary"}))
+        summary = parse_text(await client.call_tool("journal", {"action": "summary"}))
         assert summary["by_tool"]["rows"]["handles"] == 1
         for number in range(800):
             gate.store.journal.record("noise", text='"' * 200, number=number)
         result = await client.call_tool("journal", {"count": 1000})
-        assert len(json.dumps(text_of(result)).encode()) <= 32768
-        assert told(result)[0]["number"] == 799
-        assert told(await client.call_tool("journal", {"action": "both"}))["error"]["code"] == "invalid_argument"
-        assert told(await client.call_tool("journal", {"count": 0}))["error"]["code"] == "invalid_argument"
+        assert len(json.dumps(get_text(result)).encode()) <= 32768
+        assert parse_text(result)[0]["number"] == 799
+        assert parse_text(await client.call_tool("journal", {"action": "both"}))["error"]["code"] == "invalid_argument"
+        assert parse_text(await client.call_tool("journal", {"count": 0}))["error"]["code"] == "invalid_argument"
 
     serve(test, tmp_path / "store", era, output_mode="auto", journal=True)

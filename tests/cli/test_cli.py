@@ -12,7 +12,7 @@ import forebay
 import pytest
 from command import ROWS, UNKNOWN, run
 from forebay import cli
-from forebay.adapters.mcp import principal_of
+from forebay.adapters.mcp import get_principal
 from forebay.cli import commands
 from mcp.server.auth.provider import AccessToken
 from peak import measured
@@ -198,7 +198,7 @@ def test_a_principal_lists_its_own() -> None:
 @pytest.mark.parametrize("command", READS, ids=lambda command: command[0])
 def test_a_principal_with_a_token_is_called_by_its_name(command: list[str]) -> None:
     name, *rest = command
-    token = principal_of(AccessToken(token="", client_id="ann", scopes=[]))
+    token = get_principal(AccessToken(token="", client_id="ann", scopes=[]))
     assert token is not None
     for asked in ("ann", "client:ann", token):
         handle = run("put", "-", "--principal", token, stdin=b"[1]").json["output_handle"]
@@ -208,7 +208,7 @@ def test_a_principal_with_a_token_is_called_by_its_name(command: list[str]) -> N
 
 @pytest.mark.usefixtures("home")
 def test_a_name_lists_what_is_a_token_s_and_what_a_program_has_put() -> None:
-    token = principal_of(AccessToken(token="", client_id="ann", scopes=[]))
+    token = get_principal(AccessToken(token="", client_id="ann", scopes=[]))
     assert token is not None
     for name in ("ann", token, "bob"):
         run("put", "-", "--principal", name, stdin=b"[1]")

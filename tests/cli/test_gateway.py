@@ -14,16 +14,16 @@ import pytest
 from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from forebay import InvalidArgument
-from forebay.cli import arguments
+from forebay.cli import parser as arguments
+from forebay.config.adopt import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
-from forebay.config.replace import FileNotChanged, replaced
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     monkeypatch.setattr(sys, "argv", ["forebay", *words])
-    return arguments.parse("")
+    return arguments.parse_arguments("")
 
 
 @pytest.fixture
@@ -326,9 +326,9 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
 def test_backups_are_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"1")
-    assert replaced(str(path), b"1", b"2").name == "f.forebay-backup"
-    assert replaced(str(path), b"2", b"1").name == "f.forebay-backup-2"
-    assert replaced(str(path), b"1", b"3").name == "f.forebay-backup"
+    assert replace_file(str(path), b"1", b"2").name == "f.forebay-backup"
+    assert replace_file(str(path), b"2", b"1").name == "f.forebay-backup-2"
+    assert replace_file(str(path), b"1", b"3").name == "f.forebay-backup"
     assert [(tmp_path / f"f.forebay-backup{end}").read_bytes() for end in ("", "-2")] == [b"1", b"2"]
 
 
@@ -336,7 +336,7 @@ def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"theirs")
     with pytest.raises(InvalidArgument, match="changed meanwhile"):
-        replaced(str(path), b"old", b"new")
+        replace_file(str(path), b"old", b"new")
     assert path.read_bytes() == b"theirs"
     assert not list(tmp_path.glob(".f.*"))
 
@@ -355,6 +355,6 @@ def test_what_cannot_be_written_is_as_it_was(
 
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(FileNotChanged, match="cannot be changed: No space left on device; it is as it was"):
-        replaced(str(path), b"old", b"new")
+        replace_file(str(path), b"old", b"new")
     assert path.read_bytes() == b"old"
     assert sorted(file.name for file in tmp_path.iterdir()) == kept

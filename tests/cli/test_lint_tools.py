@@ -11,7 +11,7 @@ import pytest
 from command import run
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.capabilities import META_KEY
-from forebay.proxy.probe import Asking, tools_of
+from forebay.proxy.probe import ServerProbe, list_tools
 from running import command
 from support_paths import SUPPORT
 
@@ -75,18 +75,18 @@ def server(*parts: str) -> list[str]:
 
 
 def test_all_pages_are_asked_for() -> None:
-    names = [tool["name"] for tool in tools_of(RAW)]
+    names = [tool["name"] for tool in list_tools(RAW)]
     assert names[:3] == ["says", "says_a_number", "refuses"]
     assert names[-1] == "x" * 300
-    assert [tool["name"] for tool in tools_of(server(HANDSHAKE, AROUND))] == ["2", "3"]
+    assert [tool["name"] for tool in list_tools(server(HANDSHAKE, AROUND))] == ["2", "3"]
 
 
 def test_a_server_without_a_handshake_is_asked_in_the_newest_version() -> None:
-    assert tools_of(server(MODERN)) == [{"name": "2026-07-28"}]
+    assert list_tools(server(MODERN)) == [{"name": "2026-07-28"}]
 
 
 def test_a_server_that_asks_is_answered() -> None:
-    (tool,) = tools_of(server(HANDSHAKE, CURIOUS))
+    (tool,) = list_tools(server(HANDSHAKE, CURIOUS))
     pong, refused = json.loads(tool["name"])
     assert (pong["id"], pong["result"]) == (2, {})
     assert (refused["id"], refused["error"]["code"]) == ("r", -32601)
@@ -105,7 +105,7 @@ def test_a_server_that_asks_is_answered() -> None:
 )
 def test_a_server_that_fails_is_told_of(asked: list[str], says: str) -> None:
     with pytest.raises(UpstreamFailed, match=says):
-        tools_of(asked)
+        list_tools(asked)
 
 
 def test_a_server_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
@@ -113,17 +113,17 @@ def test_a_server_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     told = f"open({str(pid)!r}, 'w').write(str(os.getpid()))"
     hanging = f"import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {told}; time.sleep(600)"
     with pytest.raises(UpstreamTimeout, match=r"did not answer initialize within 5 s"):
-        tools_of([sys.executable, "-c", hanging], timeout=5)
+        list_tools([sys.executable, "-c", hanging], timeout=5)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 
 
 def test_anything_can_be_asked() -> None:
-    with Asking(RAW) as asking:
-        said = asking.ask("tools/call", {"name": "says", "arguments": {"result": {"content": []}}})
+    with ServerProbe(RAW) as asking:
+        said = asking.request("tools/call", {"name": "says", "arguments": {"result": {"content": []}}})
         assert said == {"content": []}
         with pytest.raises(UpstreamFailed, match="no resources/list"):
-            asking.ask("resources/list")
+            asking.request("resources/list")
 
 
 def test_tools_that_say_what_they_are_for_pass() -> None:

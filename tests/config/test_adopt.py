@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from forebay import InvalidArgument
-from forebay.config.adopt import adopted, is_forebay, undone
-from forebay.config.clients import masked, servers_in
-from forebay.config.jsonc import parsed
-from forebay.config.load import load
+from forebay.config.adopt import adopt_servers, is_forebay, restore_servers
+from forebay.config.clients import find_servers, mask_client_file
+from forebay.config.jsonc import parse_jsonc
+from forebay.config.load import load_settings
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonc_texts import documents
@@ -19,7 +19,7 @@ WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/py
 
 
 def servers(text: str) -> dict[str, Any]:
-    return {str(one): one.node.plain() for one in servers_in(text, "f")}
+    return {str(one): one.node.to_python() for one in find_servers(text, "f")}
 
 
 def words(server: dict[str, Any]) -> list[str]:
@@ -30,22 +30,22 @@ def words(server: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("name", FILES)
 def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
     text = FILES[name]
-    change = adopted(text, name, WAYS[way], ["--output-mode=handle", "--tool=x=auto"])
-    assert change.left == {}
+    change = adopt_servers(text, name, WAYS[way], ["--output-mode=handle", "--tool=x=auto"])
+    assert change.skipped == {}
     assert set(change.changed) == set(servers(text))
-    assert undone(change.text, name).text == text
+    assert restore_servers(change.text, name).text == text
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_adopted_twice_is_adopted_once(name: str) -> None:
-    once = adopted(FILES[name], name, FOREBAY, []).text
-    again = adopted(once, name, ["other/forebay"], ["--journal"])
+    once = adopt_servers(FILES[name], name, FOREBAY, []).text
+    again = adopt_servers(once, name, ["other/forebay"], ["--journal"])
     assert (again.text, again.changed) == (once, ())
-    assert set(again.left.values()) == {"is behind forebay already"}
+    assert set(again.skipped.values()) == {"is behind forebay already"}
 
 
 def test_a_command_stands_behind_forebay() -> None:
-    text = adopted(CLAUDE_DESKTOP, "f", ["uvx", "forebay"], ["--journal"]).text
+    text = adopt_servers(CLAUDE_DESKTOP, "f", ["uvx", "forebay"], ["--journal"]).text
     now = servers(text)
     wrap = ["uvx", "forebay", "wrap", "--journal"]
     assert words(now["memory"]) == [*wrap, "--", "docker", "run", "-i", "--rm", "mcp/memory"]
@@ -58,24 +58,24 @@ def test_a_command_stands_behind_forebay() -> None:
 
 
 def test_an_address_becomes_a_command_and_its_headers_variables() -> None:
-    now = servers(adopted(CLAUDE_CODE, "f", FOREBAY, []).text)["github"]
+    now = servers(adopt_servers(CLAUDE_CODE, "f", FOREBAY, []).text)["github"]
     assert now == {
         "type": "stdio",
         "command": "/usr/bin/forebay",
         "args": ["wrap", "--adopted=type=http", "--url", "https://api.example.com/mcp"],
         "env": {"FOREBAY_HEADER_Authorization": "Bearer ${GITHUB_TOKEN}"},
     }
-    settings = load("wrap", {"url": now["args"][3]}, {**now["env"], "GITHUB_TOKEN": "t"})
+    settings = load_settings("wrap", {"url": now["args"][3]}, {**now["env"], "GITHUB_TOKEN": "t"})
     assert settings.headers == {"Authorization": "Bearer t"}
 
 
 def test_words_that_no_file_can_hold() -> None:
     with pytest.raises(InvalidArgument, match="not UTF-8 and cannot be written into f"):
-        adopted(CURSOR, "f", FOREBAY, ["--store=\udcff"])
+        adopt_servers(CURSOR, "f", FOREBAY, ["--store=\udcff"])
 
 
 def test_comments_stay() -> None:
-    text = adopted(VS_CODE, "f", FOREBAY, []).text
+    text = adopt_servers(VS_CODE, "f", FOREBAY, []).text
     for comment in (
         "// Servers of this workspace.",
         "/* over HTTP */",
@@ -87,67 +87,67 @@ def test_comments_stay() -> None:
 
 
 def test_only_those_that_were_named() -> None:
-    change = adopted(CURSOR, "f", FOREBAY, [], ["local"])
+    change = adopt_servers(CURSOR, "f", FOREBAY, [], ["local"])
     before, now = servers(CURSOR), servers(change.text)
     assert change.changed == ("local",)
     assert {name for name in now if now[name] != before[name]} == {"local"}
-    both = adopted(change.text, "f", FOREBAY, []).text
-    assert undone(both, "f", ["remote", "with-env"]).text == change.text
+    both = adopt_servers(change.text, "f", FOREBAY, []).text
+    assert restore_servers(both, "f", ["remote", "with-env"]).text == change.text
 
 
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(InvalidArgument, match="f has no server remot; did you mean remote"):
-        adopted(CURSOR, "f", FOREBAY, [], ["remot"])
+        adopt_servers(CURSOR, "f", FOREBAY, [], ["remot"])
 
 
 def test_servers_of_one_project_are_adopted_too() -> None:
     text = '{"mcpServers":{},"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}}}}'
-    change = adopted(text, "f", FOREBAY, [])
+    change = adopt_servers(text, "f", FOREBAY, [])
     assert change.changed == ("db of /p",)
     assert words(servers(change.text)["db of /p"]) == [*FOREBAY, "wrap", "--adopted=no-args", "--", "x"]
-    assert undone(change.text, "f").text == text
+    assert restore_servers(change.text, "f").text == text
     alone = '{"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}},"/q":3,"/r":{"mcpServers":[]}}}'
-    assert adopted(alone, "f", FOREBAY, []).changed == ("db of /p",)
+    assert adopt_servers(alone, "f", FOREBAY, []).changed == ("db of /p",)
     with pytest.raises(InvalidArgument, match="has no servers"):
-        adopted('{"projects":{"/p":{"mcpServers":{}}}}', "f", FOREBAY, [])
+        adopt_servers('{"projects":{"/p":{"mcpServers":{}}}}', "f", FOREBAY, [])
 
 
 def test_a_name_is_of_every_project_or_of_the_one_that_is_named_with_it() -> None:
     db = ("db", "db of /home/ann/shop", "db of /home/ann/notes")
-    assert adopted(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db"]).changed == db
-    assert adopted(CLAUDE_CODE_USER, "f", FOREBAY, [], [db[1]]).changed == (db[1],)
+    assert adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db"]).changed == db
+    assert adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], [db[1]]).changed == (db[1],)
     with pytest.raises(InvalidArgument, match="did you mean db of /home/ann/shop"):
-        adopted(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db of /home/ann/shp"])
+        adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db of /home/ann/shp"])
 
 
 def test_who_was_let_in_without_headers_is_named() -> None:
-    change = adopted(CLAUDE_CODE, "f", FOREBAY, [])
+    change = adopt_servers(CLAUDE_CODE, "f", FOREBAY, [])
     assert change.without_headers == ("old",)
-    assert undone(change.text, "f").without_headers == ()
+    assert restore_servers(change.text, "f").without_headers == ()
 
 
 def test_later_edits_are_left_alone() -> None:
-    text = adopted(CLAUDE_DESKTOP, "f", FOREBAY, []).text
+    text = adopt_servers(CLAUDE_DESKTOP, "f", FOREBAY, []).text
     text = text.replace('"my-server"]', '"my-server", "--new"]').replace("Ctrl+Space", "Ctrl+X")
     text = text.replace('"API_KEY": "hunter2"', '"API_KEY": "other", "MORE": "1"')
-    now = servers(undone(text, "f").text)
+    now = servers(restore_servers(text, "f").text)
     assert now["plain"] == {"command": "my-server", "args": ["--new"]}
     assert now["memory"]["env"] == {"API_KEY": "other", "MORE": "1"}
     assert now["filesystem"] == servers(CLAUDE_DESKTOP)["filesystem"]
-    assert "Ctrl+X" in undone(text, "f").text
+    assert "Ctrl+X" in restore_servers(text, "f").text
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_was_written_anew_is_undone_by_its_meaning(name: str) -> None:
     """Some clients sort the keys and drop the comments when they save."""
-    text = adopted(FILES[name], name, FOREBAY, []).text
-    anew = json.dumps(parsed(text).plain(), indent=1, sort_keys=True)
-    assert servers(undone(anew, name).text) == servers(FILES[name])
+    text = adopt_servers(FILES[name], name, FOREBAY, []).text
+    anew = json.dumps(parse_jsonc(text).to_python(), indent=1, sort_keys=True)
+    assert servers(restore_servers(anew, name).text) == servers(FILES[name])
 
 
 def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
     text = '{"mcpServers": {"a": {"command": "forebay", "args": ["wrap", "--", "x" , ]}}}'
-    assert servers(undone(text, "f").text) == {"a": {"command": "x", "args": []}}
+    assert servers(restore_servers(text, "f").text) == {"a": {"command": "x", "args": []}}
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
 )
 def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
     text = f'{{"mcpServers": {{"a": {server}, "b": {{"command": "x"}}}}}}'
-    change = adopted(text, "f", FOREBAY, [])
+    change = adopt_servers(text, "f", FOREBAY, [])
     assert change.changed == ("b",)
-    assert why in change.left["a"]
-    assert undone(change.text, "f").text == text
+    assert why in change.skipped["a"]
+    assert restore_servers(change.text, "f").text == text
 
 
 @pytest.mark.parametrize(
@@ -192,15 +192,15 @@ def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
     ],
 )
 def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
-    change = undone(f'{{"servers": {{"a": {server}}}}}', "f")
+    change = restore_servers(f'{{"servers": {{"a": {server}}}}}', "f")
     assert change.changed == ()
-    assert why in change.left["a"]
+    assert why in change.skipped["a"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}', "{'a': 1}", "nul"])
 def test_what_is_no_client_file(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"^f (is no JSON: line 1|has no servers)"):
-        adopted(text, "f", FOREBAY, [])
+        adopt_servers(text, "f", FOREBAY, [])
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,10 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
     text = data.draw(documents({"before": [1], "mcpServers": mine, "after": {"command": "x"}}))
     flags = data.draw(st.sampled_from([[], ["--journal", "--redact=--"]]))
     way = data.draw(st.sampled_from(list(WAYS.values())))
-    change = adopted(text, "f", way, flags)
-    assert change.left == {}
-    assert undone(change.text, "f").text == text
-    assert adopted(change.text, "f", way, flags).text == change.text
+    change = adopt_servers(text, "f", way, flags)
+    assert change.skipped == {}
+    assert restore_servers(change.text, "f").text == text
+    assert adopt_servers(change.text, "f", way, flags).text == change.text
     for name, server in servers(change.text).items():
         assert words(server)[: len(way) + 1 + len(flags)] == [*way, "wrap", *flags]
         if "command" in mine[name]:
@@ -264,8 +264,8 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_shown_has_no_secrets(name: str) -> None:
-    for text in (FILES[name], adopted(FILES[name], name, FOREBAY, []).text):
-        shown = masked(text, name)
+    for text in (FILES[name], adopt_servers(FILES[name], name, FOREBAY, []).text):
+        shown = mask_client_file(text, name)
         assert "hunter2" not in shown
         assert servers(shown).keys() == servers(text).keys()
-    assert "${input:key}" in masked(VS_CODE, "f")
+    assert "${input:key}" in mask_client_file(VS_CODE, "f")

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CURSOR, FILES, VS_CODE
 from forebay import InvalidArgument
-from forebay.config.clients import targets_of
-from forebay.config.load import load
-from forebay.config.targets import Target
+from forebay.config.clients import load_client_upstreams
+from forebay.config.load import load_settings
+from forebay.config.upstreams import UpstreamConfig
 
 ENVIRON = {"HOME": "/home/ann", "GITHUB_TOKEN": "token"}
 
 
-def targets(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> dict[str, Target]:
+def targets(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> dict[str, UpstreamConfig]:
     path = tmp_path / "clients.json"
     path.write_bytes(text.encode())
-    return targets_of(str(path), ENVIRON if environ is None else environ)
+    return load_client_upstreams(str(path), ENVIRON if environ is None else environ)
 
 
 def refused(tmp_path: Path, text: str) -> str:
@@ -71,18 +71,18 @@ def test_they_are_served_beside_those_of_the_configuration(tmp_path: Path) -> No
     clients, own = tmp_path / "clients.json", tmp_path / "forebay.toml"
     clients.write_text(CURSOR)
     own.write_text('mcp_servers = "clients.json"\n[upstreams.mine]\npython = "m"\n')
-    settings = load("serve", {"config": str(own)}, ENVIRON)
+    settings = load_settings("serve", {"config": str(own)}, ENVIRON)
     assert settings.upstreams.keys() == {"mine", "remote", "with-env", "local"}
     only: dict[str, Any] = {"mcp_servers": str(clients)}
-    assert load("serve", only, ENVIRON).upstreams.keys() == {"remote", "with-env", "local"}
+    assert load_settings("serve", only, ENVIRON).upstreams.keys() == {"remote", "with-env", "local"}
     own.write_text('mcp_servers = "clients.json"\n[upstreams.local]\npython = "m"\n')
     with pytest.raises(InvalidArgument, match="both have an upstream local"):
-        load("serve", {"config": str(own)}, ENVIRON)
+        load_settings("serve", {"config": str(own)}, ENVIRON)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="cannot be read: No such file"):
-        targets_of(str(tmp_path / "none"), {})
+        load_client_upstreams(str(tmp_path / "none"), {})
     (tmp_path / "latin").write_bytes(b'{"mcpServers": {"\xe9": {}}}')
     with pytest.raises(InvalidArgument, match="is not UTF-8"):
-        targets_of(str(tmp_path / "latin"), {})
+        load_client_upstreams(str(tmp_path / "latin"), {})

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.config.jsonc import Node, edited, parsed
+from forebay.config.jsonc import Node, apply_edits, parse_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonc_texts import SPACES, documents
@@ -23,11 +23,11 @@ VALUES = st.recursive(
 def test_values_are_those_of_json(data: st.DataObject) -> None:
     value = data.draw(VALUES)
     text = data.draw(SPACES) + data.draw(documents(value)) + data.draw(SPACES)
-    assert parsed(text).plain() == value
+    assert parse_jsonc(text).to_python() == value
 
 
 def check_places(text: str, node: Node) -> None:
-    assert parsed(text[node.start : node.end]).plain() == node.plain()
+    assert parse_jsonc(text[node.start : node.end]).to_python() == node.to_python()
     if isinstance(node.value, list):
         for inner in node.value:
             check_places(text, inner)
@@ -40,21 +40,21 @@ def check_places(text: str, node: Node) -> None:
 @given(st.data())
 def test_every_value_is_where_it_is_said_to_be(data: st.DataObject) -> None:
     text = data.draw(documents(data.draw(VALUES)))
-    check_places(text, parsed(text))
+    check_places(text, parse_jsonc(text))
 
 
 @given(VALUES)
 def test_plain_json_is_read_as_python_reads_it(value: Any) -> None:
     text = json.dumps(value, indent=2)
-    assert parsed(text).plain() == json.loads(text)
+    assert parse_jsonc(text).to_python() == json.loads(text)
 
 
 def test_cut_anywhere_it_is_refused() -> None:
     text = '{"a": [1, -2.5e3, true, null, "x\\u00e9\\"", // c\n {}], /* d */ "b": {"c": "é",},}'
-    assert parsed(text).plain() == {"a": [1, -2500.0, True, None, 'xé"', {}], "b": {"c": "é"}}
+    assert parse_jsonc(text).to_python() == {"a": [1, -2500.0, True, None, 'xé"', {}], "b": {"c": "é"}}
     for cut in range(len(text)):
         with pytest.raises(InvalidArgument, match=r"line \d+ has"):
-            parsed(text[:cut])
+            parse_jsonc(text[:cut])
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_cut_anywhere_it_is_refused() -> None:
 )
 def test_what_is_wrong_is_named_with_its_line(wrong: str, line: int) -> None:
     with pytest.raises(InvalidArgument, match=f"^line {line} has"):
-        parsed(wrong)
+        parse_jsonc(wrong)
 
 
 def test_a_mark_at_the_start_is_no_part_of_the_value() -> None:
-    assert parsed("\ufeff[1]").plain() == [1]
+    assert parse_jsonc("\ufeff[1]").to_python() == [1]
 
 
 @given(
@@ -97,4 +97,4 @@ def test_edits_are_those_of_slices(text: str, wanted: list[tuple[int, int, str]]
     naive = text
     for start, end, instead in reversed(edits):
         naive = naive[:start] + instead + naive[end:]
-    assert edited(text, edits) == naive
+    assert apply_edits(text, edits) == naive

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.config.document import Document, expanded
-from forebay.config.explain import explained
-from forebay.config.load import load
-from forebay.config.masked import masked_args, masked_url
+from forebay.config.config_file import ConfigFile, expand_variables
+from forebay.config.explain import explain
+from forebay.config.load import load_settings
+from forebay.config.masking import mask_args, mask_url
 from forebay.config.options import OPTIONS, Settings
-from forebay.outputs.policy import Gate
+from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def toml(folder: Path, text: str) -> str:
 
 
 def wrapping(flags: dict[str, Any] | None = None, environ: dict[str, str] | None = None) -> Settings:
-    return load("wrap", flags or {}, environ or {})
+    return load_settings("wrap", flags or {}, environ or {})
 
 
 @given(st.lists(st.booleans(), min_size=3, max_size=3))
@@ -102,13 +102,13 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
             "on_full": "evict",
         }
     )
-    gate = Gate(**settings.gate_options())
+    gate = OutputPolicy(**settings.policy_options())
     try:
-        assert gate.mode_of("a", {})[0].output_mode == "handle"
-        assert gate.mode_of("b", {})[0].output_mode == "auto"
-        assert gate.mode_of("x_list", {})[0].contract is not None
+        assert gate.resolve_mode("a", {})[0].output_mode == "handle"
+        assert gate.resolve_mode("b", {})[0].output_mode == "auto"
+        assert gate.resolve_mode("x_list", {})[0].contract is not None
         assert gate.handle_length == 26
-        assert gate.tools.fetch_with == "oc_output_fetch"
+        assert gate.tools.fetch_tool == "oc_output_fetch"
         handle = gate.store.put("key sk-abc!").output_handle
         with gate.store.open(handle) as file:
             assert file.read() == b"key [redacted]!"
@@ -118,7 +118,7 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
 
 def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None = None) -> str:
     with pytest.raises(InvalidArgument) as caught:
-        load(command, flags, environ or {})
+        load_settings(command, flags, environ or {})
     return str(caught.value)
 
 
@@ -188,7 +188,7 @@ def test_a_prefix_says_whose_a_tool_is(one: str, two: str, said: str, tmp_path: 
 
 def _unexplained(path: str) -> str:
     with pytest.raises(InvalidArgument) as caught:
-        explained({"config": path}, {})
+        explain({"config": path}, {})
     return str(caught.value)
 
 
@@ -207,7 +207,7 @@ prefix = ""
 command = "x"
 prefix = ""
 """
-    settings = load("serve", {"config": toml(tmp_path, written)}, {})
+    settings = load_settings("serve", {"config": toml(tmp_path, written)}, {})
     assert [target.prefix for target in settings.upstreams.values()] == ["one_", "one_two_", "", ""]
 
 
@@ -285,7 +285,7 @@ python = "package.module"
 
 
 def test_upstreams_of_every_kind(tmp_path: Path) -> None:
-    settings = load("serve", {"config": toml(tmp_path, UPSTREAMS)}, {"TOKEN": SECRET})
+    settings = load_settings("serve", {"config": toml(tmp_path, UPSTREAMS)}, {"TOKEN": SECRET})
     kinds = {name: target.kind for name, target in settings.upstreams.items()}
     assert kinds == {"files": "command", "web": "url", "api": "openapi", "far": "openapi", "mine": "python"}
     files, api = settings.upstreams["files"], settings.upstreams["api"]
@@ -298,7 +298,7 @@ def test_upstreams_of_every_kind(tmp_path: Path) -> None:
 def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
     text = 'store = "file:///${TOKEN}"\n[headers]\nA = "hunter2"\n' + UPSTREAMS
     flags = {"config": toml(tmp_path, text), "url": "https://u:hunter2@x/?t=hunter2"}
-    said = explained(flags, {"TOKEN": SECRET})
+    said = explain(flags, {"TOKEN": SECRET})
     assert SECRET not in repr(said)
     rows = {row["name"]: row for row in said["options"]}
     assert rows.keys() == OPTIONS.keys()
@@ -312,8 +312,8 @@ def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
 
 @given(st.text(alphabet="abc@:/?&=#.", max_size=12), st.text(alphabet="abc@:/?&=#.", max_size=12))
 def test_addresses_keep_nothing_of_what_lets_one_in(before: str, after: str) -> None:
-    assert "SECRET" not in masked_url(f"http://{before.replace('/', '').replace('?', '')}SECRET@host/{after}")
-    assert "SECRET" not in masked_url(f"http://host/?a=SECRET&{after}")
+    assert "SECRET" not in mask_url(f"http://{before.replace('/', '').replace('?', '')}SECRET@host/{after}")
+    assert "SECRET" not in mask_url(f"http://host/?a=SECRET&{after}")
 
 
 @pytest.mark.parametrize(
@@ -342,10 +342,10 @@ def test_addresses_keep_nothing_of_what_lets_one_in(before: str, after: str) -> 
 def test_what_looks_like_a_secret_in_the_words_of_a_command_is_not_shown(
     args: list[str], told: list[str], tmp_path: Path
 ) -> None:
-    assert masked_args(args) == told
+    assert mask_args(args) == told
     words = ", ".join(f"'{word}'" for word in args)
     given = toml(tmp_path, f'[upstreams.one]\ncommand = "x"\nargs = [{words}]\n')
-    shown = explained({"config": given}, {"TOKEN": "t", "KEY": "k", "B": "b"})["upstreams"]
+    shown = explain({"config": given}, {"TOKEN": "t", "KEY": "k", "B": "b"})["upstreams"]
     assert shown == [{"name": "one", "command": "x", "args": told}]
 
 
@@ -353,7 +353,7 @@ def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
     path = toml(
         tmp_path, 'file_refs = true\nfile_roots = ["a", "/b"]\ntoken_file = "tokens"\n[upstreams.x]\npython = "m"\n'
     )
-    settings = load("serve", {"config": path}, {})
+    settings = load_settings("serve", {"config": path}, {})
     assert (settings.file_roots, settings.token_file) == ((str(tmp_path / "a"), "/b"), str(tmp_path / "tokens"))
     assert wrapping({"file_roots": ["a"], "file_refs": True}).file_roots == ("a",)
 
@@ -398,7 +398,7 @@ OAUTH = {
 def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_right: bool, tmp_path: Path) -> None:
     flags["config"] = toml(tmp_path, '[upstreams.a]\npython = "m"\n')
     if is_right:
-        assert load("serve", flags, {}).http is not None
+        assert load_settings("serve", flags, {}).http is not None
     else:
         assert "--token-file" in refused("serve", flags)
 
@@ -450,7 +450,7 @@ def test_what_would_let_in_the_wrong_ones_is_refused(flags: dict[str, Any], why:
 )
 def test_files_are_kept_from_callers_from_elsewhere(flags: dict[str, Any], is_kept: bool, tmp_path: Path) -> None:
     flags |= {"config": toml(tmp_path, '[upstreams.a]\npython = "m"\n'), "file_refs": True}
-    options = load("serve", flags, {}).gate_options()
+    options = load_settings("serve", flags, {}).policy_options()
     assert options["file_refs"] is True
     assert (options.get("file_roots") == ()) is is_kept
 
@@ -475,10 +475,10 @@ def test_lines_are_where_keys_are(parts: list[tuple[str, list[str]]]) -> None:
         for key in keys:
             lines.append(f"  {key} = 1 # {key} = 2")
             wanted[(*prefix, key)] = len(lines)
-    document = Document(None)
+    document = ConfigFile(None)
     document.path, document._text = "f", "\n".join(lines)
     for keys_of, line in wanted.items():
-        assert document.place(*keys_of) == f"f:{line}"
+        assert document.location(*keys_of) == f"f:{line}"
 
 
 @given(st.text(alphabet="${}AB_:- "), st.fixed_dictionaries({}, optional={"A": st.text(), "B": st.text()}))
@@ -488,9 +488,9 @@ def test_variables_are_read_once(text: str, environ: dict[str, str]) -> None:
     ]
     if missing:
         with pytest.raises(ValueError, match=f"the variable {missing[0]} is not set"):
-            expanded(text, environ)
+            expand_variables(text, environ)
         return
     naive = re.sub(
         r"\$(\$?)\{([A-Z_]+)\}", lambda found: "${" + found[2] + "}" if found[1] else environ[found[2]], text
     )
-    assert expanded([{"k": text}, 1], environ) == [{"k": naive}, 1]
+    assert expand_variables([{"k": text}, 1], environ) == [{"k": naive}, 1]

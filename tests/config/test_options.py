@@ -9,52 +9,57 @@ from typing import Any, get_args
 
 import pytest
 from forebay import InvalidPattern
-from forebay.config import kinds
-from forebay.config.kinds import (
+from forebay.config import option_types as kinds
+from forebay.config.masking import make_redaction
+from forebay.config.option_types import (
     ADDRESS,
+    CONTRACT,
     COUNT,
     FLAG,
+    HEADERS,
     HOURS,
+    MODE,
     PREFIX,
     SECONDS,
     SIZE,
+    TOOLS,
     URL,
     choice,
-    length,
-    or_none,
+    name_list,
+    name_map,
+    number_choice,
+    optional,
     positive,
 )
 from forebay.config.options import OPTIONS, Settings
-from forebay.config.redact import redaction
-from forebay.config.rules import CONTRACT, HEADERS, MODE, TOOLS, names, pairs
 from forebay.outputs import policy as gate
 from forebay.outputs.contract.limits import BUDGETS
 from forebay.outputs.modes import OutputMode
-from forebay.outputs.policy import Gate
+from forebay.outputs.policy import OutputPolicy
 from forebay.store import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
 
 def api_defaults() -> dict[str, Any]:
-    of_gate = {name: one.default for name, one in inspect.signature(Gate).parameters.items()}
+    of_gate = {name: one.default for name, one in inspect.signature(OutputPolicy).parameters.items()}
     return {field.name: field.default for field in dataclasses.fields(Options)} | of_gate
 
 
 def test_defaults_are_those_of_the_library() -> None:
     defaults = api_defaults()
     for option in OPTIONS.values():
-        if option.gate is None or option.gate not in defaults:
+        if option.policy_name is None or option.policy_name not in defaults:
             continue
-        ours = option.default * 3600 if option.kind is HOURS else option.default
+        ours = option.default * 3600 if option.type is HOURS else option.default
         if option.name == "output_mode":
             assert (ours, defaults["output_mode"]) == ("auto", "inline")
         else:
-            assert (ours or None) == (defaults[option.gate] or None), option.name
+            assert (ours or None) == (defaults[option.policy_name] or None), option.name
 
 
 def test_every_option_of_the_library_can_be_set() -> None:
-    reached = {option.gate for option in OPTIONS.values()}
+    reached = {option.policy_name for option in OPTIONS.values()}
     # A clock is a function, a monitor follows from the journal and the contract, and of several servers each is a
     # capability.
     assert (
@@ -77,18 +82,18 @@ def test_every_option_has_names_of_its_own() -> None:
 
 
 def test_categories_are_those_of_the_contract() -> None:
-    assert CONTRACT.read([f"t{number}={name}" for number, name in enumerate(BUDGETS)]) == {
+    assert CONTRACT.parse([f"t{number}={name}" for number, name in enumerate(BUDGETS)]) == {
         f"t{number}": name for number, name in enumerate(BUDGETS)
     }
 
 
 def test_modes_and_prefixes_are_those_of_the_library() -> None:
     assert MODE.metavar == "|".join(get_args(OutputMode))
-    assert kinds._PREFIX.pattern == gate._PREFIX.pattern
+    assert kinds._PREFIX_PATTERN.pattern == gate._PREFIX_PATTERN.pattern
 
 
 def test_what_was_not_set_is_not_passed_on() -> None:
-    assert Settings().gate_options() == {"output_mode": "auto"}
+    assert Settings().policy_options() == {"output_mode": "auto"}
 
 
 def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
@@ -100,7 +105,7 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         tools_only=("core",),
         sources=dict.fromkeys(["output_handle_ttl_hours", "handle_chars", "tool_prefix", "redact", "tools_only"], "x"),
     )
-    options = settings.gate_options()
+    options = settings.policy_options()
     (redact,) = options.pop("redact")
     assert redact(b"caab") == b"c[redacted]b"
     assert options == {
@@ -129,10 +134,10 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (COUNT, "3", 3),
         (FLAG, "Yes", True),
         (FLAG, "0", False),
-        (or_none(SIZE), "none", None),
-        (or_none(positive(COUNT)), "1", 1),
+        (optional(SIZE), "none", None),
+        (optional(positive(COUNT)), "1", 1),
         (positive(SECONDS), "1ms", 0.001),
-        (length(12, 26), "26", 26),
+        (number_choice(12, 26), "26", 26),
         (choice("a", "b"), "b", "b"),
         (URL, "https://[::1]:80/mcp?x=1", "https://[::1]:80/mcp?x=1"),
         (ADDRESS, "[::1]:8000", ("::1", 8000)),
@@ -143,13 +148,13 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (CONTRACT, "FALSE", False),
         (CONTRACT, "*_list", {"*_list": True}),
         (HEADERS, "A: b: c", {"A": "b: c"}),
-        (names("N", ""), "a, b", ("a", "b")),
-        (pairs("P=N", ""), "x_*=core", {"x_*": "core"}),
+        (name_list("N", ""), "a, b", ("a", "b")),
+        (name_map("P=N", ""), "x_*=core", {"x_*": "core"}),
     ],
     ids=lambda value: str(getattr(value, "metavar", value)),
 )
 def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
-    read = kind.read(text)
+    read = kind.parse(text)
     assert (read, type(read)) == (value, type(value))
 
 
@@ -164,34 +169,34 @@ def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
         *((COUNT, wrong) for wrong in ("1.5", "5k", -3)),
         *((positive(COUNT), wrong) for wrong in ("0", 0, -1, "x")),
         *((FLAG, wrong) for wrong in ("maybe", "", 1, None)),
-        *((length(12, 26), wrong) for wrong in ("13", "", True, None)),
+        *((number_choice(12, 26), wrong) for wrong in ("13", "", True, None)),
         *((URL, wrong) for wrong in ("example.com", "ftp://x", "http://", "http://[x", "http://x:y", 3)),
         *((ADDRESS, wrong) for wrong in ("8000", ":8000", "::1:80", "x:99999", "x:-1", 8000)),
         *((PREFIX, wrong) for wrong in ("a b", "x" * 65, 1)),
         *((TOOLS, wrong) for wrong in ("a", "=auto", "a=b", {"a": {"mode": "auto"}}, {"a": {"output_mode": "x"}}, 3)),
         *((CONTRACT, wrong) for wrong in ("a=x", 3, [3], "", {"": True})),
         *((HEADERS, wrong) for wrong in ("A", "A b: c", ": c", {"A": "b\r\nC: d"}, {"A": 3}, 3)),
-        *((names("N", ""), wrong) for wrong in ("a,,b", "", [3], 3)),
-        *((pairs("P=N", ""), wrong) for wrong in ("a", "a=", "=a", {"a": 3})),
+        *((name_list("N", ""), wrong) for wrong in ("a,,b", "", [3], 3)),
+        *((name_map("P=N", ""), wrong) for wrong in ("a", "a=", "=a", {"a": 3})),
     ],
     ids=lambda value: str(getattr(value, "metavar", value)),
 )
 def test_what_says_nothing_is_refused(kind: Any, wrong: object) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        kind.read(wrong)
+        kind.parse(wrong)
 
 
 @given(st.integers(0, 10**15), st.sampled_from(["", "KiB", "MiB", "GiB", "kb", "MB"]))
 def test_sizes_are_what_their_units_say(number: int, unit: str) -> None:
     factor = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6}[unit.lower()]
-    assert SIZE.read(f"{number}{unit}") == number * factor
+    assert SIZE.parse(f"{number}{unit}") == number * factor
 
 
 @given(st.text())
 def test_no_text_makes_a_kind_fail_otherwise(text: str) -> None:
     for option in OPTIONS.values():
         with contextlib.suppress(ValueError):
-            option.kind.read(text)
+            option.type.parse(text)
 
 
 @given(st.lists(st.sampled_from([b"ab", b"b", b"a\n", b" ", "é".encode(), b"\xff", b"7"])).map(b"".join))
@@ -200,16 +205,16 @@ def test_redacting_is_what_python_would_do(data: bytes) -> None:
 
     for expression in ("ab+", "a|b", "[0-9]+b", "^a", "b$"):
         naive = re.sub(expression.encode(), b"[redacted]", data, flags=re.MULTILINE)
-        assert redaction(expression)(data) == naive
+        assert make_redaction(expression)(data) == naive
 
 
 def test_every_match_is_redacted_however_many() -> None:
-    assert redaction("a")(b"ab" * 5000) == b"[redacted]b" * 5000
+    assert make_redaction("a")(b"ab" * 5000) == b"[redacted]b" * 5000
 
 
 def test_what_is_no_expression_is_refused_at_once() -> None:
     with pytest.raises(InvalidPattern, match="unclosed group"):
-        redaction("(")
+        make_redaction("(")
 
 
 def test_the_table_needs_nothing_heavy() -> None:

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from forebay.config.replace import FileNotChanged, replaced
+from forebay.config.adopt import FileNotChanged, replace_file
 
 OLD, NEW = b'{"a": 1}', b'{"a": 2}'
 
@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_owner_the_group_and_the_permissions_stay(file: Path) -> None:
     before = file.stat()
-    backup = replaced(str(file), OLD, NEW)
+    backup = replace_file(str(file), OLD, NEW)
     assert (file.read_bytes(), backup.read_bytes()) == (NEW, OLD)
     for path in (file, backup):
         after = path.stat()
@@ -36,6 +36,6 @@ def test_what_cannot_be_given_back_is_not_written(file: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "fchown", refuse)
     with pytest.raises(FileNotChanged, match="belongs to another user or group; run this as its owner"):
-        replaced(str(file), OLD, NEW)
+        replace_file(str(file), OLD, NEW)
     assert file.read_bytes() == OLD
     assert [*file.parent.iterdir()] == [file]

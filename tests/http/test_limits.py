@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import anyio
 import pytest
-from forebay.http.limits import RateLimit, Rates, _network
+from forebay.http.limits import RateLimit, TokenBuckets, _client_network
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +42,7 @@ class Naive:
 )
 def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, asked: list[tuple[str, int]]) -> None:
     now = 0
-    rates, naive = Rates(per_minute, clock=lambda: now), Naive(per_minute)
+    rates, naive = TokenBuckets(per_minute, clock=lambda: now), Naive(per_minute)
     for caller, later in asked:
         now += later
         wait, exact = rates.take(caller), naive.take(caller, now)
@@ -52,7 +52,7 @@ def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, asked: list[tuple[
 @given(st.integers(1, 50))
 def test_who_waits_as_told_is_served(per_minute: int) -> None:
     now = 0
-    rates = Rates(per_minute, clock=lambda: now)
+    rates = TokenBuckets(per_minute, clock=lambda: now)
     for _ in range(per_minute):
         assert rates.take("a") == 0
     for _ in range(5):
@@ -65,13 +65,13 @@ def test_who_waits_as_told_is_served(per_minute: int) -> None:
 
 
 def test_nobody_takes_from_another() -> None:
-    rates = Rates(2, clock=lambda: 0)
+    rates = TokenBuckets(2, clock=lambda: 0)
     assert [bool(rates.take("a")) for _ in range(5)] == [False, False, True, True, True]
     assert [bool(rates.take("b")) for _ in range(3)] == [False, False, True]
 
 
 def test_callers_are_forgotten_before_memory_is() -> None:
-    rates = Rates(1, most_callers=3, clock=lambda: 0)
+    rates = TokenBuckets(1, max_callers=3, clock=lambda: 0)
     for caller in "abc":
         assert rates.take(caller) == 0
     assert rates.take("a") > 0
@@ -94,7 +94,7 @@ def test_callers_are_forgotten_before_memory_is() -> None:
     ],
 )
 def test_who_has_many_addresses_is_one(one: str, other: str, is_same: bool) -> None:
-    assert (_network(one) == _network(other)) is is_same
+    assert (_client_network(one) == _client_network(other)) is is_same
 
 
 def test_too_many_are_told_when_to_come_back() -> None:
@@ -106,7 +106,7 @@ def test_too_many_are_told_when_to_come_back() -> None:
 
     served: list[object] = []
     sent: list[object] = []
-    limit = RateLimit(app, Rates(7, clock=lambda: 0))
+    limit = RateLimit(app, TokenBuckets(7, clock=lambda: 0))
 
     async def ask() -> None:
         for _ in range(8):

@@ -19,7 +19,7 @@ from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_i
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
-from mcp_harness import redeem, told
+from mcp_harness import parse_text, read_all_items
 from wires import ERAS, MODERN, message_of, wired_to
 
 pytestmark = pytest.mark.slow
@@ -366,8 +366,8 @@ def test_the_sdk_s_own_client_is_served(era: str, guarded: Listening) -> None:
             transport = streamable_http_client(f"http://127.0.0.1:{guarded.port}/mcp", http_client=http_client)
             async with Client(transport, mode=era) as client:
                 assert "output_fetch" in [tool.name for tool in (await client.list_tools()).tools]
-                handle = told(await client.call_tool("text", {"size": 100_000}))["output_handle"]
-                pages = await redeem(client, handle)
+                handle = parse_text(await client.call_tool("text", {"size": 100_000}))["output_handle"]
+                pages = await read_all_items(client, handle)
                 assert "".join(page["content"] for page in pages) == "x" * 100_000
 
     anyio.run(talk)

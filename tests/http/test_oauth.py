@@ -12,8 +12,8 @@ import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from forebay.adapters.mcp import principal_of
-from forebay.http.oauth import Issuer
+from forebay.adapters.mcp import get_principal
+from forebay.http.oauth import JWTVerifier
 from hypothesis import given
 from hypothesis import strategies as st
 from issuing import AUDIENCE, ISSUER, KEYS, OTHER, Keys, claims, issuing, public, signed
@@ -25,12 +25,12 @@ def keys() -> Iterator[Keys]:
         yield keys
 
 
-def verified(issuer: Issuer, token: str) -> Any:
+def verified(issuer: JWTVerifier, token: str) -> Any:
     return anyio.run(issuer.verify_token, token)
 
 
-def issuer_at(keys: Keys, **options: Any) -> Issuer:
-    return Issuer(ISSUER, AUDIENCE, keys.url, **options)
+def issuer_at(keys: Keys, **options: Any) -> JWTVerifier:
+    return JWTVerifier(ISSUER, AUDIENCE, keys.url, **options)
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
@@ -38,7 +38,7 @@ def test_who_the_issuer_says_they_are(algorithm: str, keys: Keys) -> None:
     token = signed(algorithm, scope="mcp:use other", client_id="app")
     found = verified(issuer_at(keys), token)
     assert (found.client_id, found.subject, found.scopes) == ("app", "alice", ["mcp:use", "other"])
-    assert json.loads(principal_of(found) or "") == ["subject", ISSUER, "alice"]
+    assert json.loads(get_principal(found) or "") == ["subject", ISSUER, "alice"]
     assert token not in repr(found)
 
 
@@ -174,4 +174,4 @@ def test_keys_that_are_none_let_nobody_in(shown: bytes, keys: Keys, caplog: pyte
 
 @given(st.text() | st.lists(st.sampled_from([".", "e30", "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ", "=", "é"])).map("".join))
 def test_no_text_fails_otherwise(token: str) -> None:
-    assert verified(Issuer(ISSUER, AUDIENCE, "http://127.0.0.1:9/jwks"), token) is None
+    assert verified(JWTVerifier(ISSUER, AUDIENCE, "http://127.0.0.1:9/jwks"), token) is None

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from command import run
 from forebay.errors import InvalidArgument
-from forebay.http.token_lines import digest_of, made, parsed
+from forebay.http.token_lines import hash_token, make_token, parse_token_lines
 from forebay.http.tokens import TokenFile
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +85,7 @@ def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> No
     path = written(tmp_path, f"alice: {SECRET}", mode)
     with pytest.raises(InvalidArgument, match=r"chmod 600 .*tokens$"):
         TokenFile(str(path))
-    assert who(TokenFile(str(path), may_be_open=True), SECRET) == "alice"
+    assert who(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -147,25 +147,27 @@ KEPT = st.from_regex(r"[A-Za-z0-9._~+/-]{32,60}=?", fullmatch=True)
 @pytest.mark.slow
 @given(st.dictionaries(KEPT, NAMES, min_size=1, max_size=5), st.booleans())
 def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) -> None:
-    shape = {token: f"sha256:{digest_of(token).hex()}" if is_hashed else token for token in entries}
+    shape = {token: f"sha256:{hash_token(token).hex()}" if is_hashed else token for token in entries}
     text = "\n".join(f"{name}: {shape[token]}" for token, name in entries.items())
-    assert dict(parsed(text, "x")) == {hashlib.sha256(token.encode()).digest(): name for token, name in entries.items()}
+    assert dict(parse_token_lines(text, "x")) == {
+        hashlib.sha256(token.encode()).digest(): name for token, name in entries.items()
+    }
 
 
 @given(st.text())
 def test_no_text_fails_otherwise(text: str) -> None:
     for line in (text, f"alice: {text}"):
         with contextlib.suppress(InvalidArgument):
-            parsed(line, "x")
+            parse_token_lines(line, "x")
 
 
 @given(st.text(max_size=300))
 def test_every_name_is_refused_or_can_be_read_back(name: str) -> None:
     try:
-        token, line = made(name)
+        token, line = make_token(name)
     except InvalidArgument:
         return
-    assert parsed(line, "x") == [(digest_of(token), name)]
+    assert parse_token_lines(line, "x") == [(hash_token(token), name)]
 
 
 def test_a_file_of_which_nothing_is_left_lets_nobody_in(tmp_path: Path) -> None:

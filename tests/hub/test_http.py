@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.hub.router import _fits
+from forebay.hub.router import _matches_template
 from serve_harness import command_of
 from serve_http_harness import NAMES
 from serve_http_harness import called as _called
@@ -191,8 +191,8 @@ def test_a_tool_that_is_switched_off_is_so_by_whatever_name_and_in_every_version
 
 def test_an_address_that_fits_a_template_in_many_ways_is_looked_at_once() -> None:
     template = "repo://{owner}/{repo}/contents/{path}/raw"
-    assert _fits(template, "repo://a/b/contents/c/d/raw")
-    assert not _fits(template, "repo://" + "/contents/" * 100_000)
-    assert not _fits(template, "repo://a/contents/raw")
-    assert not _fits("plain", "plain")
-    assert _fits("{all}", "")
+    assert _matches_template(template, "repo://a/b/contents/c/d/raw")
+    assert not _matches_template(template, "repo://" + "/contents/" * 100_000)
+    assert not _matches_template(template, "repo://a/contents/raw")
+    assert not _matches_template("plain", "plain")
+    assert _matches_template("{all}", "")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from forebay.config.options import Settings
-from forebay.config.targets import Target
-from forebay.hub.run import Serving
-from forebay.operations.mcp.serving import OperationTools
+from forebay.config.upstreams import UpstreamConfig
+from forebay.hub.run import HubServer
+from forebay.operations.mcp.server import OperationTools
 from mcp import Client
 from serve_harness import command_of
 from wires import LEGACY, MODERN
@@ -20,20 +20,20 @@ pytestmark = pytest.mark.slow
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows whenever all operations are gone through."""
     counts: list[int] = []
-    shown_to = OperationTools._shown_to
+    shown_to = OperationTools._visible_tools
 
     def counting(self: OperationTools, identity: Any) -> Any:
         counts.append(1)
         return shown_to(self, identity)
 
-    monkeypatch.setattr(OperationTools, "_shown_to", counting)
+    monkeypatch.setattr(OperationTools, "_visible_tools", counting)
     return counts
 
 
-def _listed(folder: Path, era: str, target: Target) -> list[str]:
+def _listed(folder: Path, era: str, target: UpstreamConfig) -> list[str]:
     async def listed() -> list[str]:
         settings = Settings(store=(folder / "store").as_uri(), upstreams={target.name: target})
-        async with Client(Serving(settings).server, mode=era) as client:
+        async with Client(HubServer(settings).server, mode=era) as client:
             return [tool.name for tool in (await client.list_tools()).tools]
 
     return asyncio.run(listed())
@@ -47,7 +47,7 @@ def test_a_list_takes_no_more_turns_for_more_tools(
     turns = []
     for count in (1, 40):
         (tmp_path / f"module_of_{count}.py").write_text("\n".join(f"def f{n}() -> None: ..." for n in range(count)))
-        names = _listed(tmp_path, era, Target(name="many", python=f"module_of_{count}"))
+        names = _listed(tmp_path, era, UpstreamConfig(name="many", python=f"module_of_{count}"))
         assert set(names) >= {f"f{n}" for n in range(count)}
         turns.append(len(counted))
         counted.clear()
@@ -61,7 +61,7 @@ def test_all_are_found_as_each_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def compared(self: OperationTools, ctx: Any, names: Any) -> Any:
         names = [*names]
         # Whatever is no tool, and a name that one had before another came.
-        self._given["as_it_was"] = self._given["rows"]
+        self._assigned_ids["as_it_was"] = self._assigned_ids["rows"]
         asked = [*names, "as_it_was", "none"]
         one_by_one = {name: spec for name in asked if (spec := self.find(ctx, name)) is not None}
         differences.append(one_by_one == find_all(self, ctx, asked) and "as_it_was" in one_by_one)
@@ -69,6 +69,6 @@ def test_all_are_found_as_each_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(OperationTools, "find_all", compared)
     command = command_of("mcp_server.py", "stdio", "null")
-    target = Target(name="one", command=command["command"], args=tuple(command["args"]))
+    target = UpstreamConfig(name="one", command=command["command"], args=tuple(command["args"]))
     assert "rows" in _listed(tmp_path, LEGACY, target)
     assert set(differences) == {True}

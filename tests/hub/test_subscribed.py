@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from forebay.hub.subscribed import Subscribed
+from forebay.hub.in_flight import OpenSubscriptions
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 CHANGED = "notifications/tools/list_changed"
@@ -16,8 +16,8 @@ def told(subscription: Any) -> JSONRPCNotification:
 
 @pytest.mark.parametrize("odd", [[1], {"a": 1}, None, 3], ids=repr)
 def test_only_what_a_second_one_is_told_again_is_repeated(odd: Any) -> None:
-    subscribed = Subscribed()
+    subscribed = OpenSubscriptions()
     for number in (1, 2):
         params = {"notifications": {"toolsListChanged": True}}
-        subscribed.sent(JSONRPCRequest(jsonrpc="2.0", id=number, method="subscriptions/listen", params=params))
-    assert [subscribed.is_repeated(told(of)) for of in (1, 2, odd)] == [False, True, False]
+        subscribed.on_sent(JSONRPCRequest(jsonrpc="2.0", id=number, method="subscriptions/listen", params=params))
+    assert [subscribed.is_duplicate(told(of)) for of in (1, 2, odd)] == [False, True, False]

@@ -6,11 +6,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 from forebay.config.options import Settings
-from forebay.hub.client_peer import Front
-from forebay.hub.tenant import Scope
-from forebay.hub.tenant_pool import Scopes
-from forebay.hub.upstreams import Sources
-from forebay.outputs.policy import Gate
+from forebay.hub.client_peer import ClientPeer
+from forebay.hub.tenants import Tenant, TenantPool
+from forebay.hub.upstreams import Upstreams
+from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
@@ -19,8 +18,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cid", None]), st.bool
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    gate = Gate(tmp_path_factory.mktemp("store").as_uri(), sweep_interval=0)
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OutputPolicy]:
+    gate = OutputPolicy(tmp_path_factory.mktemp("store").as_uri(), sweep_interval=0)
     yield gate
     gate.close()
 
@@ -55,35 +54,35 @@ class _ByHand:
 
 @pytest.mark.slow
 @given(steps=STEPS, most=st.integers(1, 4))
-def test_as_by_hand(gate: Gate, steps: list[tuple[str | None, bool]], most: int) -> None:
+def test_as_by_hand(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
     asyncio.run(_as_by_hand(gate, steps, most))
 
 
-async def _as_by_hand(gate: Gate, steps: list[tuple[str | None, bool]], most: int) -> None:
-    made: list[Scope] = []
+async def _as_by_hand(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
+    made: list[Tenant] = []
 
-    def make() -> Scope:
-        made.append(Scope(Sources({}), Front(), gate, Settings(), {}))
+    def make() -> Tenant:
+        made.append(Tenant(Upstreams({}), ClientPeer(), gate, Settings(), {}))
         return made[-1]
 
-    scopes, by_hand = Scopes(make, most, None), _ByHand(most)
+    scopes, by_hand = TenantPool(make, most, None), _ByHand(most)
     under_way: dict[str | None, list[AsyncExitStack]] = {}
     for principal, is_begun in steps:
         if is_begun:
             stack = AsyncExitStack()
             if by_hand.begin(principal):
-                await stack.enter_async_context(scopes.used_by(principal))
+                await stack.enter_async_context(scopes.acquire(principal))
                 under_way.setdefault(principal, []).append(stack)
             else:
                 with pytest.raises(MCPError, match="max_principals"):
-                    await stack.enter_async_context(scopes.used_by(principal))
+                    await stack.enter_async_context(scopes.acquire(principal))
         elif under_way.get(principal):
             await under_way[principal].pop().aclose()
             by_hand.end(principal)
         assert len(made) == by_hand.made
         assert sum(not scope._is_closed for scope in made) <= most
-        assert {*scopes._held} == {*by_hand.idle, *by_hand.used}
+        assert {*scopes._entries} == {*by_hand.idle, *by_hand.used}
     await scopes.close()
     assert all(scope._is_closed for scope in made)
     with pytest.raises(MCPError, match="about to end"):
-        await AsyncExitStack().enter_async_context(scopes.used_by("dan"))
+        await AsyncExitStack().enter_async_context(scopes.acquire("dan"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from forebay.operations import CallError, OperationRegistry, OperationSpec, results
 from forebay.operations.envelope import Body, ResponseEnvelope
-from forebay.operations.results import finished, is_large
+from forebay.operations.results import is_large, to_envelope
 
 LISTS = {"type": "array"}
 
@@ -40,9 +40,9 @@ def test_only_what_takes_long_is_done_aside(
 
     def noted(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
         threads.append(threading.current_thread())
-        return finished(result, spec)
+        return to_envelope(result, spec)
 
-    monkeypatch.setattr(results, "finished", noted)
+    monkeypatch.setattr(results, "to_envelope", noted)
     registry = OperationRegistry()
     registry.register(OperationSpec(namespace="a", name="many", output_schema=schema), lambda *_: [1] * count)
     envelope = asyncio.run(registry.execute("a.many"))

@@ -301,7 +301,7 @@ def test_a_transport_that_hangs_does_not_hold_a_call_longer_than_its_deadline(
             del topic, event
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(pending, "FAREWELL", 0.01)
+    monkeypatch.setattr(pending, "CLEANUP_SECONDS", 0.01)
     assert bounded(code_of(PendingRequestMap(Hanging()).call("x.y", timeout=0.01))) == "TIMEOUT"
     assert "nobody could be told" in caplog.text
 

@@ -186,7 +186,7 @@ def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
         registry = OperationRegistry(chain(seen))
         now = time.monotonic()
         # As a handler does that makes an env of the context which it was given.
-        env = build_env(registry, context=registry.bound(CallContext(deadline=now + 60)))
+        env = build_env(registry, context=registry.bind_context(CallContext(deadline=now + 60)))
         await env.ns.one(deadline=now + 30)
         assert [seen[name].deadline for name in ("one", "two", "three")] == [now + 30] * 3
 
@@ -236,7 +236,7 @@ def test_a_context_without_operations_says_how_to_get_some() -> None:
 
 
 def test_an_env_survives_whoever_looks_into_it() -> None:
-    context = OperationRegistry().bound(None)
+    context = OperationRegistry().bind_context(None)
     assert not hasattr(context.env, "__wrapped__")
     assert not hasattr(context.env.crm, "__wrapped__")
     assert repr(context.env.crm.get) == "<operation crm.get>"

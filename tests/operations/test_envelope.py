@@ -352,13 +352,13 @@ def test_bytes_in_a_block_that_is_not_known_are_told_of() -> None:
 
 def test_data_is_walked_through_only_where_it_has_a_key_like_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[Any] = []
-    walk = body.plain
+    walk = body.to_jsonable
 
     def watched(data: Any) -> Any:
         walked.append(data)
         return walk(data)
 
-    monkeypatch.setattr(body, "plain", watched)
+    monkeypatch.setattr(body, "to_jsonable", watched)
     local_envelope([{"id": number} for number in range(100)], "a.b").to_json()
     assert walked == []
     assert json.loads(local_envelope({"a": b"hi"}, "a.b").to_json())["data"] == {"a": {"$base64": "aGk="}}

@@ -17,7 +17,7 @@ from forebay.operations import (
     listen,
 )
 from forebay.operations.bus.pubsub import subscribe_all
-from forebay.operations.deadlines import from_wire, to_wire, within
+from forebay.operations.deadlines import DeadlineScope, from_epoch_ms, to_epoch_ms
 from forebay.operations.envelope import local_envelope
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,16 +89,16 @@ def test_what_is_no_json_is_no_event(data: bytes | str) -> None:
 
 def test_deadlines_are_milliseconds_on_the_wire() -> None:
     before = time.time()
-    told = to_wire(time.monotonic() + 60)
+    told = to_epoch_ms(time.monotonic() + 60)
     assert isinstance(told, int)
     assert int((before + 59) * 1000) <= told <= (time.time() + 60) * 1000
     deadline = time.monotonic() + 60
-    assert deadline - 1 < from_wire(to_wire(deadline)) < deadline + 0.001
+    assert deadline - 1 < from_epoch_ms(to_epoch_ms(deadline)) < deadline + 0.001
 
 
 def test_what_takes_too_long_for_another_reason_is_not_blamed_on_the_deadline() -> None:
     async def scenario() -> None:
-        async with within(time.monotonic() + 60, "x.y"):
+        async with DeadlineScope(time.monotonic() + 60, "x.y"):
             raise TimeoutError("the cable is cut")
 
     with pytest.raises(TimeoutError, match="the cable is cut"):

@@ -11,7 +11,7 @@ import pytest
 from calls import Record, bounded, code_of, requested
 from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, cleanup
 from forebay.operations.bus.pubsub import listen, subscribe_all
-from forebay.operations.cleanup import to_the_end
+from forebay.operations.cleanup import wait_shielded
 from forebay.operations.envelope import unwrap
 
 Work = Callable[[], Awaitable[Any]]
@@ -161,7 +161,7 @@ def test_a_call_that_comes_while_it_is_closed_is_told_so(turns_before: int) -> N
     async def scenario() -> None:
         side = Side(Record())
         await side.handler.start()
-        closing = asyncio.create_task(side.handler.close(within=0))
+        closing = asyncio.create_task(side.handler.close(timeout=0))
         waiting = asyncio.create_task(code_of(side.calls.call("ns.wait")))
         for _ in range(turns_before):
             await asyncio.sleep(0)
@@ -186,7 +186,7 @@ def test_an_answer_that_is_on_its_way_arrives_although_it_is_closed_meanwhile() 
         while bus.may_deliver.is_set():
             await asyncio.sleep(0)
         await turns()
-        closing = asyncio.create_task(side.handler.close(within=0))
+        closing = asyncio.create_task(side.handler.close(timeout=0))
         await asyncio.sleep(0.02)
         bus.may_deliver.set()
         await closing
@@ -246,7 +246,7 @@ def test_subscriptions_that_are_cancelled_are_ended(end: Any) -> None:
 
 @ways
 def test_what_never_ends_is_given_up(end: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "FAREWELL", 0.02)
+    monkeypatch.setattr(cleanup, "CLEANUP_SECONDS", 0.02)
 
     async def scenario() -> None:
         ended = asyncio.Event()
@@ -257,7 +257,7 @@ def test_what_never_ends_is_given_up(end: Any, monkeypatch: pytest.MonkeyPatch) 
             finally:
                 ended.set()
 
-        await end(lambda: to_the_end(hang()), turns)
+        await end(lambda: wait_shielded(hang()), turns)
         assert ended.is_set()
 
     bounded(scenario())
@@ -272,8 +272,8 @@ async def deaf(until: asyncio.Event) -> None:
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "FAREWELL", 0.02)
-    monkeypatch.setattr(cleanup, "_LAST_WORD", 0.02)
+    monkeypatch.setattr(cleanup, "CLEANUP_SECONDS", 0.02)
+    monkeypatch.setattr(cleanup, "_CANCEL_GRACE_SECONDS", 0.02)
 
 
 @ways
@@ -281,11 +281,11 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_does_not_listen_is_left_alone(end: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         until = asyncio.Event()
-        await end(lambda: to_the_end(deaf(until)), turns)
+        await end(lambda: wait_shielded(deaf(until)), turns)
         assert "is left alone" in caplog.text
         until.set()
         await turns()
-        assert not cleanup._left_alone
+        assert not cleanup._abandoned_tasks
 
     bounded(scenario())
 
@@ -327,7 +327,7 @@ def test_a_subscription_that_does_not_end_keeps_nobody_from_the_others() -> None
         await side.handler.start()
         waiting = asyncio.create_task(code_of(side.calls.call("ns.wait")))
         await side.started.wait()
-        for close in (side.handler.close(within=0), side.calls.close()):
+        for close in (side.handler.close(timeout=0), side.calls.close()):
             with pytest.raises(TimeoutError, match="given up"):
                 await close
         assert await waiting == "ABORTED"
@@ -347,7 +347,7 @@ def test_waiting_in_a_scope_that_was_cancelled_costs_nothing() -> None:
             return call_soon(callback, *more, **options)
 
         loop.call_soon = counted
-        await in_a_scope(lambda: to_the_end(asyncio.sleep(0.2)), turns)
+        await in_a_scope(lambda: wait_shielded(asyncio.sleep(0.2)), turns)
         assert len(scheduled) < 100
 
     bounded(scenario())
@@ -358,15 +358,15 @@ def test_what_is_raised_at_the_end_is_raised() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        bounded(to_the_end(fail()))
+        bounded(wait_shielded(fail()))
 
 
 def closing_at_once(side: Side) -> Awaitable[None]:
-    return side.handler.close(within=0)
+    return side.handler.close(timeout=0)
 
 
 def closing_in_a_task(side: Side) -> Awaitable[None]:
-    return asyncio.create_task(side.handler.close(within=0))
+    return asyncio.create_task(side.handler.close(timeout=0))
 
 
 @pytest.mark.parametrize("close", [closing_at_once, closing_in_a_task])

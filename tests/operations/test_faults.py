@@ -7,7 +7,7 @@ import pytest
 from calls import Record, bounded
 from forebay import InvalidArgument
 from forebay.operations import CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
-from forebay.operations.bus.events import context_of
+from forebay.operations.bus.events import context_from_event
 from forebay.operations.envelope import unwrap
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_a_handler_whose_closing_was_cancelled_can_be_started_again() -> None:
                 await handler.close()
         await handler.start()
         assert unwrap(await calls.call("ns.op", 0)) == 0
-        await handler.close(within=0)
+        await handler.close(timeout=0)
         with pytest.raises(CallError):
             await waiting
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
 @pytest.mark.parametrize("deadline", [10**400, float("nan"), float("inf"), True, "soon"])
 def test_a_deadline_that_is_no_time_is_refused(deadline: Any) -> None:
     with pytest.raises(InvalidArgument, match="milliseconds"):
-        context_of({"requestId": "a", "operationId": "ns.op", "deadline": deadline})
+        context_from_event({"requestId": "a", "operationId": "ns.op", "deadline": deadline})
 
 
 def test_nobody_who_answers_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from forebay.operations import (
     PendingRequestMap,
     results,
 )
-from forebay.operations.deadlines import to_wire
+from forebay.operations.deadlines import to_epoch_ms
 from forebay.operations.envelope import (
     LocalResponseMeta,
     ResponseEnvelope,
@@ -29,7 +29,7 @@ from forebay.operations.envelope import (
     mcp_envelope,
     unwrap,
 )
-from forebay.operations.results import finished
+from forebay.operations.results import to_envelope
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -111,7 +111,7 @@ def test_nothing_runs_that_may_not() -> None:
             assert (caught.value.code, caught.value.details["problems"][0]["path"]) == ("VALIDATION_ERROR", "/n")
             with pytest.raises(CallError, match=r"use subscribe\(\)"):
                 await side.calls.call("ns.stream")
-            _, late = await side.answer(deadline=to_wire(time.monotonic() - 1))
+            _, late = await side.answer(deadline=to_epoch_ms(time.monotonic() - 1))
             assert late["code"] == "TIMEOUT"
 
     bounded(scenario())
@@ -228,7 +228,7 @@ def test_a_deadline_that_passes_meanwhile_cancels_the_handler() -> None:
         side, seen = Side(), list[str]()
         side.add("op", waiting(seen))
         async with side.handler:
-            topic, event = await side.answer(deadline=to_wire(time.monotonic() + 0.2))
+            topic, event = await side.answer(deadline=to_epoch_ms(time.monotonic() + 0.2))
         assert (topic, event["code"], seen) == ("call.error", "TIMEOUT", ["started", "cancelled"])
 
     bounded(scenario())
@@ -279,7 +279,7 @@ def test_whoever_is_cancelled_cleans_up_undisturbed_by_its_deadline(is_closed: b
             await asyncio.sleep(0)
         if not is_closed:
             await side.calls.abort(request_id)
-        await side.handler.close(within=0 if is_closed else None)
+        await side.handler.close(timeout=0 if is_closed else None)
         assert seen == ["started", "cancelled", "tidied"]
         assert await task == ("TIMEOUT" if is_closed else "ABORTED")
 
@@ -422,7 +422,7 @@ def test_closing_aborts_what_takes_longer(seconds: float) -> None:
         await side.handler.start()
         task = asyncio.create_task(side.calls.call("ns.op"))
         await requested(side.bus)
-        await side.handler.close(within=seconds)
+        await side.handler.close(timeout=seconds)
         assert seen == ["started", "cancelled"]
         assert await code_of(task) == "ABORTED"
 
@@ -447,7 +447,7 @@ def test_closing_waits_for_what_was_aborted_to_clean_up() -> None:
         while not seen:
             await asyncio.sleep(0)
         await side.calls.abort("a")
-        await side.handler.close(within=0)
+        await side.handler.close(timeout=0)
         assert seen == ["started", "tidied"]
 
     bounded(scenario())
@@ -462,7 +462,7 @@ def test_a_call_whose_result_is_just_made_to_fit_can_be_aborted(
     def held(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
         begun.set()
         may_go.wait(30)
-        return finished(result, spec)
+        return to_envelope(result, spec)
 
     async def scenario() -> None:
         side = Side()
@@ -475,13 +475,13 @@ def test_a_call_whose_result_is_just_made_to_fit_can_be_aborted(
                 await asyncio.sleep(0)
             if not is_closed:
                 await side.calls.abort(request_id)
-            await side.handler.close(within=0)
+            await side.handler.close(timeout=0)
             assert await code_of(call) == "ABORTED"
             assert side.bus.failures == []
         finally:
             may_go.set()
 
-    monkeypatch.setattr(results, "finished", held)
+    monkeypatch.setattr(results, "to_envelope", held)
     bounded(scenario())
 
 

@@ -16,7 +16,7 @@ import pydantic
 import pytest
 from forebay.operations import OperationRegistry, OperationSpec
 from forebay.operations.envelope import Body
-from forebay.operations.envelope.body import is_only_json
+from forebay.operations.envelope.body import has_only_json_types
 from forebay.operations.responses import to_call_tool_result
 
 ID = uuid.UUID(int=7)
@@ -99,11 +99,11 @@ def test_whatever_can_be_written_is_what_json_has_of_it(
 
 @pytest.mark.parametrize("value", [value for value, _ in NOT_JSONS_OWN] + [b"", bytearray(), 1j, orjson.Fragment(b"1")])
 def test_it_is_seen_wherever_it_is(value: Any) -> None:
-    assert is_only_json({"a": [1, 1.5, "x", None, True, (2, {})]})
-    assert not is_only_json({"a": [1, ({"b": value},)]})
+    assert has_only_json_types({"a": [1, 1.5, "x", None, True, (2, {})]})
+    assert not has_only_json_types({"a": [1, ({"b": value},)]})
 
 
 def test_what_holds_itself_is_none() -> None:
     endless: list[Any] = []
     endless += [endless, endless]
-    assert not is_only_json(endless)
+    assert not has_only_json_types(endless)

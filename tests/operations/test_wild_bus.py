@@ -94,7 +94,7 @@ def test_whatever_a_bus_does_calls_run_once_and_nothing_is_left(seed: int, withi
         await crowd.handler.start()
         callers = [asyncio.create_task(crowd.call()) for _ in range(6)]
         await turns(when)
-        await crowd.handler.close(within=within)
+        await crowd.handler.close(timeout=within)
         assert {*await asyncio.gather(*callers)} <= {"its own", "TIMEOUT", "ABORTED", "cancelled"}
         await crowd.calls.close()
         while crowd.bus.on_their_way:

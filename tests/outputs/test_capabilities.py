@@ -10,13 +10,12 @@ from typing import Any
 import forebay
 import pytest
 from forebay.errors import CapabilityDisabled, InvalidArgument
-from forebay.outputs.capabilities import CORE, META_KEY, Capabilities, own_capability
-from forebay.outputs.expand_tools import expand
-from forebay.outputs.pipeline import Call
-from forebay.outputs.policy import Gate
+from forebay.outputs.capabilities import CORE, META_KEY, CapabilityFilter, expand_tools, get_declared_capability
+from forebay.outputs.pipeline import ToolCall
+from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.tools import Caller
-from forebay.store.payload import encoded
-from forebay.wire.lazy_json import parse_lazy
+from forebay.store.payload import encode
+from forebay.wire.messages import parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,10 +68,10 @@ def naive_is_hidden(tool: dict[str, Any], told: dict[str, Any]) -> bool:
     return naive_capability(tool, told) in hidden or any(fnmatch.fnmatchcase(tool["name"], entry) for entry in hidden)
 
 
-def made(told: dict[str, Any]) -> Capabilities | None:
+def make_filter(told: dict[str, Any]) -> CapabilityFilter | None:
     """`None` where the options themselves are wrong, and that shows at once."""
     try:
-        return Capabilities(**told)
+        return CapabilityFilter(**told)
     except InvalidArgument:
         there = {CORE, *told["capabilities"].values()}
         assert "*" in told["capabilities"]
@@ -85,15 +84,15 @@ def made(told: dict[str, Any]) -> Capabilities | None:
 def test_what_is_listed_and_called_is_what_is_allowed(
     listed: list[dict[str, Any]], told: dict[str, Any], expanded: set[str]
 ) -> None:
-    if (capabilities := made(told)) is None:
+    if (capabilities := make_filter(told)) is None:
         return
     logging.getLogger("forebay").disabled = True
-    capabilities.learn(listed, is_all=True)
+    capabilities.learn_tools(listed, is_complete=True)
     logging.getLogger("forebay").disabled = False
     allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)]
     hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, told)]
-    assert [tool["name"] for tool in listed if capabilities.denied(tool["name"]) is None] == allowed
-    assert [tool["name"] for tool in listed if capabilities.is_shown(tool["name"], expanded)] == [
+    assert [tool["name"] for tool in listed if capabilities.find_denial(tool["name"]) is None] == allowed
+    assert [tool["name"] for tool in listed if capabilities.is_listed(tool["name"], expanded)] == [
         name for name in allowed if name not in hidden or name in expanded
     ]
 
@@ -103,14 +102,14 @@ def test_what_is_listed_and_called_is_what_is_allowed(
 def test_expanding_stays_within_what_is_allowed(
     listed: list[dict[str, Any]], told: dict[str, Any], data: st.DataObject
 ) -> None:
-    if (capabilities := made(told)) is None:
+    if (capabilities := make_filter(told)) is None:
         return
     logging.getLogger("forebay").disabled = True
-    capabilities.learn(listed, is_all=True)
+    capabilities.learn_tools(listed, is_complete=True)
     logging.getLogger("forebay").disabled = False
     allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)}
     hidden = [tool for tool in listed if naive_is_hidden(tool, told) and tool["name"] in allowed]
-    named = expand(capabilities, {}, listed, None)["hidden_tools"]
+    named = expand_tools(capabilities, {}, listed, None)["hidden_tools"]
     assert [tool["name"] for tool in named] == [tool["name"] for tool in hidden]
     asked: dict[str, Any] = data.draw(
         st.fixed_dictionaries({"names": st.lists(tool_names, min_size=1, max_size=3)})
@@ -118,7 +117,7 @@ def test_expanding_stays_within_what_is_allowed(
     )
     expanded: set[str] = set()
     try:
-        definitions = expand(capabilities, asked, listed, None)["tools"]
+        definitions = expand_tools(capabilities, asked, listed, None)["tools"]
     except CapabilityDisabled:
         assert "names" not in asked or not set(asked["names"]) <= allowed
         assert "capability" not in asked or not naive_allows(asked["capability"], told)
@@ -127,7 +126,7 @@ def test_expanding_stays_within_what_is_allowed(
         assert "capability" not in asked or naive_allows(asked["capability"], told)
     else:
         assert all(tool in listed and tool["name"] in allowed for tool in definitions)
-        assert [tool["name"] for tool in definitions] == expand(capabilities, asked, listed, expanded)["expanded"]
+        assert [tool["name"] for tool in definitions] == expand_tools(capabilities, asked, listed, expanded)["expanded"]
         assert expanded == {tool["name"] for tool in definitions}
         if "names" in asked:
             assert expanded == set(asked["names"])
@@ -151,15 +150,15 @@ def test_expanding_stays_within_what_is_allowed(
     ],
 )
 def test_what_a_tool_says_of_itself(tool: dict[str, Any], own: str | None) -> None:
-    assert own_capability(tool) == own
+    assert get_declared_capability(tool) == own
 
 
 def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
-    capabilities = Capabilities(capabilities={"crawl_s*": "sites", "crawl*": "pages"}, default="up")
-    capabilities.learn(
-        [{"name": "crawl", "_meta": {META_KEY: "own"}}, {"name": "own", "_meta": {META_KEY: "own"}}], is_all=True
+    capabilities = CapabilityFilter(capabilities={"crawl_s*": "sites", "crawl*": "pages"}, default="up")
+    capabilities.learn_tools(
+        [{"name": "crawl", "_meta": {META_KEY: "own"}}, {"name": "own", "_meta": {META_KEY: "own"}}], is_complete=True
     )
-    assert [capabilities.of(name) for name in ("crawl_sitemap", "crawl", "own", "other")] == [
+    assert [capabilities.get_capability(name) for name in ("crawl_sitemap", "crawl", "own", "other")] == [
         "sites",
         "pages",
         "own",
@@ -170,26 +169,28 @@ def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
 @pytest.mark.parametrize("option", ["tools_only", "disable_tools"])
 def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog: pytest.LogCaptureFixture) -> None:
     told: dict[str, Any] = {option: ["workflw"]}
-    capabilities = Capabilities(**told)
-    capabilities.learn([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_all=True)
-    capabilities.learn([{"name": "b"}], is_all=False)
+    capabilities = CapabilityFilter(**told)
+    capabilities.learn_tools([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_complete=True)
+    capabilities.learn_tools([{"name": "b"}], is_complete=False)
     (record,) = caplog.records
     assert f"{option} names 'workflw', which no tool is for; there are core, workflow" in record.getMessage()
     for name in ("a", "b", "unheard_of"):
-        denied = capabilities.denied(name)
+        denied = capabilities.find_denial(name)
         assert denied is not None
         assert "there are core, workflow" in str(denied)
-    capabilities.learn([{"name": "c", "_meta": {META_KEY: "workflw"}}], is_all=False)
-    assert (capabilities.denied("c") is None) == (option == "tools_only")
-    assert (capabilities.denied("b") is None) == (option == "disable_tools")
+    capabilities.learn_tools([{"name": "c", "_meta": {META_KEY: "workflw"}}], is_complete=False)
+    assert (capabilities.find_denial("c") is None) == (option == "tools_only")
+    assert (capabilities.find_denial("b") is None) == (option == "disable_tools")
 
 
 def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     patterns = {"admn*": "admin", "crawl*": "crawl", "theirs": "crawl"}
-    capabilities = Capabilities(disable_tools=["admin"], capabilities=patterns, hidden_tools=["crawl", "cra*", "zzz"])
-    capabilities.alias = lambda tool: tool.removeprefix("up_")
+    capabilities = CapabilityFilter(
+        disable_tools=["admin"], capabilities=patterns, hidden_tools=["crawl", "cra*", "zzz"]
+    )
+    capabilities.upstream_name = lambda tool: tool.removeprefix("up_")
     for _ in range(2):
-        capabilities.learn([{"name": "admin_wipe"}, {"name": "crawl"}, {"name": "up_theirs"}], is_all=True)
+        capabilities.learn_tools([{"name": "admin_wipe"}, {"name": "crawl"}, {"name": "up_theirs"}], is_complete=True)
     assert [record.getMessage() for record in caplog.records] == [
         f"forebay: {option} names '{pattern}', which no tool of the server is called"
         for option, pattern in (("capabilities", "admn*"), ("hidden_tools", "zzz"))
@@ -197,26 +198,26 @@ def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFi
 
 
 def test_a_tool_s_pattern_is_no_less_idle_for_being_called_like_a_capability(caplog: pytest.LogCaptureFixture) -> None:
-    capabilities = Capabilities(disable_tools=["admin"], capabilities={"admin": "admin"})
-    capabilities.learn([{"name": "wipe"}], is_all=True)
+    capabilities = CapabilityFilter(disable_tools=["admin"], capabilities={"admin": "admin"})
+    capabilities.learn_tools([{"name": "wipe"}], is_complete=True)
     assert "capabilities names 'admin', which no tool of the server is called" in caplog.text
 
 
 def test_who_names_a_tool_is_told_how_to_give_it_a_capability(caplog: pytest.LogCaptureFixture) -> None:
-    Capabilities(disable_tools=["wipe"]).learn([{"name": "wipe"}], is_all=True)
+    CapabilityFilter(disable_tools=["wipe"]).learn_tools([{"name": "wipe"}], is_complete=True)
     assert "tools are given another by name: --capability 'wipe=…'" in caplog.text
 
 
 def test_a_wrong_name_is_refused_at_once_where_all_are_configured() -> None:
     with pytest.raises(InvalidArgument, match="tools_only names 'coer', which no tool is for; there are core, crawl"):
-        Capabilities(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})
+        CapabilityFilter(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})
 
 
 @pytest.mark.parametrize("option", [{"tools_only": ["core"]}, {"disable_tools": ["core"]}])
 def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -> None:
-    capabilities = Capabilities(**option)
-    capabilities.learn([{"name": "a"}], is_all=False)
-    denied = capabilities.denied("a")
+    capabilities = CapabilityFilter(**option)
+    capabilities.learn_tools([{"name": "a"}], is_complete=False)
+    denied = capabilities.find_denial("a")
     assert denied is not None
     assert "could not be listed yet; try again" in str(denied)
 
@@ -236,7 +237,7 @@ def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -
 def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
     (option,) = wrong
     with pytest.raises(InvalidArgument, match=rf"^{option} (is a list of names|are names by pattern)"):
-        Gate(tmp_path.as_uri(), **wrong)
+        OutputPolicy(tmp_path.as_uri(), **wrong)
 
 
 @pytest.mark.parametrize(
@@ -252,33 +253,35 @@ def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: 
     ],
 )
 def test_expanding_what_cannot_be(wrong: dict[str, Any], says: str) -> None:
-    capabilities = Capabilities(hidden_tools=["a*"])
+    capabilities = CapabilityFilter(hidden_tools=["a*"])
     with pytest.raises(InvalidArgument, match=says):
-        expand(capabilities, wrong, [{"name": f"a{number}"} for number in range(30)], None)
+        expand_tools(capabilities, wrong, [{"name": f"a{number}"} for number in range(30)], None)
 
 
 def test_a_query_finds_by_every_word_of_name_capability_and_description() -> None:
-    capabilities = Capabilities(hidden_tools=["*"], capabilities={"b": "crawl"})
+    capabilities = CapabilityFilter(hidden_tools=["*"], capabilities={"b": "crawl"})
     listed = [{"name": "a", "description": "Opens a PAGE.\nAnd more " + "x" * 500}, {"name": "b"}]
-    (found,) = expand(capabilities, {"query": "page opens"}, listed, None)["hidden_tools"]
+    (found,) = expand_tools(capabilities, {"query": "page opens"}, listed, None)["hidden_tools"]
     assert (found["name"], found["capability"]) == ("a", "core")
     assert found["description"].startswith("Opens a PAGE. And more xxx")
     assert len(found["description"]) <= 120 + len("...")
-    assert [tool["name"] for tool in expand(capabilities, {"query": "CRAWL"}, listed, None)["hidden_tools"]] == ["b"]
-    assert expand(capabilities, {"query": "page crawl"}, listed, None) == {"hidden_tools": []}
-    assert "again with names or a capability" in expand(capabilities, {}, listed, None)["next"]
+    assert [tool["name"] for tool in expand_tools(capabilities, {"query": "CRAWL"}, listed, None)["hidden_tools"]] == [
+        "b"
+    ]
+    assert expand_tools(capabilities, {"query": "page crawl"}, listed, None) == {"hidden_tools": []}
+    assert "again with names or a capability" in expand_tools(capabilities, {}, listed, None)["next"]
 
 
-def gate_of(root: Path, **told: Any) -> Gate:
-    gate = Gate(root.as_uri(), sweep_interval=0, **told)
-    gate.learn([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
+def make_policy(root: Path, **told: Any) -> OutputPolicy:
+    gate = OutputPolicy(root.as_uri(), sweep_interval=0, **told)
+    gate.learn_tools([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
     return gate
 
 
 def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path, disable_tools=["crawl"])
-    assert gate.refused("read") is None
-    refused = gate.refused("crawl", "ann")
+    gate = make_policy(tmp_path, disable_tools=["crawl"])
+    assert gate.refuse_disabled("read") is None
+    refused = gate.refuse_disabled("crawl", "ann")
     assert refused is not None
     assert refused["isError"] is True
     error = forebay.CapabilityDisabled("m", "crawl", "crawl").to_dict()["error"]
@@ -294,41 +297,41 @@ def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
 
 
 def test_a_name_that_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path, tools_only=["crawl"])
-    assert gate.refused("\ud800" * 10_000) is not None
+    gate = make_policy(tmp_path, tools_only=["crawl"])
+    assert gate.refuse_disabled("\ud800" * 10_000) is not None
     assert len(gate.store.journal.recent()) == 1
     gate.close()
 
 
 def test_ours_are_always_there(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
-    assert gate.listed([{"name": "crawl"}, {"name": "read"}]) == []
-    ours = [tool["name"] for tool in gate.tools.listed()]
+    gate = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
+    assert gate.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
+    ours = [tool["name"] for tool in gate.tools.list_definitions()]
     assert ours == ["output_fetch", "output_search", "journal", "expand_tools"]
-    assert [gate.denied(name) for name in ours] == [None] * 4
+    assert [gate.find_denial(name) for name in ours] == [None] * 4
     gate.close()
 
 
 def test_ours_together_cost_little(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path, hidden_tools=["*"], journal=True)
-    assert len(encoded(gate.tools.listed())) <= 2048
+    gate = make_policy(tmp_path, hidden_tools=["*"], journal=True)
+    assert len(encode(gate.tools.list_definitions())) <= 2048
     gate.close()
 
 
 def test_ours_gives_way_to_a_tool_of_that_name(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path, hidden_tools=["x"])
-    gate.learn([{"name": "expand_tools"}])
-    assert gate.tools.expand_with == "forebay_expand_tools"
+    gate = make_policy(tmp_path, hidden_tools=["x"])
+    gate.learn_tools([{"name": "expand_tools"}])
+    assert gate.tools.expand_tool == "forebay_expand_tools"
     gate.close()
 
 
 def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path, hidden_tools=["*"])
+    gate = make_policy(tmp_path, hidden_tools=["*"])
     many = [{"name": f"t{number}", "description": "d" * 1000} for number in range(100)]
     caller = Caller(tools=many)
-    few = gate.called({"names": ["t1", "t2"]}, caller, Call("expand_tools"))
+    few = gate.call_own_tool({"names": ["t1", "t2"]}, caller, ToolCall("expand_tools"))
     assert json.loads(few["content"][0]["text"]) == {"tools": many[1:3]}
-    everything = gate.called({"capability": "core"}, caller, Call("expand_tools"))
+    everything = gate.call_own_tool({"capability": "core"}, caller, ToolCall("expand_tools"))
     with gate.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
         assert json.loads(stored.read()) == {"tools": many}
     gate.close()
@@ -353,17 +356,19 @@ ALL: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto
 
 @pytest.mark.parametrize("odd", [*ODD, *UNCLEAR])
 def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: Path, odd: Any) -> None:
-    with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0)) as gate:
-        gate.learn([odd, {"name": "a"}])
-        assert gate.listed([odd, {"name": "a"}]) == [odd, {"name": "a"}]
-        assert gate.denied("unclear") is None
-    with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as gate:
-        gate.learn([odd, {"name": "a"}])
-        assert [tool["name"] for tool in gate.listed([odd, {"name": "a"}])] == ["a"]
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as gate:
+        gate.learn_tools([odd, {"name": "a"}])
+        assert gate.list_visible([odd, {"name": "a"}]) == [odd, {"name": "a"}]
+        assert gate.find_denial("unclear") is None
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as gate:
+        gate.learn_tools([odd, {"name": "a"}])
+        assert [tool["name"] for tool in gate.list_visible([odd, {"name": "a"}])] == ["a"]
         for name in ("unclear", "None", "7", "crawl"):
-            assert gate.denied(name) is not None
-        assert gate.denied("a") is None
-        asked = gate.called({}, Caller(tools=gate.relisted([odd, {"name": "hidden"}])), Call("expand_tools"))
+            assert gate.find_denial(name) is not None
+        assert gate.find_denial("a") is None
+        asked = gate.call_own_tool(
+            {}, Caller(tools=gate.rewrite_tools([odd, {"name": "hidden"}])), ToolCall("expand_tools")
+        )
         assert "isError" not in asked or asked["isError"] is False
 
 
@@ -371,44 +376,44 @@ def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: P
 def test_a_schema_that_is_none_stays_as_it_is(tmp_path: Path, schema: Any) -> None:
     for odd in (schema, parse_lazy(b'{"\\ud800":1}')):
         tool = {"name": "a", "inputSchema": odd, "outputSchema": odd}
-        with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0, **ALL)) as gate:
-            gate.learn([tool])
-            (listed,) = gate.listed([tool])
+        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL)) as gate:
+            gate.learn_tools([tool])
+            (listed,) = gate.list_visible([tool])
             assert listed["name"] == "a"
-            assert gate.mode_of("a", {"output_mode": "handle"})
+            assert gate.resolve_mode("a", {"output_mode": "handle"})
 
 
 def test_what_is_configured_is_clear_whatever_the_tool_says() -> None:
-    capabilities = Capabilities(tools_only=["core"], capabilities={"unclear": "core"})
-    capabilities.learn(UNCLEAR, is_all=True)
-    assert capabilities.denied("unclear") is None
+    capabilities = CapabilityFilter(tools_only=["core"], capabilities={"unclear": "core"})
+    capabilities.learn_tools(UNCLEAR, is_complete=True)
+    assert capabilities.find_denial("unclear") is None
 
 
 def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
-    capabilities = Capabilities(tools_only=["core"])
-    capabilities.learn(UNCLEAR[:1], is_all=True)
-    denied = capabilities.denied("unclear")
+    capabilities = CapabilityFilter(tools_only=["core"])
+    capabilities.learn_tools(UNCLEAR[:1], is_complete=True)
+    denied = capabilities.find_denial("unclear")
     assert denied is not None
     assert "cannot be read off the server's list" in str(denied)
-    capabilities.learn([{"name": "unclear"}], is_all=True)
-    assert capabilities.denied("unclear") is None
+    capabilities.learn_tools([{"name": "unclear"}], is_complete=True)
+    assert capabilities.find_denial("unclear") is None
 
 
 @pytest.mark.parametrize("name", ["READ", "read ", " read", "Crawl", "unheard_of"])
 def test_a_name_that_is_not_listed_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
     for told in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
-        with contextlib.closing(gate_of(tmp_path, **told)) as gate:
-            assert gate.must_learn(name)
-            refused = gate.refused(name)
+        with contextlib.closing(make_policy(tmp_path, **told)) as gate:
+            assert gate.must_list_tools(name)
+            refused = gate.refuse_disabled(name)
             assert refused is not None
             assert "the server lists no tool" in refused["content"][0]["text"]
-            gate.learn([{"name": name}])
-            assert gate.refused(name) is None
-    with contextlib.closing(gate_of(tmp_path)) as gate:
-        assert gate.refused(name) is None
+            gate.learn_tools([{"name": name}])
+            assert gate.refuse_disabled(name) is None
+    with contextlib.closing(make_policy(tmp_path)) as gate:
+        assert gate.refuse_disabled(name) is None
 
 
 def test_a_name_that_a_pattern_names_need_not_be_listed(tmp_path: Path) -> None:
-    with contextlib.closing(gate_of(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as gate:
-        assert gate.refused("made_later") is None
-        assert gate.refused("Made_later") is not None
+    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as gate:
+        assert gate.refuse_disabled("made_later") is None
+        assert gate.refuse_disabled("Made_later") is not None

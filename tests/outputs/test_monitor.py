@@ -10,7 +10,7 @@ import forebay
 import pytest
 from command import plain, run, run_on_terminal
 from forebay.adapters.mcp import Forebay
-from forebay.outputs.monitor import Monitor, response_stats
+from forebay.outputs.monitor import Monitor, summarize_responses
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
@@ -103,10 +103,10 @@ def test_totals_are_a_connection_s_own(tmp_path: Path, caplog: pytest.LogCapture
         anyio.run(go)
     gate.close()
     assert [record for record in caplog.records if "a connection" in record.getMessage()] == []
-    assert len(events_of(tmp_path / "store")) == 3
+    assert len(read_events(tmp_path / "store")) == 3
 
 
-def events_of(root: Path) -> list[dict[str, Any]]:
+def read_events(root: Path) -> list[dict[str, Any]]:
     with store_at(root) as store:
         return events(store, "tool_called")
 
@@ -122,19 +122,19 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
             monitor.record("t", 10, mode="inline", budget=100, connection=connection)
         del connection, ended
         assert len(monitor._connections) == 1
-        assert monitor.sent(connection=kept) == 20
+        assert monitor.sent_bytes(connection=kept) == 20
         for number in range(5000):
             monitor.record("t", 1, mode="inline", budget=100, principal=str(number))
         assert len(monitor._principals) <= 4096
-        assert monitor.sent("4999") == 1
+        assert monitor.sent_bytes("4999") == 1
         with pytest.raises(forebay.InvalidArgument, match="connection_limit_bytes"):
             Monitor(store.journal, 0)
 
 
 def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
-    gate.watch("odd", {"structuredContent": [2**70, float("inf")]})
-    gate.watch("odd", {"content": []})
+    gate.record_response("odd", {"structuredContent": [2**70, float("inf")]})
+    gate.record_response("odd", {"content": []})
     assert len(events(gate.store, "tool_called")) == 1
     gate.close()
 
@@ -167,7 +167,7 @@ def test_stats_are_what_counting_gives(calls: dict[str, list[int]]) -> None:
         {"event": "tool_called", "tool": "x", "response_bytes": "many"},
         {"event": "output_handle_created", "size_bytes": 9},
     ]
-    stats = response_stats([*noise, *told])
+    stats = summarize_responses([*noise, *told])
     assert stats.keys() == calls.keys()
     for tool, sizes in calls.items():
         row = stats[tool]

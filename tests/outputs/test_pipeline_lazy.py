@@ -11,11 +11,11 @@ import pytest
 from forebay.outputs import pipeline as module
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import MESSAGE, Call, Pipeline
+from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, Pipeline, ToolCall
 from forebay.store import Store, open_store
-from forebay.store.payload import encoded
-from forebay.wire.lazy_json import LazyJSON, parse_lazy, written
-from forebay.wire.spool import Spool
+from forebay.store.payload import encode
+from forebay.wire.framing import Spool
+from forebay.wire.messages import LazyJSON, dump, parse_lazy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +45,7 @@ def spools(tmp_path: Path) -> Path:
     return folder
 
 
-def stored(store: Store, answer: dict[str, Any]) -> bytes:
+def read_stored(store: Store, answer: dict[str, Any]) -> bytes:
     """What is behind the handle of an answer."""
     said = json.loads(answer["content"][0]["text"])
     handle = said["output_handle"] if "output_handle" in said else said["artifactRef"].rpartition("~")[2]
@@ -59,18 +59,18 @@ def test_the_answer_is_that_to_the_same_result_parsed(
     store: Store, spools: Path, result: dict[str, Any], contract: ResponseLimits | None
 ) -> None:
     message = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
-    pipeline, call = Pipeline(store, "output_fetch"), Call("tool", contract=contract)
-    parsed = json.loads(encoded(pipeline.stored(json.loads(message), call)))
+    pipeline, call = Pipeline(store, "output_fetch"), ToolCall("tool", contract=contract)
+    parsed = json.loads(encode(pipeline.store_result(json.loads(message), call)))
     with Spool(spools) as spool:
         spool.write(message)
         for source in (message, spool):
-            answer = json.loads(written(pipeline.stored(parse_lazy(source), call)))
-            assert len(encoded(answer)) <= (MESSAGE if contract is None else contract.max_bytes)
+            answer = json.loads(dump(pipeline.store_result(parse_lazy(source), call)))
+            assert len(encode(answer)) <= (MAX_MESSAGE_BYTES if contract is None else contract.max_bytes)
             if result is RESULTS[1]:
                 # Python has written these numbers anew, and they were kept as they came.
-                assert json.loads(stored(store, answer)) == json.loads(stored(store, parsed))
+                assert json.loads(read_stored(store, answer)) == json.loads(read_stored(store, parsed))
             else:
-                assert stored(store, answer) == stored(store, parsed)
+                assert read_stored(store, answer) == read_stored(store, parsed)
             assert answer.keys() - {"_meta"} == parsed.keys() - {"_meta"}
             assert answer["isError"] == parsed["isError"]
             assert answer.get("_meta", {}) == parsed.get("_meta", {})
@@ -85,21 +85,21 @@ def test_of_one_with_names_that_cannot_be_read_the_others_are(
     meta = b'{"mine":1,"io.modelcontextprotocol/serverInfo":{"name":"n"}}'
     rest = b'"content":%s,"isError":true,"structuredContent":{"a":1},"_meta":%s' % (orjson.dumps(BLOCKS), meta)
     message = b'{"%s":1,%s}' % (key.encode(), rest)
-    pipeline, call = Pipeline(store, "output_fetch"), Call("tool", contract=contract)
-    parsed = orjson.loads(written(pipeline.stored(orjson.loads(b"{%s}" % rest), call)))
+    pipeline, call = Pipeline(store, "output_fetch"), ToolCall("tool", contract=contract)
+    parsed = orjson.loads(dump(pipeline.store_result(orjson.loads(b"{%s}" % rest), call)))
     with Spool(spools) as spool:
         spool.write(message)
         for source in (message, spool):
             result = parse_lazy(source)
             assert isinstance(result, LazyJSON)
             assert not pipeline.is_inline(result, Mode("handle"))
-            answer = orjson.loads(written(pipeline.stored(result, call)))
+            answer = orjson.loads(dump(pipeline.store_result(result, call)))
             assert answer["isError"]
             assert answer["_meta"] == parsed["_meta"]
             assert answer.keys() == parsed.keys()
             if contract is None:
                 assert answer["structuredContent"].keys() == parsed["structuredContent"].keys()
-                assert stored(store, answer) == message
+                assert read_stored(store, answer) == message
             else:
                 assert answer["structuredContent"]["success"] is False
 
@@ -112,27 +112,29 @@ def test_what_is_no_answer_of_a_tool_is_none_whatever_its_names_are(store: Store
 
 def test_what_is_no_object_after_all_is_stored_whole(store: Store) -> None:
     broken = b'{"\\ud800":1,"content":[],nonsense}'
-    answer = Pipeline(store, "output_fetch").stored(parse_lazy(broken), Call("tool"))
+    answer = Pipeline(store, "output_fetch").store_result(parse_lazy(broken), ToolCall("tool"))
     assert isinstance(answer, dict)
-    assert stored(store, answer) == broken
+    assert read_stored(store, answer) == broken
 
 
 def test_what_is_too_large_to_look_at_is_only_stored(
     store: Store, spools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_VIEWED", 1000)
+    monkeypatch.setattr(module, "_MAX_IN_MEMORY_BYTES", 1000)
     with Spool(spools) as spool:
         spool.write(orjson.dumps(RESULTS[3]))
-        answer = Pipeline(store, "output_fetch").stored(parse_lazy(spool), Call("tool", contract=ResponseLimits()))
+        answer = Pipeline(store, "output_fetch").store_result(
+            parse_lazy(spool), ToolCall("tool", contract=ResponseLimits())
+        )
     assert "output_handle" in json.loads(answer["content"][0]["text"])
-    assert stored(store, answer) == orjson.dumps(RESULTS[3])
+    assert read_stored(store, answer) == orjson.dumps(RESULTS[3])
 
 
 def test_what_cannot_be_stored_shows_its_start(tmp_path: Path, spools: Path) -> None:
     with open_store(tmp_path / "small", quota=1000, compression="none") as store, Spool(spools) as spool:
         spool.write(orjson.dumps(RESULTS[2]))
         for source in (orjson.dumps(RESULTS[2]), spool):
-            answer = Pipeline(store, "output_fetch").stored(parse_lazy(source), Call("tool"))
+            answer = Pipeline(store, "output_fetch").store_result(parse_lazy(source), ToolCall("tool"))
             said = json.loads(answer["content"][0]["text"])
             assert said["error"]["code"] == "store_full"
             assert said["preview"].startswith('{"content":')
@@ -144,7 +146,7 @@ def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Pat
         spool.write(orjson.dumps(result))
         apart = parse_lazy(spool)
         spool.close()
-        answer = Pipeline(store, "output_fetch").stored(apart, Call("tool"))
+        answer = Pipeline(store, "output_fetch").store_result(apart, ToolCall("tool"))
     assert answer["isError"]
     assert json.loads(answer["content"][0]["text"])["error"]["code"] == "store_unavailable"
 
@@ -199,13 +201,13 @@ def test_everything_is_in_the_answer_or_in_the_payload(
 ) -> None:
     message = orjson.dumps(result)
     pipeline = Pipeline(store, "output_fetch")
-    answer = pipeline.stored(
-        parse_lazy(message, most_string=20) if is_apart else result, Call("tool", contract=contract)
+    answer = pipeline.store_result(
+        parse_lazy(message, max_string_bytes=20) if is_apart else result, ToolCall("tool", contract=contract)
     )
     said = json.loads(answer["content"][0]["text"])
-    kept = b"" if contract is not None and not said["hasMore"] else stored(store, answer)
+    kept = b"" if contract is not None and not said["hasMore"] else read_stored(store, answer)
     for mark in re.findall(rb"m[0-9]{10,11}", message):
-        assert mark in written(answer) or mark in kept
+        assert mark in dump(answer) or mark in kept
 
 
 HALF = b'{"content":[{"type":"text","text":"a"}],"\\ud800":1}'
@@ -218,10 +220,10 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
         for source in (HALF, spool):
             result = parse_lazy(source)
             assert isinstance(result, LazyJSON)
-            answer = pipeline.stored(result, Call("tool"))
+            answer = pipeline.store_result(result, ToolCall("tool"))
             assert isinstance(answer, dict)
-            assert stored(store, answer) == HALF
-            by_contract = pipeline.stored(result, Call("tool", contract=ResponseLimits()))
+            assert read_stored(store, answer) == HALF
+            by_contract = pipeline.store_result(result, ToolCall("tool", contract=ResponseLimits()))
             assert isinstance(by_contract, dict)
             assert json.loads(by_contract["content"][0]["text"])["success"] is True
 

@@ -6,9 +6,15 @@ from typing import Any
 
 import orjson
 import pytest
-from forebay.outputs.result import RESOURCE, Found, beside, exceeds, payload_of
-from forebay.store.payload import in_one_piece
-from forebay.wire.lazy_json import parse_lazy
+from forebay.outputs.result import (
+    RESOURCE_META_KEY,
+    ResultPayload,
+    exceeds_limit,
+    extract_block_fields,
+    extract_payload,
+)
+from forebay.store.payload import read_all
+from forebay.wire.messages import parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text
@@ -22,36 +28,39 @@ def result(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"content": list(blocks), "isError": False, **more}
 
 
-def loaded(found: Found) -> Any:
-    return json.loads(bytes(in_one_piece(found.to_store())))
+def load_payload(found: ResultPayload) -> Any:
+    return json.loads(bytes(read_all(found.to_input())))
 
 
-def encoded(data: bytes) -> str:
+def to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
 @pytest.mark.parametrize(
     ("block", "found"),
     [
-        (text('[{"id": 1}]'), Found('[{"id": 1}]')),
-        (text(""), Found("")),
-        ({"type": "image", "data": encoded(b"\x89PNG"), "mimeType": "image/png"}, Found(b"\x89PNG", "image/png")),
-        ({"type": "audio", "data": encoded(b"RIFF"), "mimeType": "audio/wav"}, Found(b"RIFF", "audio/wav")),
+        (text('[{"id": 1}]'), ResultPayload('[{"id": 1}]')),
+        (text(""), ResultPayload("")),
+        (
+            {"type": "image", "data": to_base64(b"\x89PNG"), "mimeType": "image/png"},
+            ResultPayload(b"\x89PNG", "image/png"),
+        ),
+        ({"type": "audio", "data": to_base64(b"RIFF"), "mimeType": "audio/wav"}, ResultPayload(b"RIFF", "audio/wav")),
         (
             {"type": "resource", "resource": {"uri": "a:b", "mimeType": "text/csv", "text": "a,b"}},
-            Found("a,b", "text/csv"),
+            ResultPayload("a,b", "text/csv"),
         ),
         (
             {
                 "type": "resource",
-                "resource": {"uri": "a:b", "mimeType": "application/gzip", "blob": encoded(b"\x1f\x8b")},
+                "resource": {"uri": "a:b", "mimeType": "application/gzip", "blob": to_base64(b"\x1f\x8b")},
             },
-            Found(b"\x1f\x8b", "application/gzip"),
+            ResultPayload(b"\x1f\x8b", "application/gzip"),
         ),
     ],
 )
-def test_a_sole_block_is_its_content(block: dict[str, Any], found: Found) -> None:
-    assert payload_of(result(block)) == found
+def test_a_sole_block_is_its_content(block: dict[str, Any], found: ResultPayload) -> None:
+    assert extract_payload(result(block)) == found
 
 
 @pytest.mark.parametrize(
@@ -62,13 +71,13 @@ def test_a_sole_block_is_its_content(block: dict[str, Any], found: Found) -> Non
         [{"type": "image", "data": "not base64!", "mimeType": "image/png"}],
         [{"type": "image", "data": "nicht für base64", "mimeType": "image/png"}],
         [{"type": "resource_link", "uri": "a:b", "name": "c"}],
-        [text("a"), {"type": "image", "data": encoded(b"x"), "mimeType": "image/png"}],
+        [text("a"), {"type": "image", "data": to_base64(b"x"), "mimeType": "image/png"}],
     ],
 )
 def test_anything_else_is_all_of_it(blocks: list[dict[str, Any]]) -> None:
     whole = result(*blocks, resultType="complete", _meta={"io.modelcontextprotocol/serverInfo": {"name": "s"}})
-    found = payload_of(whole)
-    assert (loaded(found), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
+    found = extract_payload(whole)
+    assert (load_payload(found), found.mime_type) == ({"content": blocks, "isError": False}, "application/json")
 
 
 UNKNOWN_MEMBERS: list[dict[str, Any]] = [
@@ -82,7 +91,7 @@ UNKNOWN_MEMBERS: list[dict[str, Any]] = [
     result({"type": "image", "data": "QUFB", "mimeType": "no type"}),
     result({"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "title": "t"}),
     result({"type": "resource", "resource": {"uri": "a:b", "text": "a", "blob": "QUFB"}}),
-    result({"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "_meta": {RESOURCE: 1}}),
+    result({"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "_meta": {RESOURCE_META_KEY: 1}}),
     result(text("a") | {"_meta": ["mine"]}),
     result(text("a"), _meta=["mine"]),
     {"content": [text("a")], "isError": "perhaps"},
@@ -91,27 +100,27 @@ UNKNOWN_MEMBERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("whole", UNKNOWN_MEMBERS)
 def test_what_has_members_that_have_no_other_place_is_kept_whole(whole: dict[str, Any]) -> None:
-    assert loaded(payload_of(whole)) == whole
-    assert loaded(payload_of(parse_lazy(orjson.dumps(whole), most_string=20))) == whole
+    assert load_payload(extract_payload(whole)) == whole
+    assert load_payload(extract_payload(parse_lazy(orjson.dumps(whole), max_string_bytes=20))) == whole
 
 
 def test_a_null_says_nothing() -> None:
     whole = {"content": [text("a") | {"_meta": None}], "_meta": None, "isError": None, "structuredContent": None}
-    assert payload_of(whole) == Found("a")
+    assert extract_payload(whole) == ResultPayload("a")
     resource = {"type": "resource", "resource": {"uri": "a:b", "text": "a"}, "_meta": None}
-    assert payload_of(result(resource)) == Found("a")
-    assert beside(result(resource)) == {"_meta": {RESOURCE: {"uri": "a:b"}}}
+    assert extract_payload(result(resource)) == ResultPayload("a")
+    assert extract_block_fields(result(resource)) == {"_meta": {RESOURCE_META_KEY: {"uri": "a:b"}}}
 
 
 def test_what_is_no_block_is_not_lost() -> None:
     for structured in ({}, {"structuredContent": {"result": "a"}}):
         whole = {"content": [text("a"), "b"], **structured}
-        assert loaded(payload_of(whole)) == whole
+        assert load_payload(extract_payload(whole)) == whole
 
 
 def test_what_the_tool_says_beside_it_is_kept_with_all_of_it() -> None:
     meta = {"mine": 1, "io.modelcontextprotocol/serverInfo": {}}
-    assert loaded(payload_of(result(text("a"), _meta=meta), with_meta=True))["_meta"] == {"mine": 1}
+    assert load_payload(extract_payload(result(text("a"), _meta=meta), with_meta=True))["_meta"] == {"mine": 1}
 
 
 ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]
@@ -135,14 +144,14 @@ ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]
     ],
 )
 def test_what_is_said_twice_is_stored_once(blocks: list[dict[str, Any]], structured: Any) -> None:
-    found = payload_of(result(*blocks, structuredContent=structured))
-    assert (loaded(found), found.mime_type) == (structured, "application/json")
+    found = extract_payload(result(*blocks, structuredContent=structured))
+    assert (load_payload(found), found.mime_type) == (structured, "application/json")
 
 
 @pytest.mark.parametrize("name", ["result", "content"])
 def test_a_text_that_was_wrapped_is_a_text(name: str) -> None:
     lines = "one\ntwo\n"
-    assert payload_of(result(text(lines), structuredContent={name: lines})) == Found(lines)
+    assert extract_payload(result(text(lines), structuredContent={name: lines})) == ResultPayload(lines)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +160,7 @@ def test_a_text_that_was_wrapped_is_a_text(name: str) -> None:
         ([text("a summary")], {"rows": ROWS}),
         ([text("a"), text("c")], {"result": ["a", "b"]}),
         ([text("a")], {"result": ["a", "b"]}),
-        ([text("[1]"), {"type": "image", "data": encoded(b"x"), "mimeType": "image/png"}], {"result": [1]}),
+        ([text("[1]"), {"type": "image", "data": to_base64(b"x"), "mimeType": "image/png"}], {"result": [1]}),
         ([text("{")], {"a": 1}),
         ([text("a\nb")], {"name": "a\nb"}),
         ([text("a")], {"content": "a", "more": 1}),
@@ -163,7 +172,7 @@ def test_a_text_that_was_wrapped_is_a_text(name: str) -> None:
 )
 def test_what_is_not_said_twice_is_kept_whole(blocks: list[dict[str, Any]], structured: Any) -> None:
     whole = result(*blocks, structuredContent=structured)
-    assert loaded(payload_of(whole)) == whole
+    assert load_payload(extract_payload(whole)) == whole
 
 
 json_values = st.recursive(
@@ -180,12 +189,12 @@ def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
     whole = result(*map(text, texts))
     if structured is not None:
         whole["structuredContent"] = structured
-    found = payload_of(whole)
-    if isinstance(payload := found.payload, str):
+    found = extract_payload(whole)
+    if isinstance(payload := found.data, str):
         assert [payload] == texts
         assert structured in (None, payload, {"result": payload}, {"content": payload})
-    elif loaded(found) != json.loads(json.dumps(whole)):
-        assert loaded(found) == json.loads(json.dumps(structured))
+    elif load_payload(found) != json.loads(json.dumps(whole)):
+        assert load_payload(found) == json.loads(json.dumps(structured))
 
 
 @pytest.mark.slow
@@ -195,23 +204,23 @@ def test_the_size_is_that_on_the_wire(texts: list[str], structured: Any, limit: 
     size = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=is_ascii).encode("utf-8", "surrogatepass"))
     # Numbers may be written in more than one way.
     if abs(size - limit) > 64:
-        assert exceeds(whole, limit, is_ascii=is_ascii) == (size > limit)
+        assert exceeds_limit(whole, limit, is_ascii=is_ascii) == (size > limit)
 
 
 def test_numbers_that_have_no_end_are_stored_once() -> None:
     rows = [{"id": 2**64 + number} for number in range(3)]
     structured = {"result": rows}
     for texts in ([json.dumps(rows, indent=2)], [json.dumps(structured)], [json.dumps(row, indent=2) for row in rows]):
-        found = payload_of(result(*map(text, texts), structuredContent=structured))
-        assert loaded(found) == structured
+        found = extract_payload(result(*map(text, texts), structuredContent=structured))
+        assert load_payload(found) == structured
 
 
 def test_what_a_resource_is_called_stays_beside_its_text() -> None:
     resource = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "text": "print(1)", "_meta": {"a": 1}}
-    said = beside(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
+    said = extract_block_fields(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
     about = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "_meta": {"a": 1}}
     assert said == {"_meta": {"b": 2, "forebay/resource": about}}
 
 
 def test_what_says_that_it_is_not_structured_is_its_content() -> None:
-    assert payload_of(result(text("a,b\n"), structuredContent={"unstructured": True})) == Found("a,b\n")
+    assert extract_payload(result(text("a,b\n"), structuredContent={"unstructured": True})) == ResultPayload("a,b\n")

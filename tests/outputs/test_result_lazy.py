@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from forebay.outputs.result import Found, base64_decoded, payload_of
-from forebay.store.payload import in_one_piece
-from forebay.wire.lazy_json import LazyJSON, Pieces, parse_lazy, spliced
-from forebay.wire.spool import Spool
+from forebay.outputs.result import ResultPayload, decode_base64_chunks, extract_payload
+from forebay.store.payload import read_all
+from forebay.wire.framing import Spool
+from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, parse_lazy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text
@@ -78,8 +78,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert list(folder.iterdir()) == [], "a spool was left behind"
 
 
-def stored(found: Found) -> tuple[bytes, str | None]:
-    return bytes(in_one_piece(found.to_store())), found.mime_type
+def read_payload(found: ResultPayload) -> tuple[bytes, str | None]:
+    return bytes(read_all(found.to_input())), found.mime_type
 
 
 def is_hidden(result: Any) -> bool:
@@ -98,13 +98,13 @@ def test_the_payload_is_that_of_the_same_result_parsed(
     folder: Path, result: dict[str, Any], limits: dict[str, int]
 ) -> None:
     message = orjson.dumps(result)
-    expected = stored(payload_of(orjson.loads(message)))
+    expected = read_payload(extract_payload(orjson.loads(message)))
     with Spool(folder) as spool:
         spool.write(message)
         for source in (message, spool):
             apart = parse_lazy(source, **limits)
             assume(not isinstance(apart, LazyJSON))
-            found = stored(payload_of(apart))
+            found = read_payload(extract_payload(apart))
             if is_hidden(apart):
                 assert found in (expected, (message, "application/json"))
             else:
@@ -140,19 +140,19 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
         message = orjson.dumps(result)
         with Spool(folder) as spool:
             spool.write(message)
-            found = payload_of(parse_lazy(spool if is_spooled else message))
-            assert isinstance(found.payload, Pieces) == is_spooled
-            assert stored(found) == (payload, mime_type)
+            found = extract_payload(parse_lazy(spool if is_spooled else message))
+            assert isinstance(found.data, ChunkSource) == is_spooled
+            assert read_payload(found) == (payload, mime_type)
         changed = orjson.dumps({**result, "content": [*result["content"], text("and more")]})
-        assert stored(payload_of(parse_lazy(changed))) == (changed, "application/json")
+        assert read_payload(extract_payload(parse_lazy(changed))) == (changed, "application/json")
 
 
 def test_a_wrapper_is_seen_also_where_it_was_not_parsed() -> None:
     numbers = list(range(100))
     result = {"content": [text(json.dumps(numbers))], "structuredContent": {"result": numbers}}
-    apart = parse_lazy(orjson.dumps(result), most_string=100, most_container=len(orjson.dumps(numbers)))
+    apart = parse_lazy(orjson.dumps(result), max_string_bytes=100, max_container_bytes=len(orjson.dumps(numbers)))
     assert isinstance(apart["structuredContent"], LazyJSON)
-    assert stored(payload_of(apart)) == (orjson.dumps({"result": numbers}), "application/json")
+    assert read_payload(extract_payload(apart)) == (orjson.dumps({"result": numbers}), "application/json")
 
 
 def test_a_small_text_says_what_was_parsed_but_for_a_number() -> None:
@@ -160,7 +160,7 @@ def test_a_small_text_says_what_was_parsed_but_for_a_number() -> None:
     result = {"content": [text(orjson.dumps(number, option=orjson.OPT_INDENT_2).decode())], "structuredContent": number}
     apart = parse_lazy(orjson.dumps(result))
     assert isinstance(apart["structuredContent"]["n"], LazyJSON)
-    assert stored(payload_of(apart)) == (orjson.dumps(number), "application/json")
+    assert read_payload(extract_payload(apart)) == (orjson.dumps(number), "application/json")
 
 
 def test_a_block_that_was_not_parsed_is_not_lost() -> None:
@@ -168,14 +168,14 @@ def test_a_block_that_was_not_parsed_is_not_lost() -> None:
     for result in ({"content": [long, text("b")]}, {"content": [long], "structuredContent": {"rows": [1]}}):
         apart = parse_lazy(orjson.dumps(result))
         assert isinstance(apart["content"], list)
-        assert stored(payload_of(apart)) == (orjson.dumps(result), "application/json")
+        assert read_payload(extract_payload(apart)) == (orjson.dumps(result), "application/json")
 
 
 def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:
     result = {"content": [text("a")], "_meta": {str(number): "x" * 100 for number in range(200)}}
     apart = parse_lazy(orjson.dumps(result))
     assert isinstance(apart["_meta"], LazyJSON)
-    assert stored(payload_of(apart, with_meta=True)) == (orjson.dumps(result), "application/json")
+    assert read_payload(extract_payload(apart, with_meta=True)) == (orjson.dumps(result), "application/json")
 
 
 @pytest.mark.slow
@@ -193,14 +193,14 @@ def test_base64_in_pieces_is_base64(data: bytes, size: int, at: int, slip: str) 
         expected = base64.b64decode(whole, validate=True)
     except ValueError:
         with pytest.raises(ValueError, match=r"."):
-            list(base64_decoded(pieces))
+            list(decode_base64_chunks(pieces))
     else:
-        assert b"".join(base64_decoded(pieces)) == expected
+        assert b"".join(decode_base64_chunks(pieces)) == expected
 
 
 def test_what_is_spliced_in_pieces_is_not_larger_than_it_says(folder: Path) -> None:
     with Spool(folder) as spool:
         spool.write(orjson.dumps(["x" * 5000, "y" * 5000]))
-        pieces = spliced({"a": parse_lazy(spool)})
-        assert isinstance(pieces, Pieces)
-        assert len(pieces.whole()) <= pieces.most
+        pieces = dump_chunks({"a": parse_lazy(spool)})
+        assert isinstance(pieces, ChunkSource)
+        assert len(pieces.read_all()) <= pieces.max_size

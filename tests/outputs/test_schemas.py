@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 from forebay import InvalidArgument
-from forebay.outputs.listing import or_handle
-from forebay.outputs.modes import Mode, Modes, added_arguments, asked
+from forebay.outputs.listing import allow_handle
+from forebay.outputs.modes import Mode, ToolModes, add_mode_arguments, split_mode_arguments
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +46,8 @@ instances = st.recursive(
 )
 @given(instance=instances)
 def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any) -> None:
-    either = jsonschema.Draft202012Validator(or_handle(schema))
-    either.check_schema(or_handle(schema))
+    either = jsonschema.Draft202012Validator(allow_handle(schema))
+    either.check_schema(allow_handle(schema))
     assert either.is_valid(HANDLE)
     is_handle = isinstance(instance, dict) and "output_handle" in instance
     took = jsonschema.Draft202012Validator(schema).is_valid(instance)
@@ -64,7 +64,7 @@ def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any
     ],
 )
 def test_one_that_cannot_be_moved_takes_any_object(schema: dict[str, Any]) -> None:
-    assert or_handle(schema) == {"type": "object"}
+    assert allow_handle(schema) == {"type": "object"}
 
 
 def test_what_it_is_a_schema_of_stands_at_its_top() -> None:
@@ -74,35 +74,39 @@ def test_what_it_is_a_schema_of_stands_at_its_top() -> None:
         "properties": {"pair": {"items": [{"type": "integer"}, {"type": "string"}]}},
         "required": ["pair"],
     }
-    validator = jsonschema.validators.validator_for(or_handle(schema))
+    validator = jsonschema.validators.validator_for(allow_handle(schema))
     assert validator is jsonschema.Draft7Validator
-    validator.check_schema(or_handle(schema))
-    assert validator(or_handle(schema)).is_valid({"pair": [1, "a"]})
-    assert not validator(or_handle(schema)).is_valid({"pair": ["a", 1]})
+    validator.check_schema(allow_handle(schema))
+    assert validator(allow_handle(schema)).is_valid({"pair": [1, "a"]})
+    assert not validator(allow_handle(schema)).is_valid({"pair": ["a", 1]})
 
 
 def test_the_first_pattern_that_matches_counts() -> None:
-    modes = Modes(Mode("auto"), {"list_users": "inline", "list_*": "handle", "*": {"output_inline_limit_bytes": 5000}})
-    assert modes.of("list_users").output_mode == "inline"
-    assert modes.of("list_rows").output_mode == "handle"
-    assert modes.of("other") == Mode("auto", 5000)
-    assert modes.of("LIST_rows") == Mode("auto", 5000)
+    modes = ToolModes(
+        Mode("auto"), {"list_users": "inline", "list_*": "handle", "*": {"output_inline_limit_bytes": 5000}}
+    )
+    assert modes.find_mode("list_users").output_mode == "inline"
+    assert modes.find_mode("list_rows").output_mode == "handle"
+    assert modes.find_mode("other") == Mode("auto", 5000)
+    assert modes.find_mode("LIST_rows") == Mode("auto", 5000)
 
 
 def test_a_call_says_what_it_wants_of_its_own() -> None:
-    mode, rest = asked(Mode("inline"), {"output_mode": "auto", "output_inline_limit_bytes": 4096, "url": "x"})
+    mode, rest = split_mode_arguments(
+        Mode("inline"), {"output_mode": "auto", "output_inline_limit_bytes": 4096, "url": "x"}
+    )
     assert (mode, rest) == (Mode("auto", 4096), {"url": "x"})
-    mode, rest = asked(Mode("handle"), {"output_mode": None})
+    mode, rest = split_mode_arguments(Mode("handle"), {"output_mode": None})
     assert (mode, rest) == (Mode("handle"), {})
     with pytest.raises(InvalidArgument, match="output_mode is one of inline, handle, auto, not 'x"):
-        asked(Mode(), {"output_mode": "x" * 1000})
+        split_mode_arguments(Mode(), {"output_mode": "x" * 1000})
 
 
 def test_the_arguments_are_listed_beside_the_tool_s() -> None:
     properties = {"url": {"type": "string"}}
     schema = {"type": "object", "properties": properties, "required": ["url"], "additionalProperties": False}
     before = copy.deepcopy(schema)
-    listed = added_arguments(schema, Mode("auto", 2048))
+    listed = add_mode_arguments(schema, Mode("auto", 2048))
     validator = jsonschema.Draft202012Validator(listed)
     assert validator.is_valid({"url": "x", "output_mode": "handle", "output_inline_limit_bytes": 5000})
     assert not validator.is_valid({"url": "x", "output_mode": "both"})

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from forebay import open_store
 from forebay.outputs.modes import Mode
-from forebay.outputs.tasks import Tasks, filled, result_in
-from forebay.wire.lazy_json import parse_lazy
+from forebay.outputs.tasks import TaskCalls, get_task_result, set_task_result
+from forebay.wire.messages import parse_lazy
 from gateway_harness import Talk, said, script, talking, wrap
 from large_server import RELATED, result_of
 from serve_harness import EraTalk, command_of, config, serving
@@ -24,7 +24,7 @@ SERVER = [*script("large_server.py"), "stdio"]
 
 
 @contextmanager
-def wrapping(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
+def wrap_server(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
     talk = EraTalk(wrap(folder / "store", *options, server=SERVER), era, {})
     try:
         talk.hello()
@@ -34,10 +34,10 @@ def wrapping(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
 
 
 @pytest.fixture(params=["wrap", "serve one", "serve two"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def open_server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Makes a talk with the server behind forebay, of an era, with options as the command line has them."""
     if request.param == "wrap":
-        return lambda era, *options: wrapping(tmp_path, era, *options)
+        return lambda era, *options: wrap_server(tmp_path, era, *options)
     upstream = command_of("large_server.py", "stdio")
     others = {"other": command_of("raw_server.py", "stdio")} if request.param == "serve two" else {}
     path = config(tmp_path, {"large": upstream, **others})
@@ -45,13 +45,13 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @contextmanager
-def talking_to_known(folder: Path) -> Iterator[Talk]:
+def wrap_server_with_known_task(folder: Path) -> Iterator[Talk]:
     """A server that has a task called `known` before anyone asks for one."""
     with talking(*wrap(folder / "store", server=[*SERVER, "known"])) as talk:
         yield talk
 
 
-def later(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
+def call_as_task(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
     """The result of a call by way of a task, as a client of either era gets it."""
     given = {"name": tool, "arguments": {**arguments, "later": True}}
     if talk.era == LEGACY:
@@ -72,9 +72,9 @@ def later(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", ["text", "blocks", "structured"])
-def test_a_large_one_is_a_handle(era: str, kind: str, opened: Any, tmp_path: Path) -> None:
-    with opened(era) as talk:
-        result = later(talk, kind, size=SIZE, more={"isError": True})
+def test_a_large_one_is_a_handle(era: str, kind: str, open_server: Any, tmp_path: Path) -> None:
+    with open_server(era) as talk:
+        result = call_as_task(talk, kind, size=SIZE, more={"isError": True})
         handle = said(result)["output_handle"]
         assert result["isError"]
         assert ("structuredContent" in result) is (kind == "structured")
@@ -96,54 +96,54 @@ def test_a_large_one_is_a_handle(era: str, kind: str, opened: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_small_one_is_as_it_was(era: str, opened: Any) -> None:
-    with opened(era) as talk:
-        result = later(talk, "text", size=1000)
+def test_a_small_one_is_as_it_was(era: str, open_server: Any) -> None:
+    with open_server(era) as talk:
+        result = call_as_task(talk, "text", size=1000)
         assert result["content"] == result_of("text", 1000)["content"]
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_tool_s_own_mode_holds(era: str, tmp_path: Path) -> None:
-    with wrapping(tmp_path, era, "--contract", "text") as talk:
-        answer = said(later(talk, "text", size=5000))
+    with wrap_server(tmp_path, era, "--contract", "text") as talk:
+        answer = said(call_as_task(talk, "text", size=5000))
         assert answer["success"]
         assert answer["data"]
 
 
 def test_of_a_task_that_was_not_made_here_the_server_s_mode_holds(tmp_path: Path) -> None:
-    with talking_to_known(tmp_path) as talk:
+    with wrap_server_with_known_task(tmp_path) as talk:
         result = talk.ask("tasks/result", {"taskId": "known"})["result"]
         assert "output_handle" in said(result)
 
 
 def test_tasks_are_forgotten_one_by_one() -> None:
-    tasks, mode = Tasks(), Mode("auto")
+    tasks, mode = TaskCalls(), Mode("auto")
     for number in range(5000):
-        tasks.note({"task": {"taskId": f"t{number}"}}, "tool", mode)
-    assert tasks.call_of({"taskId": "t4999"}) == ("tool", mode)
-    assert tasks.call_of({"taskId": "t0"}) is None
-    assert tasks.call_of({"taskId": 1}) is tasks.call_of(None) is None
+        tasks.remember({"task": {"taskId": f"t{number}"}}, "tool", mode)
+    assert tasks.find_call({"taskId": "t4999"}) == ("tool", mode)
+    assert tasks.find_call({"taskId": "t0"}) is None
+    assert tasks.find_call({"taskId": 1}) is tasks.find_call(None) is None
 
 
 def test_tasks_of_one_name_are_their_owners_own() -> None:
-    tasks, mode = Tasks(), Mode("auto")
-    tasks.note({"task": {"taskId": "1"}}, "first", mode, ("session", "ann"))
-    tasks.note({"task": {"taskId": "1"}}, "second", mode, ("other session", "ann"))
-    tasks.note({"task": {"taskId": "1"}}, "third", mode, ("bob",))
-    assert tasks.call_of({"taskId": "1"}, ("session", "ann")) == ("first", mode)
+    tasks, mode = TaskCalls(), Mode("auto")
+    tasks.remember({"task": {"taskId": "1"}}, "first", mode, ("session", "ann"))
+    tasks.remember({"task": {"taskId": "1"}}, "second", mode, ("other session", "ann"))
+    tasks.remember({"task": {"taskId": "1"}}, "third", mode, ("bob",))
+    assert tasks.find_call({"taskId": "1"}, ("session", "ann")) == ("first", mode)
     # In a session that has not made it, it is one of the principal's.
-    assert tasks.call_of({"taskId": "1"}, ("new session", "ann")) == ("second", mode)
-    assert tasks.call_of({"taskId": "1"}, ("bob",)) == ("third", mode)
-    assert tasks.call_of({"taskId": "1"}) is None
+    assert tasks.find_call({"taskId": "1"}, ("new session", "ann")) == ("second", mode)
+    assert tasks.find_call({"taskId": "1"}, ("bob",)) == ("third", mode)
+    assert tasks.find_call({"taskId": "1"}) is None
 
 
 def test_who_makes_many_tasks_has_nobody_else_s_forgotten() -> None:
-    tasks, mode = Tasks(), Mode("auto")
-    tasks.note({"task": {"taskId": "1"}}, "tool", mode, ("ann",))
+    tasks, mode = TaskCalls(), Mode("auto")
+    tasks.remember({"task": {"taskId": "1"}}, "tool", mode, ("ann",))
     for number in range(5000):
-        tasks.note({"task": {"taskId": f"t{number}"}}, "tool", mode, ("bob",))
-    assert tasks.call_of({"taskId": "1"}, ("ann",)) == ("tool", mode)
-    assert tasks.call_of({"taskId": "t0"}, ("bob",)) is None
+        tasks.remember({"task": {"taskId": f"t{number}"}}, "tool", mode, ("bob",))
+    assert tasks.find_call({"taskId": "1"}, ("ann",)) == ("tool", mode)
+    assert tasks.find_call({"taskId": "t0"}, ("bob",)) is None
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -169,16 +169,16 @@ def test_the_result_of_one_s_task_comes_from_its_own_server_whatever_another_mak
     [{"content": []}, {"task": 1}, {"task": {"taskId": 1}}, {"resultType": "task"}, {"taskId": "a"}, None, []],
 )
 def test_what_is_no_task_is_not_noted(answer: Any) -> None:
-    tasks = Tasks()
-    tasks.note(answer, "tool", Mode())
-    assert tasks.call_of({"taskId": "a"}) is None
+    tasks = TaskCalls()
+    tasks.remember(answer, "tool", Mode())
+    assert tasks.find_call({"taskId": "a"}) is None
 
 
 def test_where_the_result_is() -> None:
     state = {"status": "completed", "result": {"content": []}}
-    assert result_in("tasks/get", state) == {"content": []}
-    assert result_in("tasks/get", {"status": "working"}) is None
-    assert result_in("tasks/get", parse_lazy(b'"' + b"x" * 2000 + b'"')) is None
-    assert result_in("tasks/result", state) is state
-    assert filled("tasks/get", state, 1) == {"status": "completed", "result": 1}
-    assert filled("tasks/result", state, 1) == 1
+    assert get_task_result("tasks/get", state) == {"content": []}
+    assert get_task_result("tasks/get", {"status": "working"}) is None
+    assert get_task_result("tasks/get", parse_lazy(b'"' + b"x" * 2000 + b'"')) is None
+    assert get_task_result("tasks/result", state) is state
+    assert set_task_result("tasks/get", state, 1) == {"status": "completed", "result": 1}
+    assert set_task_result("tasks/result", state, 1) == 1

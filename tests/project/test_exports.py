@@ -29,7 +29,7 @@ STORE = [
     "Page",
     "SearchPage",
     "Store",
-    "Stored",
+    "StoredOutput",
     "SweepReport",
     "open_store",
 ]

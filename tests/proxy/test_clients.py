@@ -14,7 +14,7 @@ from fastmcp.client.transports import StdioTransport
 from gateway_harness import script, talking, wrap
 from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ToolsListChanged
-from mcp_harness import redeem, text_of, told
+from mcp_harness import get_text, parse_text, read_all_items
 from pydantic import FileUrl
 from wires import LEGACY, MODERN
 
@@ -95,11 +95,11 @@ def test_answers_are_held_against_the_schema_that_is_listed(tmp_path: Path, era:
         small = await client.call_tool("rows", {"count": 2})
         assert small.structured_content == {"result": [{"id": 0, "name": "naïve 0"}, {"id": 1, "name": "naïve 1"}]}
         large = await client.call_tool("rows", {"count": 5000})
-        handle = told(large)["output_handle"]
+        handle = parse_text(large)["output_handle"]
         assert large.structured_content == {"output_handle": handle, "fetch_with": "output_fetch"}
-        items = [item for page in await redeem(client, handle) for item in page["content"]]
+        items = [item for page in await read_all_items(client, handle) for item in page["content"]]
         assert [item["id"] for item in items] == list(range(5000))
-        found = told(await client.call_tool("output_search", {"output_handle": handle, "pattern": '"id":4321,'}))
+        found = parse_text(await client.call_tool("output_search", {"output_handle": handle, "pattern": '"id":4321,'}))
         assert [match["item"] for match in found["matches"]] == [4321]
 
     talk(test, tmp_path, era)
@@ -108,14 +108,14 @@ def test_answers_are_held_against_the_schema_that_is_listed(tmp_path: Path, era:
 def test_a_server_asks_the_client_as_its_era_has_it(tmp_path: Path, era: str) -> None:
     async def legacy(client: Client, _: Callbacks) -> None:
         sampled = await client.call_tool("test_sampling", {"prompt": "tea"})
-        assert text_of(sampled) == "LLM response: a model on 'tea'"
+        assert get_text(sampled) == "LLM response: a model on 'tea'"
         elicited = await client.call_tool("test_elicitation", {"message": "who?"})
-        assert text_of(elicited) == 'User response: action=accept, content={"response":"Jo"}'
+        assert get_text(elicited) == 'User response: action=accept, content={"response":"Jo"}'
         assert (await client.call_tool("roots")).structured_content == {"result": [ROOT]}
 
     async def modern(client: Client, _: Callbacks) -> None:
         said = [
-            text_of(await client.call_tool(f"test_input_required_result_{what}"))
+            get_text(await client.call_tool(f"test_input_required_result_{what}"))
             for what in ("elicitation", "sampling", "list_roots", "multiple_inputs", "multi_round")
         ]
         assert said == ["Hello, Jo!", "a model on 'What is the capital of France?'", ROOT, "done", "done"]
@@ -170,7 +170,7 @@ def test_changes_of_the_list_are_told_and_seen(tmp_path: Path, era: str) -> None
             await client.call_tool("grows")
             assert await anext(aiter(changes)) == ToolsListChanged()
             assert {"grown", "output_fetch"} <= await names(client)
-        assert text_of(await client.call_tool("grown")) == "grown"
+        assert get_text(await client.call_tool("grown")) == "grown"
 
     talk(legacy if era == LEGACY else modern, tmp_path, era)
 
@@ -230,13 +230,13 @@ def test_the_client_of_fastmcp(tmp_path: Path) -> None:
             with anyio.fail_after(PATIENCE):
                 assert {"rows", "output_fetch"} <= {tool.name for tool in await client.list_tools()}
                 sampled = await client.call_tool("test_sampling", {"prompt": "tea"})
-                assert text_of(sampled) == "LLM response: a model on 'tea'"
-                assert "Jo" in text_of(await client.call_tool("test_elicitation", {"message": "who?"}))
+                assert get_text(sampled) == "LLM response: a model on 'tea'"
+                assert "Jo" in get_text(await client.call_tool("test_elicitation", {"message": "who?"}))
                 assert (await client.call_tool("roots")).structured_content == {"result": [ROOT]}
                 await client.call_tool("test_tool_with_progress")
                 await client.call_tool("test_tool_with_logging")
-                handle = told(await client.call_tool("rows", {"count": 5000}))["output_handle"]
-                items = [item for page in await redeem(client, handle) for item in page["content"]]
+                handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
+                items = [item for page in await read_all_items(client, handle) for item in page["content"]]
                 assert len(items) == 5000
                 while len(progress) < 3 or len(logged) < 3:
                     await anyio.sleep(0.01)
@@ -257,7 +257,7 @@ def test_the_client_of_fastmcp_makes_data_of_what_a_server_of_fastmcp_answers(
             assert [row["id"] for row in (await client.call_tool("rows")).data] == [0, 1, 2]
             assert (await client.call_tool("report")).data.title == "t"
             large = await client.call_tool("rows", {"count": 5000})
-            assert large.data.output_handle == told(large)["output_handle"]
+            assert large.data.output_handle == parse_text(large)["output_handle"]
 
     anyio.run(run)
     # It would say so, and go on without.
@@ -269,7 +269,7 @@ def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
 
     async def test(client: Client, _: Callbacks) -> None:
         async with client.listen(tools_list_changed=True) as changes:
-            assert told(await client.call_tool("waits"))["error"]["code"] == "upstream_timeout"
+            assert parse_text(await client.call_tool("waits"))["error"]["code"] == "upstream_timeout"
             await client.call_tool("grows")
             assert await anext(aiter(changes)) == ToolsListChanged()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from command import run
-from forebay.config.load import load
+from forebay.config.load import load_settings
 from forebay.config.options import OPTIONS
-from forebay.config.targets import KINDS
-from forebay.outputs.references.reference import reference_in
+from forebay.config.upstreams import UPSTREAM_KEYS
+from forebay.outputs.references.reference import parse_reference
 
 DOCS = Path(__file__).resolve().parents[2]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_every_variable_is_one() -> None:
 @pytest.mark.parametrize("line", re.findall(r'^\{"name".*$', GUIDE, re.MULTILINE))
 def test_every_reference_is_one(line: str) -> None:
     arguments = json.loads(line)["arguments"]
-    referring = [name for name, value in arguments.items() if isinstance(value, dict) and reference_in(value)]
+    referring = [name for name, value in arguments.items() if isinstance(value, dict) and parse_reference(value)]
     assert referring in (["content"], ["body"])
 
 
@@ -43,10 +43,10 @@ def test_the_configuration_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "forebay.toml"
     path.write_text(text, encoding="utf-8")
     monkeypatch.setenv("CRM_TOKEN", "t")
-    settings = load("serve", {"config": str(path)}, os.environ)
+    settings = load_settings("serve", {"config": str(path)}, os.environ)
     assert [*settings.upstreams] == ["files", "crm", "shop", "tools"]
 
 
 def test_every_key_of_an_upstream_is_told_of() -> None:
     told = [set(re.findall(r"`(\w+)`", row)) for row in re.findall(r"^\| (?:an?|any) .*$", GUIDE, re.M)]
-    assert told == [*({kind, *more} for kind, more in KINDS.items()), {"prefix"}]
+    assert told == [*({kind, *more} for kind, more in UPSTREAM_KEYS.items()), {"prefix"}]

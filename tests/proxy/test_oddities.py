@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from forebay import open_store
 from forebay.errors import UpstreamFailed
-from forebay.proxy.background import Work
-from forebay.proxy.call_order import Turns
-from forebay.proxy.stdio.outbox import Outbox
+from forebay.proxy.stdio import Outbox
+from forebay.proxy.workers import CallOrder, WorkerPool
 from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -221,7 +220,7 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
 
 
 def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.proxy.stdio.outbox._MOST", 1000)
+    monkeypatch.setattr("forebay.proxy.stdio._MAX_QUEUED_BYTES", 1000)
     ours, theirs = os.pipe()
     outbox = Outbox(theirs)
     outbox.send(b"x" * 1_000_000)
@@ -239,12 +238,12 @@ def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: p
 
 
 def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
-    work, release, done = Work(1, most=2), threading.Event(), threading.Event()
+    work, release, done = WorkerPool(1, max_jobs=2), threading.Event(), threading.Event()
     for _ in range(2):
-        work.do(lambda: _wait(release))
+        work.submit(lambda: _wait(release))
 
     def third_of_them() -> None:
-        work.do(lambda: None)
+        work.submit(lambda: None)
         done.set()
 
     third = threading.Thread(target=third_of_them)
@@ -253,23 +252,23 @@ def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
     release.set()
     third.join(PATIENCE)
     assert done.is_set()
-    assert work.finish(PATIENCE)
+    assert work.wait_idle(PATIENCE)
 
 
 def test_more_calls_than_there_is_room_for_wait_where_they_come_from() -> None:
-    turns, taken, done = Turns(most=2), threading.Event(), list[int]()
-    first, second = turns.take(), turns.take()
+    turns, taken, done = CallOrder(max_waiting=2), threading.Event(), list[int]()
+    first, second = turns.reserve(), turns.reserve()
 
     def take_a_third() -> None:
-        third = turns.take()
+        third = turns.reserve()
         taken.set()
-        turns.ready(third, lambda: done.append(3))
+        turns.run_in_order(third, lambda: done.append(3))
 
     thread = threading.Thread(target=take_a_third)
     thread.start()
-    turns.ready(second, lambda: done.append(2))
+    turns.run_in_order(second, lambda: done.append(2))
     assert not taken.wait(0.1)
-    turns.ready(first, lambda: done.append(1))
+    turns.run_in_order(first, lambda: done.append(1))
     thread.join(PATIENCE)
     assert done == [1, 2, 3]
     assert not turns
@@ -357,7 +356,7 @@ def test_what_forebay_made_does_not_say_that_the_server_did(tmp_path: Path) -> N
 
 def test_standard_output_is_the_protocol_s_alone() -> None:
     code = (
-        "import os; from forebay.proxy.client import private_stdout; fd = private_stdout(); print('chatter'); "
+        "import os; from forebay.proxy.stdio import claim_stdout; fd = claim_stdout(); print('chatter'); "
         "os.system('echo a child'); os.write(fd, b'message')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE)

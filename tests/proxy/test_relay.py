@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from forebay.errors import UpstreamFailed
-from forebay.outputs.policy import Gate
+from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.relay import Relay
-from forebay.wire.lines import Kept
-from forebay.wire.spool import Spool
+from forebay.wire.framing import Message, Spool
 from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
 
 pytestmark = pytest.mark.slow
@@ -210,24 +209,24 @@ def test_what_is_asked_when_the_end_of_a_server_is_heard_of_is_for_the_next_one(
         def __init__(self) -> None:
             self.answered: list[int] = []
 
-        def send(self, line: Kept) -> None:
+        def send(self, line: Message) -> None:
             assert not isinstance(line, Spool)
             message = json.loads(line)
             if message.get("method") == "notifications/cancelled":
-                relay.from_client(call(2))
+                relay.receive_from_client(call(2))
             elif "method" not in message:
                 self.answered.append(message["id"])
 
     class Ending:
-        def send(self, line: Kept) -> None:
+        def send(self, line: Message) -> None:
             pass
 
     client = Asking()
-    with contextlib.closing(Gate(tmp_path.as_uri(), sweep_interval=0)) as gate:
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as gate:
         relay = Relay(gate, client, Ending())
-        relay.from_client(call(1))
-        relay.from_upstream(b'{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{}}')
-        relay.ended(UpstreamFailed("it has ended"))
+        relay.receive_from_client(call(1))
+        relay.receive_from_server(b'{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{}}')
+        relay.on_upstream_end(UpstreamFailed("it has ended"))
         assert client.answered == [1]
-        relay.from_upstream(b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
+        relay.receive_from_server(b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
         assert client.answered == [1, 2]

@@ -5,7 +5,7 @@ import time
 from functools import partial
 
 import pytest
-from forebay.proxy.background import Work
+from forebay.proxy.workers import WorkerPool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,12 +24,12 @@ def _wait(event: threading.Event) -> None:
 
 def test_threads_that_have_nothing_to_do_end() -> None:
     before = _threads()
-    work, go = Work(8, idle=0.05), threading.Event()
+    work, go = WorkerPool(8, idle_seconds=0.05), threading.Event()
     for _ in range(8):
-        work.do(partial(_wait, go))
+        work.submit(partial(_wait, go))
     assert _threads() >= 8
     go.set()
-    assert work.finish(PATIENCE)
+    assert work.wait_idle(PATIENCE)
     deadline = time.monotonic() + PATIENCE
     while _threads() > before:
         assert time.monotonic() < deadline
@@ -38,9 +38,9 @@ def test_threads_that_have_nothing_to_do_end() -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4))
 def test_all_is_done_however_often_threads_end_in_between(pauses: list[int], workers: int) -> None:
-    work, done = Work(workers, idle=0.001), list[int]()
+    work, done = WorkerPool(workers, idle_seconds=0.001), list[int]()
     for number, pause in enumerate(pauses):
         time.sleep(pause / 1000)
-        work.do(partial(done.append, number))
-    assert work.finish(PATIENCE)
+        work.submit(partial(done.append, number))
+    assert work.wait_idle(PATIENCE)
     assert sorted(done) == [*range(len(pauses))]

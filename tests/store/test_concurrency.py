@@ -190,11 +190,11 @@ def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
             children.append(child)
         assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
         stored = sum(listed.stored_bytes for listed in store.list())
-        assert store._quota.counted() == {"total": stored}
+        assert store._quota.usage() == {"total": stored}
 
 
 @pytest.mark.parametrize(
-    "lock", ["_sweeper", "_intake", "_catalog", "journal", "_backend.folders", "_backend._counters"]
+    "lock", ["_sweeper", "_writer", "_catalog", "journal", "_backend.folders", "_backend._counters"]
 )
 def test_a_child_is_not_held_up_by_a_lock_of_its_parent_s_threads(lock: str, tmp_path: Path) -> None:
     held, leave = threading.Event(), threading.Event()
@@ -236,7 +236,7 @@ def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as other:
         other.put(b"payload")
-        with other._backend.alone(wait=True):
+        with other._backend.lock(wait=True):
             store = forebay.open_store(root.as_uri(), sweep_interval=0.01)
             store.put(b"another")
             time.sleep(0.05)

@@ -90,7 +90,7 @@ class Victim:
 def victim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
     name, compression, split = request.param
     if split == "frames":
-        monkeypatch.setattr(write, "FRAME", SMALL)
+        monkeypatch.setattr(write, "FRAME_BYTES", SMALL)
     with opened(tmp_path / "store", compression=compression) as store:
         handle = store.put(PAYLOADS[name]).output_handle
         path = stored_files(tmp_path / "store")[handle]
@@ -141,7 +141,7 @@ def test_a_file_that_lost_its_beginning_is_corrupt(victim: Victim) -> None:
 
 
 def test_garbage_behind_or_before_a_file_is_noticed(victim: Victim) -> None:
-    for garbage in (b"\0", b"\n", b"garbage", bytes(4096), bytes(frames.TAIL), victim.intact, victim.intact[-9:]):
+    for garbage in (b"\0", b"\n", b"garbage", bytes(4096), bytes(frames.TAIL_BYTES), victim.intact, victim.intact[-9:]):
         for hurt in (victim.intact + garbage, garbage + victim.intact):
             victim.become(hurt)
             victim.assert_never_wrong()
@@ -206,20 +206,20 @@ FORGERIES: dict[str, dict[str, Any]] = {
 }
 
 
-def forge(intact: bytes, contents: frames.Contents, meta: object, table: list[frames.Entry]) -> bytes:
+def forge(intact: bytes, contents: frames.Footer, meta: object, table: list[frames.SeekEntry]) -> bytes:
     """The same payload with another tail, sealed as it should be."""
-    body = intact[: contents.starts[-1]]
-    return body + frames.tail_of(meta, contents.items, contents.lines, table)  # type: ignore[arg-type]
+    body = intact[: contents.frame_offsets[-1]]
+    return body + frames.build_footer(meta, contents.items, contents.lines, table)  # type: ignore[arg-type]
 
 
-def contents_of(stored: bytes) -> frames.Contents:
+def contents_of(stored: bytes) -> frames.Footer:
     class Whole:
         size = len(stored)
 
         def read(self, start: int, length: int) -> bytes:
             return stored[start : start + length]
 
-    return frames.read_contents(Whole())
+    return frames.read_footer(Whole())
 
 
 def test_forged_metadata_raises_none_but_our_errors(victim: Victim) -> None:
@@ -251,15 +251,15 @@ def test_a_forged_table_never_gives_wrong_bytes(victim: Victim) -> None:
     contents = contents_of(victim.intact)
     true = list(contents.frames)
     tables = [
-        *([entry._replace(plain=plain) for entry in true] for plain in (0, 1, 0xFFFFFFFF)),
-        [entry._replace(plain=entry.plain + 1) for entry in true],
+        *([entry._replace(plain_bytes=plain) for entry in true] for plain in (0, 1, 0xFFFFFFFF)),
+        [entry._replace(plain_bytes=entry.plain_bytes + 1) for entry in true],
         [entry._replace(checksum=entry.checksum ^ 1) for entry in true],
         [*true[1:], *true[:1]],
         true[:-1],
-        [*true, frames.Entry(0, 0, 0)],
-        [frames.Entry(0, 0, 0), *true],
-        [frames.Entry(0, 5, 0), *true],
-        [frames.Entry(sum(entry.stored for entry in true), sum(entry.plain for entry in true), 0)],
+        [*true, frames.SeekEntry(0, 0, 0)],
+        [frames.SeekEntry(0, 0, 0), *true],
+        [frames.SeekEntry(0, 5, 0), *true],
+        [frames.SeekEntry(sum(entry.stored_bytes for entry in true), sum(entry.plain_bytes for entry in true), 0)],
     ]
     for table in tables:
         victim.become(forge(victim.intact, contents, contents.meta, table))
@@ -268,17 +268,17 @@ def test_a_forged_table_never_gives_wrong_bytes(victim: Victim) -> None:
 
 def test_frames_that_changed_places_are_noticed(tmp_path: Path) -> None:
     with opened(tmp_path / "store", compression="none") as store:
-        first, second, last = (bytes([letter]) * frames.FRAME for letter in b"abc")
+        first, second, last = (bytes([letter]) * frames.FRAME_BYTES for letter in b"abc")
         handle = store.put(first + second + last).output_handle
         (path,) = stored_files(tmp_path / "store").values()
         intact = path.read_bytes()
-        _, one, two, _ = contents_of(intact).starts
+        _, one, two, _ = contents_of(intact).frame_offsets
         assert two - one == one, "each is whole, as long as the other, and has a checksum that is right"
         path.write_bytes(intact[one:two] + intact[:one] + intact[two:])
-        for offset in (0, frames.FRAME):
+        for offset in (0, frames.FRAME_BYTES):
             with pytest.raises(HandleCorrupt):
                 store.fetch(handle, offset=offset, limit=100, format="bytes")
-        assert store.fetch(handle, offset=2 * frames.FRAME, limit=3, format="bytes").content == "Y2Nj"
+        assert store.fetch(handle, offset=2 * frames.FRAME_BYTES, limit=3, format="bytes").content == "Y2Nj"
 
 
 def test_a_table_that_claims_more_frames_than_there_are_is_corrupt(victim: Victim) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from forebay import Page, Store
-from forebay.store.frames import FRAME
+from forebay.store.frames import FRAME_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, asks, content, heavy_items, long_texts, pages, store_at
@@ -96,9 +96,9 @@ def test_a_cut_line_is_read_on_with_what_the_page_says(
     assert found == meant
 
 
-@pytest.mark.parametrize("size", [*range(FRAME // 2 - 3, FRAME // 2 + 4), FRAME, 3 * FRAME + 1])
+@pytest.mark.parametrize("size", [*range(FRAME_BYTES // 2 - 3, FRAME_BYTES // 2 + 4), FRAME_BYTES, 3 * FRAME_BYTES + 1])
 @pytest.mark.parametrize("end", ["", "\n", "\nlast", "\n\n\n"])
-@pytest.mark.parametrize("before", [0, 1, FRAME // 2 - 1, FRAME])
+@pytest.mark.parametrize("before", [0, 1, FRAME_BYTES // 2 - 1, FRAME_BYTES])
 def test_how_long_a_cut_line_is_the_index_knows(size: int, end: str, before: int, store: Store) -> None:
     text = "b" * (before - 1) + "\n" * (before > 0) + "x" * size + end
     handle = store.put(text).output_handle
@@ -129,7 +129,7 @@ def test_a_page_of_a_long_line_holds_and_reads_little_of_it(
         text = store.put(b"first\n" + b"x" * LONG + b"\nlast\n").output_handle
         store.stat(text)
         reads = Reads(monkeypatch)
-        assert reads.of(lambda: store.fetch(text, format="lines", offset=1))[1] <= 3 * FRAME
+        assert reads.of(lambda: store.fetch(text, format="lines", offset=1))[1] <= 3 * FRAME_BYTES
         assert peak(lambda: store.fetch(text, format="lines", offset=1)) < LONG // 8
         page = store.fetch(text, format="lines", offset=1)
         assert page.truncated[0]["size_bytes"] == LONG + 1

@@ -11,7 +11,7 @@ import pytest
 from documents import documents, forms, main_array, pointers, values
 from forebay import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
 from forebay.store import catalog
-from forebay.store.frames import FRAME, TAIL
+from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from stores import (
@@ -184,7 +184,7 @@ def test_lines_over_many_frames(store: Store) -> None:
 
 
 def test_a_line_over_many_frames_is_cut_and_told_of(store: Store) -> None:
-    text = "short\n" + "é" * (2 * FRAME) + "\nlast\n"
+    text = "short\n" + "é" * (2 * FRAME_BYTES) + "\nlast\n"
     handle = store.put(text).output_handle
     assert lines_of(store, handle) == text
     assert [page.returned for page in pages(store, handle, format="lines")] == [1, 1, 1]
@@ -198,7 +198,7 @@ def test_bytes_tile(store: Store, data: bytes, ask: dict[str, Any], limit: int |
 
 
 def test_an_item_over_many_frames_is_cut_and_told_of(store: Store) -> None:
-    items = [1, {"big": "x" * (3 * FRAME), "small": 2}, [3]]
+    items = [1, {"big": "x" * (3 * FRAME_BYTES), "small": 2}, [3]]
     handle = store.put({"rows": items}).output_handle
     assert items_of(store, handle) == items
     assert [page.returned for page in pages(store, handle)] == [1, 1, 1]
@@ -391,9 +391,9 @@ def test_a_page_reads_the_tail_and_the_frames_it_touches(
         warm = reads.of(lambda: store.fetch(handle, offset=offset + 1, limit=50, **ask))
     overhead = 64
     assert cold[0] == 2
-    assert cold[1] <= TAIL + 2 * (FRAME + overhead)
+    assert cold[1] <= TAIL_BYTES + 2 * (FRAME_BYTES + overhead)
     assert warm[0] == 1
-    assert warm[1] <= 2 * (FRAME + overhead)
+    assert warm[1] <= 2 * (FRAME_BYTES + overhead)
 
 
 @pytest.mark.parametrize("format_", ["text", "bytes"])
@@ -405,7 +405,7 @@ def test_a_page_of_text_or_bytes_reads_no_more(
     reads = Reads(monkeypatch)
     ranges, read = reads.of(lambda: store.fetch(records, offset=int(size * part), format=format_))
     assert ranges == 1
-    assert read <= 2 * FRAME
+    assert read <= 2 * FRAME_BYTES
 
 
 @pytest.mark.parametrize("format_", ["items", "lines"])
@@ -419,7 +419,7 @@ def test_a_page_that_escaping_makes_too_heavy_is_not_read_twice(
 
 
 def test_footers_are_remembered_but_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "_MOST_FOOTERS", 4)
+    monkeypatch.setattr(catalog, "_MAX_CACHED_FOOTERS", 4)
     with store_at(tmp_path / "store") as store:
         handles = [store.put([number]).output_handle for number in range(10)]
         reads = Reads(monkeypatch)

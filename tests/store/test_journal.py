@@ -90,7 +90,7 @@ def test_a_name_of_any_length_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_clock_set_back_does_not_lose_the_file_in_use(tmp_path: Path, clock: Clock) -> None:
     folders = Folders(tmp_path / "store")
-    journal = Journal(folders, clock, most_files=3)
+    journal = Journal(folders, clock, max_files=3)
     for _ in range(5):
         clock.now += 24 * 3600
         journal.record("before")
@@ -142,7 +142,7 @@ def test_several_processes_write_one_journal(tmp_path: Path) -> None:
 
 def test_a_journal_is_bounded_and_keeps_the_newest(tmp_path: Path, clock: Clock) -> None:
     folders = Folders(tmp_path / "store")
-    journal = Journal(folders, clock, most_bytes=2000, most_files=3)
+    journal = Journal(folders, clock, max_file_bytes=2000, max_files=3)
     for number in range(1000):
         clock.now += 600 if number % 10 == 0 else 0
         journal.record("counted", number=number)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from forebay import PathNotFound, Store
-from forebay.store.frames import FRAME, TAIL
+from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, content, pages, store_at
@@ -88,7 +88,7 @@ def test_a_path_into_an_item_reads_the_frames_that_hold_it(
 
         ranges, size = reads.of(read)
     assert ranges <= 3
-    assert size <= TAIL + 4 * (FRAME + 64)
+    assert size <= TAIL_BYTES + 4 * (FRAME_BYTES + 64)
 
 
 def test_a_path_into_lines_of_json_reads_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import forebay
 import pytest
 import pyzstd
 from forebay import InvalidArgument, Store
-from forebay.store.frames import FRAME
-from forebay.store.payload import PIECE
+from forebay.store.frames import FRAME_BYTES
+from forebay.store.payload import CHUNK_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
@@ -23,7 +23,17 @@ from stores import file_of, noise, payload_files, store_at, unpacked, whole
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 8
-SIZES = sorted({0, 1, *(size + more for size in (FRAME, PIECE, PIECE + FRAME, 3 * PIECE) for more in (-1, 0, 1))})
+SIZES = sorted(
+    {
+        0,
+        1,
+        *(
+            size + more
+            for size in (FRAME_BYTES, CHUNK_BYTES, CHUNK_BYTES + FRAME_BYTES, 3 * CHUNK_BYTES)
+            for more in (-1, 0, 1)
+        ),
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +101,7 @@ def test_a_lone_surrogate_is_kept_but_is_not_text(store: Store) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 1, 1000, FRAME + 1, 2 * PIECE + 7])
+@pytest.mark.parametrize("size", [0, 1, 1000, FRAME_BYTES + 1, 2 * CHUNK_BYTES + 7])
 def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
     data = sample(size)
     path = tmp_path / "payload"
@@ -158,7 +168,7 @@ def test_round_trip_three_ways(size: int, compression: str, make: Callable[[int]
 
 
 def test_what_compresses_is_compressed_unless_told_otherwise(tmp_path: Path) -> None:
-    data = sample(2 * PIECE)
+    data = sample(2 * CHUNK_BYTES)
     sizes = {}
     for compression in ("zstd", "none"):
         with store_at(tmp_path / compression, compression=compression) as store:
@@ -167,7 +177,7 @@ def test_what_compresses_is_compressed_unless_told_otherwise(tmp_path: Path) -> 
     assert len(data) <= sizes["none"] < len(data) * 1.01
 
 
-@pytest.mark.parametrize("size", [1000, FRAME, 3 * PIECE])
+@pytest.mark.parametrize("size", [1000, FRAME_BYTES, 3 * CHUNK_BYTES])
 def test_what_does_not_compress_costs_next_to_nothing_more(size: int, store: Store) -> None:
     stored = store.stat(store.put(noise(size)).output_handle)
     assert size <= stored.stored_bytes <= size * 1.01 + 1024
@@ -175,7 +185,7 @@ def test_what_does_not_compress_costs_next_to_nothing_more(size: int, store: Sto
 
 def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
     # Zeros would shrink; that they say they are a PNG is believed.
-    data = PNG + bytes(2 * PIECE)
+    data = PNG + bytes(2 * CHUNK_BYTES)
     assert store.stat(store.put(data).output_handle).stored_bytes >= len(data)
 
 
@@ -302,7 +312,7 @@ def test_a_payload_that_contains_itself_is_a_clear_error(store: Store) -> None:
         store.put(endless)
 
 
-@pytest.mark.parametrize("chunks", [[1], [b"a", None], [b"a" * PIECE, 5]], ids=["int", "None", "late"])
+@pytest.mark.parametrize("chunks", [[1], [b"a", None], [b"a" * CHUNK_BYTES, 5]], ids=["int", "None", "late"])
 def test_a_chunk_that_is_no_bytes_is_a_clear_error(chunks: list[Any], tmp_path: Path) -> None:
     with (
         store_at(tmp_path / "store") as store,
@@ -313,7 +323,7 @@ def test_a_chunk_that_is_no_bytes_is_a_clear_error(chunks: list[Any], tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("good", [0, 1, FRAME, 3 * PIECE, 20 * PIECE])
+@pytest.mark.parametrize("good", [0, 1, FRAME_BYTES, 3 * CHUNK_BYTES, 20 * CHUNK_BYTES])
 def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: Path) -> None:
     def failing() -> Iterator[bytes]:
         yield sample(good)
@@ -328,7 +338,7 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
         assert whole(store, store.put(b"next").output_handle) == b"next"
 
 
-@pytest.mark.parametrize("size", [1, FRAME, FRAME + 1, 12 * PIECE + 5])
+@pytest.mark.parametrize("size", [1, FRAME_BYTES, FRAME_BYTES + 1, 12 * CHUNK_BYTES + 5])
 def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
     told: list[int] = []
     store.put(chunked(sample(size), 12_345), progress=told.append)
@@ -342,7 +352,7 @@ def test_a_progress_that_raises_ends_it(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with store_at(tmp_path / "store") as store, pytest.raises(KeyboardInterrupt):
-        store.put(sample(20 * PIECE), progress=stop)
+        store.put(sample(20 * CHUNK_BYTES), progress=stop)
     assert payload_files(tmp_path / "store") == []
 
 
@@ -370,7 +380,7 @@ def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
 
 def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Store) -> None:
     data = json.dumps([{"id": i, "name": f"n{i}"} for i in range(200_000)]).encode()
-    assert len(data) > 3 * PIECE
+    assert len(data) > 3 * CHUNK_BYTES
     streamed, put_whole = store.put(chunked(data, 70_001)), store.put(data)
     assert streamed.outline == put_whole.outline == "[{id: int, name: str}] ×200000"
     assert streamed.item_count == put_whole.item_count == 200_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from forebay.store.payload import PIECE, pieces_of
+from forebay.store.payload import CHUNK_BYTES, iter_chunks
 
 
 @pytest.fixture
@@ -31,18 +31,18 @@ class Recorded(io.BytesIO):
         raise AssertionError("one line of a file may be all of it")
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7])
+@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES + 7])
 def test_a_file_is_read_piece_by_piece(size: int) -> None:
     data = (b"0123456789" * (size // 10 + 1))[:size]
     file = Recorded(data)
-    pieces = [bytes(piece) for piece in pieces_of(file)]
+    pieces = [bytes(piece) for piece in iter_chunks(file)]
     assert b"".join(pieces) == data
-    assert all(len(piece) == PIECE for piece in pieces[:-1])
-    assert set(file.sizes) == {PIECE}
+    assert all(len(piece) == CHUNK_BYTES for piece in pieces[:-1])
+    assert set(file.sizes) == {CHUNK_BYTES}
 
 
 def test_a_file_comes_back_as_it_was(store: forebay.Store) -> None:
-    data = b'["' + b"a long line, " * (PIECE // 5) + b'"]'
+    data = b'["' + b"a long line, " * (CHUNK_BYTES // 5) + b'"]'
     descriptor = store.put(Recorded(data))
     assert descriptor.mime_type == "application/json"
     with store.open(descriptor.output_handle) as file:

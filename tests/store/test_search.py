@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from forebay import Store
 from forebay.store import search as store_search
-from forebay.store.frames import FRAME
+from forebay.store.frames import FRAME_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import Reads, asks, store_at
@@ -105,9 +105,9 @@ def test_the_first_part_gives_what_the_whole_does(
     handle = store.put(text).output_handle
     ask = {**ask, "limit": (ask["limit"] or 3) % 4 + 1, "context": context, "start": start, "ignore_case": fold}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_search, "_FIRST_PART", part)
+        patch.setattr(store_search, "_FIRST_SEARCH_BYTES", part)
         found = store.search(handle, pattern, **ask)
-        patch.setattr(store_search, "_FIRST_PART", 1 << 40)
+        patch.setattr(store_search, "_FIRST_SEARCH_BYTES", 1 << 40)
         assert found == store.search(handle, pattern, **ask)
 
 
@@ -121,7 +121,7 @@ def test_a_part_that_ends_anywhere_gives_what_the_whole_does(context: int, limit
         expected = store.search(one, "a", limit=limit, context=context)
         for part in range(1, size + 1):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(store_search, "_FIRST_PART", part)
+                patch.setattr(store_search, "_FIRST_SEARCH_BYTES", part)
                 # What is kept whole is searched whole.
                 store._catalog.forget(one)
                 assert store.search(one, "a", limit=limit, context=context) == expected
@@ -139,6 +139,6 @@ def test_a_search_reads_all_only_if_it_must(
     if pattern == "needle":
         assert ranges == 1
     else:
-        assert ranges >= size // FRAME
+        assert ranges >= size // FRAME_BYTES
         # What was read for that is at hand for the next one.
         assert Reads(monkeypatch).of(lambda: store.search(handle, "needle"))[0] == 0

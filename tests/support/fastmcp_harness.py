@@ -9,7 +9,7 @@ import fastmcp
 from fastmcp import FastMCP
 from fastmcp_server import make_server
 from forebay.adapters.fastmcp import ForebayMiddleware
-from mcp_harness import told
+from mcp_harness import parse_text
 
 Client = fastmcp.Client[Any]
 Test = Callable[[Client, ForebayMiddleware], Coroutine[Any, Any, None]]
@@ -37,6 +37,6 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     return await client.call_tool(tool, arguments, raise_on_error=False)
 
 
-def stored_of(gate: ForebayMiddleware, result: Any) -> bytes:
-    with gate.store.open(told(result)["output_handle"]) as file:
+def read_stored(gate: ForebayMiddleware, result: Any) -> bytes:
+    with gate.store.open(parse_text(result)["output_handle"]) as file:
         return file.read()

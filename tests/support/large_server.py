@@ -53,7 +53,7 @@ def text(size: int) -> str:
     return line * (size // len(line))
 
 
-def made(method: str, params: dict[str, Any]) -> dict[str, Any]:
+def make_result(method: str, params: dict[str, Any]) -> dict[str, Any]:
     is_modern = VERSION in (params.get("_meta") or {})
     complete = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": INFO}} if is_modern else {}
     listed = {"ttlMs": 0, "cacheScope": "private"} if is_modern else {}
@@ -72,7 +72,7 @@ def made(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "tasks/result":
             return {**TASKS[params["taskId"]], "_meta": {RELATED: {"taskId": params["taskId"]}}}
         case "tasks/get":
-            state = {**complete, **state_of(params["taskId"], "completed")}
+            state = {**complete, **make_task_state(params["taskId"], "completed")}
             return {**state, "result": TASKS[params["taskId"]]} if is_modern else state
         case "resources/list":
             return {**complete, **listed, "resources": [{"uri": "test://large", "name": "large"}]}
@@ -91,18 +91,18 @@ def made(method: str, params: dict[str, Any]) -> dict[str, Any]:
 def task(result: dict[str, Any], is_modern: bool) -> dict[str, Any]:
     name = f"task-{next(NUMBERS)}"
     TASKS[name] = result
-    state = state_of(name, "working")
+    state = make_task_state(name, "working")
     return {**state, "resultType": "task"} if is_modern else {"task": state}
 
 
-def state_of(name: str, status: str) -> dict[str, Any]:
+def make_task_state(name: str, status: str) -> dict[str, Any]:
     return {"taskId": name, "status": status, "createdAt": "2026-01-01T00:00:00Z", "ttl": None}
 
 
-def answered(message: dict[str, Any]) -> bytes:
+def make_response(message: dict[str, Any]) -> bytes:
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
     try:
-        answer["result"] = made(message["method"], message.get("params") or {})
+        answer["result"] = make_result(message["method"], message.get("params") or {})
     except LookupError as error:
         answer["error"] = {"code": -32601, "message": f"no {error}"}
     return json.dumps(answer, ensure_ascii=False).encode()
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        body = answered(message) if "id" in message else b""
+        body = make_response(message) if "id" in message else b""
         kind = "application/json"
         if body and sys.argv[1] == "sse":
             body, kind = b"event: message\ndata: " + body + b"\n\n", "text/event-stream"
@@ -148,7 +148,7 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message:
-            sys.stdout.buffer.write(answered(message) + b"\n")
+            sys.stdout.buffer.write(make_response(message) + b"\n")
             sys.stdout.buffer.flush()
 
 

@@ -44,7 +44,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     told["http"] = tuple(told.get("http", ("127.0.0.1", 0)))
     settings = Settings(**told, sources=dict.fromkeys(told, "test"))
-    with contextlib.closing(Forebay(**settings.gate_options())) as gate:
+    with contextlib.closing(Forebay(**settings.policy_options())) as gate:
         code = run_http(gate.install(make_server())._lowlevel_server, settings)
     sys.stderr.write(f"ended with {code}\n")
     sys.exit(code)

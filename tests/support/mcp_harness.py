@@ -29,24 +29,24 @@ def serve(test: Test, root: Path, era: str, server: Any = None, **options: Any) 
         gate.close()
 
 
-def told(result: Any) -> Any:
+def parse_text(result: Any) -> Any:
     """What the first block says, as JSON."""
-    return json.loads(text_of(result))
+    return json.loads(get_text(result))
 
 
-def text_of(result: Any) -> str:
+def get_text(result: Any) -> str:
     assert isinstance(result.content[0], TextContent)
     return result.content[0].text
 
 
-async def redeem(client: Any, handle: str, **ask: Any) -> list[Any]:
+async def read_all_items(client: Any, handle: str, **ask: Any) -> list[Any]:
     """All pages of what was stored, through either SDK's client."""
     pages: list[Any] = []
     offset: int | None = 0
     while offset is not None:
         result = await client.call_tool("output_fetch", {"output_handle": handle, "offset": offset, **ask})
         assert not result.is_error
-        pages.append(told(result))
-        assert len(json.dumps(text_of(result), ensure_ascii=False).encode()) <= 32768 + 2
+        pages.append(parse_text(result))
+        assert len(json.dumps(get_text(result), ensure_ascii=False).encode()) <= 32768 + 2
         offset = pages[-1]["next_offset"]
     return pages

@@ -25,7 +25,7 @@ HERE = AnyHttpUrl("http://127.0.0.1")
 AUTH = AuthSettings(issuer_url=HERE, resource_server_url=HERE, validate_token_resource=False)
 
 
-class Believing(TokenVerifier):
+class TrustingVerifier(TokenVerifier):
     """Everyone is who they say they are, but for `nobody`, who has a token without a subject."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -90,7 +90,7 @@ def make_server(**options: Any) -> MCPServer:
 
 def main() -> None:
     transport, told, *more = sys.argv[1:]
-    server = make_server(auth=AUTH, token_verifier=Believing()) if "guarded" in more else make_server()
+    server = make_server(auth=AUTH, token_verifier=TrustingVerifier()) if "guarded" in more else make_server()
     if (options := json.loads(told)) is not None:
         from forebay.adapters.mcp import Forebay
 

@@ -2,17 +2,17 @@
 
 import pytest
 from forebay import FileRefDenied
-from forebay.outputs.references.files import Roots
+from forebay.outputs.references.files import FileRoots
 
 SECRET = b"from outside"
 
 
-def read(roots: Roots, path: str) -> bytes:
+def read(roots: FileRoots, path: str) -> bytes:
     with roots.open(path) as file:
         return file.read(0, file.size)
 
 
-def refused(roots: Roots, path: str) -> str:
+def read_refused(roots: FileRoots, path: str) -> str:
     with pytest.raises(FileRefDenied) as caught:
         read(roots, path)
     assert len(str(caught.value)) < 600

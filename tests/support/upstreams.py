@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay.operations import OperationRegistry
-from forebay.operations.mcp.tools import MCPOperations, from_mcp
+from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from wires import started
 
 TRANSPORTS = ["stdio", "http"]

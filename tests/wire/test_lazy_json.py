@@ -10,10 +10,9 @@ import orjson
 import pytest
 from forebay import _core
 from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
-from forebay.store.payload import encoded
-from forebay.wire.lazy_json import LazyJSON, Pieces, parse_lazy, spliced, written
-from forebay.wire.messages import read
-from forebay.wire.spool import Spool
+from forebay.store.payload import encode
+from forebay.wire.framing import Spool
+from forebay.wire.messages import ChunkSource, LazyJSON, dump, dump_chunks, parse, parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text
@@ -64,8 +63,8 @@ def test_what_is_taken_apart_and_written_is_the_same(
         ends = (2, 2 + len(message))
         for apart in (parse_lazy(message, **limits), parse_lazy(spool, *ends, **limits)):
             assert unraw(apart) == value
-            assert json.loads(written(apart)) == value
-            assert written(apart) == encoded(apart)
+            assert json.loads(dump(apart)) == value
+            assert dump(apart) == encode(apart)
 
 
 @pytest.mark.slow
@@ -78,7 +77,7 @@ def test_a_text_is_what_python_reads(folder: Path, text: str, is_ascii: bool) ->
         for source in (memoryview(message), spool):
             raw = LazyJSON(source, 0, len(message))
             assert raw.is_string
-            assert raw.text() == b"".join(raw.text_pieces()) == expected
+            assert raw.text() == b"".join(raw.text_chunks()) == expected
 
 
 def test_an_escape_may_be_cut_anywhere() -> None:
@@ -99,12 +98,12 @@ def test_large_values_are_holes_and_nothing_else_is() -> None:
     assert isinstance(numbers, LazyJSON)
     assert numbers.is_array
     apart["id"] = 8
-    assert written(apart) == orjson.dumps({**message, "id": 8})
+    assert dump(apart) == orjson.dumps({**message, "id": 8})
 
 
 def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
     for number in (b"1e400", b"123456789012345678901234567890", b"0.1000", b"1E+2", b"-0"):
-        assert written(parse_lazy(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
+        assert dump(parse_lazy(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
 
 
 def test_a_whole_surrogate_pair_is_text() -> None:
@@ -116,7 +115,7 @@ def test_a_whole_surrogate_pair_is_text() -> None:
 @pytest.mark.parametrize("depth", [512, 1000])
 def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
     message = b'{"a":[' * (depth // 2) + b"[1e400]" + b"]}" * (depth // 2)
-    apart = parse_lazy(message, most_depth=depth)
+    apart = parse_lazy(message, max_depth=depth)
     for _ in range(depth // 2):
         apart = apart["a"][0]
     assert isinstance(apart, LazyJSON)
@@ -125,7 +124,7 @@ def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
 
 def test_what_is_deep_is_written_again() -> None:
     message = b'{"a":[' * 256 + b"1e400" + b"]}" * 256
-    assert written(parse_lazy(message, most_depth=512)) == message
+    assert dump(parse_lazy(message, max_depth=512)) == message
 
 
 def test_nobody_can_write_a_hole() -> None:
@@ -145,15 +144,15 @@ def test_what_is_not_json_is_refused(message: bytes) -> None:
 def test_what_is_spooled_comes_in_pieces(folder: Path) -> None:
     with spooled(orjson.dumps({"a": "x" * 3000}), folder) as spool:
         apart = parse_lazy(spool)
-        pieces = spliced(apart)
-        assert isinstance(pieces, Pieces)
+        pieces = dump_chunks(apart)
+        assert isinstance(pieces, ChunkSource)
         assert b"".join(pieces) == b"".join(pieces) == orjson.dumps({"a": "x" * 3000})
 
 
 def test_a_spool_is_gone_once_it_is_closed(folder: Path) -> None:
     spool = Spool(folder)
     spool.write(b"abc")
-    assert (b"".join(spool.pieces(1, 3)), spool.size) == (b"bc", 3)
+    assert (b"".join(spool.chunks(1, 3)), spool.size) == (b"bc", 3)
     raw = LazyJSON(spool, 0, 3)
     spool.close()
     spool.close()
@@ -176,13 +175,13 @@ def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
 @pytest.mark.slow
 def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
     many = {f"key {number}": number for number in range(100_000)}
-    answer = read(orjson.dumps({"id": 1, "result": {**many, "content": []}}))
+    answer = parse(orjson.dumps({"id": 1, "result": {**many, "content": []}}))
     assert answer["id"] == 1
     assert isinstance(answer["result"], LazyJSON)
-    assert read(orjson.dumps({**many, "id": 1, "result": {}}))["id"] == 1
+    assert parse(orjson.dumps({**many, "id": 1, "result": {}}))["id"] == 1
 
 
 def test_what_has_names_that_cannot_be_read_may_be_no_message_either() -> None:
-    assert read(rb'{"\ud800":1,"id":7,"method":"x"}')["id"] == 7
-    assert read(rb'{"\ud800":1,"id":7,"method":"x","params":NaN}') is None
-    assert read(rb'{"\ud800":1,"id":7,"method":"x","params":{"a":NaN}}') is None
+    assert parse(rb'{"\ud800":1,"id":7,"method":"x"}')["id"] == 7
+    assert parse(rb'{"\ud800":1,"id":7,"method":"x","params":NaN}') is None
+    assert parse(rb'{"\ud800":1,"id":7,"method":"x","params":{"a":NaN}}') is None

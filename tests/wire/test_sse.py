@@ -3,9 +3,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from forebay.wire.lines import Begun, Unspooled
-from forebay.wire.spool import Spool
-from forebay.wire.sse import Event, Events
+from forebay.wire.framing import LineBuffer, LostMessage, Spool
+from forebay.wire.sse import Event, EventParser
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,9 +48,9 @@ def naive(stream: bytes) -> Seen:
 
 
 def seen(chunks: Iterable[bytes]) -> Seen:
-    events = Events(Begun(1 << 20, no_spool))
+    events = EventParser(LineBuffer(1 << 20, no_spool))
     found = [(event.name, content(event)) for chunk in chunks for event in events.feed(chunk)]
-    return found, events.last_id, events.retry
+    return found, events.last_event_id, events.retry_seconds
 
 
 def no_spool() -> Spool:
@@ -59,8 +58,8 @@ def no_spool() -> Spool:
 
 
 def content(event: Event) -> bytes:
-    assert not isinstance(event.data, Unspooled)
-    return b"".join(event.data.pieces()) if isinstance(event.data, Spool) else bytes(event.data)
+    assert not isinstance(event.data, LostMessage)
+    return b"".join(event.data.chunks()) if isinstance(event.data, Spool) else bytes(event.data)
 
 
 def test_a_typical_stream() -> None:
@@ -97,17 +96,17 @@ def test_any_stream_is_read_as_the_specification_has_it(chunks: list[bytes]) -> 
 
 
 def test_what_has_not_ended_is_forgotten_with_its_stream() -> None:
-    events = Events(Begun(1 << 20, no_spool))
+    events = EventParser(LineBuffer(1 << 20, no_spool))
     assert list(events.feed(b"id: 1\n\nid: 2\nevent: e\ndata: half")) == []
-    events.drop()
-    assert events.last_id == "1"
+    events.discard()
+    assert events.last_event_id == "1"
     assert [(event.name, content(event)) for event in events.feed(b"data: whole\n\n")] == [("message", b"whole")]
-    assert events.last_id == "1"
+    assert events.last_event_id == "1"
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_data_of_any_size_is_an_event_and_what_is_large_is_in_a_spool(tmp_path: Path, end: bytes) -> None:
-    events = Events(Begun(1000, lambda: Spool(str(tmp_path))))
+    events = EventParser(LineBuffer(1000, lambda: Spool(str(tmp_path))))
     text = b"x" * 300_000
     stream = b"data:" + text + end + b"data: " + text + end + end + b"data: small" + end + end
 
@@ -123,7 +122,7 @@ def test_data_of_any_size_is_an_event_and_what_is_large_is_in_a_spool(tmp_path: 
 
 
 def test_a_line_that_is_no_data_takes_no_room() -> None:
-    events = Events(Begun(1000, no_spool))
+    events = EventParser(LineBuffer(1000, no_spool))
     for _ in range(100):
         assert list(events.feed(b":" + b"c" * 10_000)) == []
     assert len(events._line) <= 64 * 1024

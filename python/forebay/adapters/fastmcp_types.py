@@ -8,55 +8,74 @@ from typing import Any
 import mcp_types as wire
 from anyio.to_thread import run_sync
 from fastmcp.resources import ResourceContent, ResourceTemplate
+from fastmcp.server.dependencies import FastMCPRequestContext, get_access_token, get_context
+from fastmcp.server.middleware import MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
-from forebay.adapters.fastmcp_requests import call_of, caller_of, request_now
-from forebay.outputs import resources
-from forebay.outputs.listing import or_handle, or_handle_typed
-from forebay.outputs.policy import Gate
+from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal
+from forebay.outputs.listing import allow_handle, allow_handle_for_fastmcp
+from forebay.outputs.pipeline import ToolCall
+from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.result import Result
-from forebay.outputs.tools import Caller
+from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller
+from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 
-__all__ = ["STORED_OUTPUT", "AddedTool", "about_tool", "asks", "on_wire", "relisted", "resource_content", "tool_result"]
+__all__ = [
+    "STORED_OUTPUT_TEMPLATE",
+    "AddedTool",
+    "apply_rewrite",
+    "describe_call",
+    "describe_tool",
+    "dump_result",
+    "expand_caller",
+    "find_lasting_connection",
+    "get_current_request",
+    "get_request",
+    "make_call",
+    "make_caller",
+    "to_resource_content",
+    "to_tool_result",
+]
 
-asks: ContextVar[Caller | None] = ContextVar("forebay_asks", default=None)
+expand_caller: ContextVar[Caller | None] = ContextVar("forebay_asks", default=None)
 """Who calls `expand_tools`: what fastmcp runs a tool with has no room for it."""
 
 
 class AddedTool(Tool):
     """One of ours, as fastmcp has tools."""
 
-    _gate: Gate = PrivateAttr()
+    _policy: OutputPolicy = PrivateAttr()
 
     @classmethod
-    def of(cls, gate: Gate, listed: Mapping[str, Any]) -> "AddedTool":
+    def from_definition(cls, gate: OutputPolicy, listed: Mapping[str, Any]) -> "AddedTool":
         tool = cls(
             name=listed["name"],
             description=listed["description"],
             parameters=listed["inputSchema"],
             annotations=wire.ToolAnnotations.model_validate(listed["annotations"]),
         )
-        tool._gate = gate
+        tool._policy = gate
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        caller = asks.get() or caller_of(self._gate)
-        call = call_of(self.name, request_now(), self._gate)
-        return tool_result(await run_sync(self._gate.called, arguments, caller, call))
+        caller = expand_caller.get() or make_caller(self._policy)
+        call = make_call(self.name, get_current_request(), self._policy)
+        return to_tool_result(await run_sync(self._policy.call_own_tool, arguments, caller, call))
 
 
-class _StoredOutput(ResourceTemplate):
+class _StoredOutputTemplate(ResourceTemplate):
     """Stored payloads are of any type: fastmcp would say that all of them are text."""
 
     def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
         return super().to_mcp_template(**{"mimeType": None, **overrides})
 
 
-STORED_OUTPUT = _StoredOutput(
-    uri_template=resources.TEMPLATE["uriTemplate"],
-    name=resources.TEMPLATE["name"],
-    description=resources.TEMPLATE["description"],
+STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
+    uri_template=RESOURCE_TEMPLATE["uriTemplate"],
+    name=RESOURCE_TEMPLATE["name"],
+    description=RESOURCE_TEMPLATE["description"],
     parameters={
         "type": "object",
         "properties": {
@@ -69,7 +88,7 @@ STORED_OUTPUT = _StoredOutput(
 )
 
 
-def about_tool(tool: Tool) -> dict[str, Any]:
+def describe_tool(tool: Tool) -> dict[str, Any]:
     """What `Gate` asks of a tool."""
     annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
     return {
@@ -81,16 +100,16 @@ def about_tool(tool: Tool) -> dict[str, Any]:
     }
 
 
-def relisted(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:
+def apply_rewrite(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:
     if after == before:
         return tool
     schema = after["outputSchema"]
-    if tool.output_schema and schema == or_handle(tool.output_schema):
-        schema = or_handle_typed(tool.output_schema)
+    if tool.output_schema and schema == allow_handle(tool.output_schema):
+        schema = allow_handle_for_fastmcp(tool.output_schema)
     return tool.model_copy(update={"parameters": after["inputSchema"], "output_schema": schema})
 
 
-def on_wire(result: ToolResult) -> Result:
+def dump_result(result: ToolResult) -> Result:
     """A result as fastmcp is about to send it."""
     sent = result.to_mcp_result()
     if isinstance(sent, tuple):
@@ -100,7 +119,7 @@ def on_wire(result: ToolResult) -> Result:
     return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
 
 
-def tool_result(answer: Result, result: Result | None = None) -> ToolResult:
+def to_tool_result(answer: Result, result: Result | None = None) -> ToolResult:
     """An answer of ours as fastmcp has results; it adds the server's stamp to them itself, where it is not shorter."""
     sent = wire.CallToolResult.model_validate(answer)
     stamp = ((result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
@@ -112,6 +131,65 @@ def tool_result(answer: Result, result: Result | None = None) -> ToolResult:
     return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
 
 
-def resource_content(content: Mapping[str, Any]) -> ResourceContent:
+def to_resource_content(content: Mapping[str, Any]) -> ResourceContent:
     data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
     return ResourceContent(data, content["mimeType"], content["_meta"])
+
+
+def get_request(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
+    """The request that a middleware is called with; `None` for what the program does itself."""
+    return context.fastmcp_context.request_context if context.fastmcp_context else None
+
+
+def get_current_request() -> FastMCPRequestContext | None:
+    """The request that is being answered; `None` outside of one."""
+    try:
+        return get_context().request_context
+    except RuntimeError:
+        return None
+
+
+def make_caller(policy: OutputPolicy) -> Caller:
+    """Who calls, as far as fastmcp knows; outside of a request, the program itself."""
+    principal, request = get_principal(get_access_token()), get_current_request()
+    if request is None or request.request is None:
+        return Caller(principal)
+    is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return Caller(principal, is_public=policy.is_public(request.request), is_ascii=is_ascii)
+
+
+def make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:
+    """A call of a tool, as the pipeline has to know it."""
+    principal = get_principal(get_access_token())
+    if request is None:
+        return ToolCall(tool, principal, handle_length=policy.handle_length or SHORT_HANDLE_LENGTH)
+    # What the client called: in front of the name is that under which this server is mounted in another one.
+    asked = str((request._srctx.params or {}).get("name", tool))
+    namespace = asked.removesuffix(tool) if asked.endswith(tool) else ""
+    return ToolCall(
+        tool,
+        principal,
+        protocol_version=request.protocol_version,
+        request_id=request.request_id,
+        # Over HTTP whoever can reach the server may guess.
+        handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
+        is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
+        fetch_with=namespace + policy.tools.fetch_tool if namespace else None,
+    )
+
+
+def describe_call(context: MiddlewareContext[Any], call: ToolCall) -> dict[str, Any]:
+    """Whose answer it is, and as what it goes out."""
+    request = get_request(context)
+    return {
+        "principal": call.principal,
+        "connection": None if request is None else get_connection(request.session, request.protocol_version),
+        "request_id": call.request_id,
+        "is_ascii": call.is_ascii,
+    }
+
+
+def find_lasting_connection(context: MiddlewareContext[Any]) -> object:
+    """The connection of a request, if it lasts and can be told that a list has changed."""
+    request = get_request(context)
+    return None if request is None else get_lasting_connection(request.session, request.protocol_version)

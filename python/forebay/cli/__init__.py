@@ -17,7 +17,7 @@ import io
 import sys
 from typing import NoReturn
 
-from forebay.cli.failures import Interrupted, OutputFailed, complain, exit_code
+from forebay.cli.errors import Interrupted, OutputFailed, exit_code, report_error
 from forebay.errors import ForebayError
 
 __all__ = ["main"]
@@ -31,11 +31,11 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         # Within it, because importing takes long enough to be interrupted.
-        from forebay.cli.arguments import parse
-        from forebay.cli.show import printing
+        from forebay.cli.output import handle_output_errors
+        from forebay.cli.parser import parse_arguments
 
-        with printing():
-            args = parse(__doc__ or "")
+        with handle_output_errors():
+            args = parse_arguments(__doc__ or "")
         args.run(args)
     except KeyboardInterrupt:
         _fail(Interrupted("interrupted before it was done"))
@@ -47,5 +47,5 @@ def _fail(error: ForebayError) -> NoReturn:
     if isinstance(error, OutputFailed) and isinstance(error.__cause__, BrokenPipeError):
         # Whoever reads has seen enough.
         sys.exit(0)
-    complain(error)
+    report_error(error)
     sys.exit(exit_code(error))

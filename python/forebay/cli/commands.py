@@ -1,31 +1,52 @@
 """One function a command. Its docstring is its help."""
 
-# The store is imported where it is used: `--help`, `--version` and wrong usage have no need of it.
-
 import contextlib
 import os
 import stat as status
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from forebay.cli import show
-from forebay.cli.failures import InputFailed, OutputFailed, complain, exit_code
-from forebay.errors import ForebayError, StoreUnavailable
+from forebay.cli import output
+from forebay.cli.errors import InputFailed, OutputFailed, exit_code, report_error
+from forebay.errors import ForebayError, InvalidArgument, StoreUnavailable
+
+__all__ = [
+    "ToolsWithoutCapability",
+    "cat",
+    "fetch",
+    "get",
+    "journal",
+    "lint_tools",
+    "ls",
+    "outline",
+    "parse_capability_rule",
+    "put",
+    "rm",
+    "search",
+    "stat",
+    "stats",
+    "sweep",
+    "token",
+]
+
+# The store is imported where it is used: `--help`, `--version` and wrong usage have no need of it.
+
 
 if TYPE_CHECKING:
-    from forebay.store import Store, Stored
-    from forebay.store.catalog import Principal
+    from forebay.store import Store, StoredOutput
+    from forebay.store.principals import Principal
 
-__all__ = ["cat", "fetch", "get", "journal", "ls", "outline", "put", "rm", "search", "stat", "stats", "sweep"]
 
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 def put(args: Namespace) -> None:
     """Store a file and print its descriptor."""
-    with _opened(args) as store, _source(args.file) as source, show.progress(source.size) as progress:
+    with _open_store(args) as store, _open_input(args.file) as source, output.progress_bar(source.size) as progress:
         descriptor = store.put(
             source,
             mime_type=args.mime_type,
@@ -35,23 +56,23 @@ def put(args: Namespace) -> None:
             progress=progress,
         )
     try:
-        show.answer(descriptor.to_dict())
+        output.print_json(descriptor.to_dict())
     except OutputFailed as error:
         raise OutputFailed(f"{error}; the payload is stored under {descriptor.output_handle}") from None
 
 
 def ls(args: Namespace) -> None:
     """List what is stored, the newest first."""
-    with _opened(args) as store:
-        stored = sorted(_listed(store, args), key=lambda entry: entry.created_at, reverse=True)
-    show.stored(stored)
+    with _open_store(args) as store:
+        stored = sorted(_list_stored(store, args), key=lambda entry: entry.created_at, reverse=True)
+    output.print_stored(stored)
 
 
 def stat(args: Namespace) -> None:
     """Print what is known of a stored payload."""
-    with _opened(args) as store:
-        known = store.stat(args.handle, principal=_reader(store, args, args.handle))
-    show.answer(known.to_dict())
+    with _open_store(args) as store:
+        known = store.stat(args.handle, principal=_resolve_principal(store, args, args.handle))
+    output.print_json(known.to_dict())
 
 
 def fetch(args: Namespace) -> None:
@@ -65,7 +86,7 @@ def fetch(args: Namespace) -> None:
       auto   items where they are most of it, else text, else bytes
     Without --limit: 200 items or lines, or as many bytes as --max-bytes holds.
     """
-    with _opened(args) as store:
+    with _open_store(args) as store:
         page = store.fetch(
             args.handle,
             offset=args.offset,
@@ -74,12 +95,12 @@ def fetch(args: Namespace) -> None:
             path=args.path,
             fields=args.fields,
             max_bytes=args.max_bytes,
-            principal=_reader(store, args, args.handle),
+            principal=_resolve_principal(store, args, args.handle),
         )
     if args.raw:
-        show.content(page)
+        output.print_content(page)
     else:
-        show.page(page)
+        output.print_page(page)
 
 
 def cat(args: Namespace) -> None:
@@ -87,20 +108,23 @@ def cat(args: Namespace) -> None:
 
     On a terminal its control characters are shown, not obeyed.
     """
-    with _opened(args) as store, store.open(args.handle, principal=_reader(store, args, args.handle)) as file:
-        show.raw(iter(lambda: file.read(_PIECE), b""))
+    with (
+        _open_store(args) as store,
+        store.open(args.handle, principal=_resolve_principal(store, args, args.handle)) as file,
+    ):
+        output.print_bytes(iter(lambda: file.read(_CHUNK_BYTES), b""))
 
 
 def get(args: Namespace) -> None:
     """Print the value at a JSON Pointer of a stored payload, whole."""
-    with _opened(args) as store:
-        value = store.get(args.handle, args.pointer, principal=_reader(store, args, args.handle))
-    show.json_text(value)
+    with _open_store(args) as store:
+        value = store.get(args.handle, args.pointer, principal=_resolve_principal(store, args, args.handle))
+    output.print_json_text(value)
 
 
 def search(args: Namespace) -> None:
     """Find a pattern in a stored payload."""
-    with _opened(args) as store:
+    with _open_store(args) as store:
         found = store.search(
             args.handle,
             args.pattern,
@@ -110,52 +134,52 @@ def search(args: Namespace) -> None:
             limit=args.limit,
             context=args.context,
             max_bytes=args.max_bytes,
-            principal=_reader(store, args, args.handle),
+            principal=_resolve_principal(store, args, args.handle),
         )
-    show.matches(found)
+    output.print_matches(found)
 
 
 def outline(args: Namespace) -> None:
     """Print the shape of a stored JSON payload in one line."""
-    with _opened(args) as store:
-        shape = store.outline(args.handle, args.max_bytes, principal=_reader(store, args, args.handle))
-    show.outline(args.handle, shape)
+    with _open_store(args) as store:
+        shape = store.outline(args.handle, args.max_bytes, principal=_resolve_principal(store, args, args.handle))
+    output.print_outline(args.handle, shape)
 
 
 def rm(args: Namespace) -> None:
     """Remove stored payloads before they expire, and say of each whether it was."""
     removed: list[str] = []
     failed: list[ForebayError] = []
-    with _opened(args) as store:
+    with _open_store(args) as store:
         for handle in args.handles:
             try:
-                store.delete(handle, principal=_reader(store, args, handle))
+                store.delete(handle, principal=_resolve_principal(store, args, handle))
                 removed.append(handle)
             except ForebayError as error:
                 failed.append(error)
     if removed:
-        show.answer({"removed": removed})
+        output.print_json({"removed": removed})
     for failure in failed:
-        complain(failure)
+        report_error(failure)
     if failed:
         sys.exit(exit_code(failed[0]))
 
 
 def sweep(args: Namespace) -> None:
     """Remove what has expired, and what crashed writers left."""
-    with _opened(args) as store:
+    with _open_store(args) as store:
         report = store.sweep()
-    show.answer({name: getattr(report, name) for name in report.__slots__})
+    output.print_json({name: getattr(report, name) for name in report.__slots__})
 
 
 def journal(args: Namespace) -> None:
     """Print what happened in the store: recent events, or a summary of all."""
-    whose: dict[str, Any] = {"principal": _names(args), "is_operator": args.principal is None}
-    with _opened(args) as store:
+    whose: dict[str, Any] = {"principal": _principal_names(args), "is_operator": args.principal is None}
+    with _open_store(args) as store:
         if args.action == "summary":
-            show.answer(store.journal.summary(**whose))
+            output.print_json(store.journal.summary(**whose))
         else:
-            show.events(store.journal.recent(args.count, **whose))
+            output.print_events(store.journal.recent(args.count, **whose))
 
 
 def stats(args: Namespace) -> None:
@@ -164,53 +188,53 @@ def stats(args: Namespace) -> None:
     Sizes are noted by servers with a journal or a contract; they are known as far
     back as the journal goes.
     """
-    from forebay.outputs.monitor import response_stats
+    from forebay.outputs.monitor import summarize_responses
 
-    with _opened(args) as store:
-        events = store.journal.events(principal=_names(args), is_operator=args.principal is None)
-        tools = response_stats(events)
-        stored = [*_listed(store, args)]
+    with _open_store(args) as store:
+        events = store.journal.events(principal=_principal_names(args), is_operator=args.principal is None)
+        tools = summarize_responses(events)
+        stored = [*_list_stored(store, args)]
     storage = {
         "payloads": len(stored),
         "size_bytes": sum(entry.size_bytes for entry in stored),
         "stored_bytes": sum(entry.stored_bytes for entry in stored),
     }
-    show.stats(tools, storage)
+    output.print_stats(tools, storage)
 
 
-def _opened(args: Namespace) -> "Store":
-    from forebay.store import open_store, root_of
+def _open_store(args: Namespace) -> "Store":
+    from forebay.store import open_store, resolve_root
 
-    if args.store is not None and args.run is not put and not root_of(args.store).exists():
+    if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
         raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
     # A command does one thing. Sweeping is another, and one put is no connection that has stored too much.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
-def _names(args: Namespace) -> tuple[str, ...]:
-    from forebay.store.principals import called
+def _principal_names(args: Namespace) -> tuple[str, ...]:
+    from forebay.store.principals import possible_principals
 
-    return () if args.principal is None else called(args.principal)
+    return () if args.principal is None else possible_principals(args.principal)
 
 
-def _reader(store: "Store", args: Namespace, handle: str) -> "Principal":
+def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
     """Whoever is asked for, by the name that this handle is stored for."""
     from forebay.store import OPERATOR
 
     if args.principal is None:
         return OPERATOR
     owner = store.stat(handle, principal=OPERATOR).principal
-    return owner if owner in _names(args) else str(args.principal)
+    return owner if owner in _principal_names(args) else str(args.principal)
 
 
-def _listed(store: "Store", args: Namespace) -> Iterator["Stored"]:
+def _list_stored(store: "Store", args: Namespace) -> Iterator["StoredOutput"]:
     from forebay.store import OPERATOR
 
-    for principal in _names(args) or (OPERATOR,):
+    for principal in _principal_names(args) or (OPERATOR,):
         yield from store.list(principal=principal)
 
 
-class _Source:
+class _InputFile:
     """What is to be stored. That it cannot be read is no fault of the store's."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -220,26 +244,103 @@ class _Source:
         self.size = about.st_size if status.S_ISREG(about.st_mode) else None
 
     def read(self, size: int) -> bytes:
-        with _readable(self._name):
+        with _input_errors(self._name):
             return self._file.read(size)
 
 
 @contextlib.contextmanager
-def _source(name: str) -> Iterator[_Source]:
+def _open_input(name: str) -> Iterator[_InputFile]:
     if name == "-":
         if sys.stdin is None:
             raise InputFailed("standard input is closed; pipe the payload into it, or name a file")
-        yield _Source(sys.stdin.buffer, "standard input")
+        yield _InputFile(sys.stdin.buffer, "standard input")
         return
-    with _readable(name):
+    with _input_errors(name):
         file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, where its own errors are not meant
     with file:
-        yield _Source(file, name)
+        yield _InputFile(file, name)
 
 
 @contextlib.contextmanager
-def _readable(name: str) -> Iterator[None]:
+def _input_errors(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise InputFailed(f"{name} cannot be read: {error.strerror}; nothing was stored") from None
+
+
+def token(args: Namespace) -> None:
+    """Print a new bearer token, as a line for --token-file.
+
+    The name is the principal that whoever shows the token is:
+      forebay token alice >> tokens && chmod 600 tokens
+    With --hashed the file cannot tell what the token is; it is on standard error
+    then, this once.
+    """
+    from forebay.http.token_lines import make_token
+
+    secret, line = make_token(args.name, is_hashed=args.hashed)
+    output.print_bytes([f"{line}\n".encode()])
+    if args.hashed and sys.stderr is not None:
+        sys.stderr.write(f"{secret}\n")
+
+
+_MAX_TOOLS_NAMED = 50
+
+
+class ToolsWithoutCapability(ForebayError):
+    """Tools of which nobody has said what they are for."""
+
+    code = "tool_without_capability"
+
+
+def lint_tools(args: Namespace) -> None:
+    """Fail if a tool of a server has no capability.
+
+    Its own is in its _meta, as forebay/capability; others are given as
+    --capability. The server is a command behind --, or a saved tools/list.
+    """
+    # Imported where it is needed: help is shown without.
+    from forebay.outputs.capabilities import CapabilityFilter
+    from forebay.proxy.probe import list_tools
+
+    if bool(args.command) == bool(args.saved):
+        raise InvalidArgument("name one server: -- COMMAND, or --saved FILE with what it lists")
+    tools = _read_saved_tools(args.saved) if args.saved else list_tools(args.command, timeout=args.timeout)
+    capabilities = CapabilityFilter(capabilities=dict(args.capability))
+    capabilities.learn_tools(tools, is_complete=True)
+    found = {name: capabilities.find_capability(name) for name in (str(tool.get("name")) for tool in tools)}
+    if without := [name for name, capability in found.items() if capability is None]:
+        named = ", ".join(name[:64] for name in without[:_MAX_TOOLS_NAMED]) + (
+            ", …" if len(without) > _MAX_TOOLS_NAMED else ""
+        )
+        raise ToolsWithoutCapability(
+            f"{len(without)} of {len(found)} tools have no capability: {named}; "
+            "put forebay/capability in their _meta, or give --capability PATTERN=NAME"
+        )
+    output.print_json({"tools": len(found), "capabilities": dict(sorted(Counter(map(str, found.values())).items()))})
+
+
+def parse_capability_rule(text: str) -> tuple[str, str]:
+    """What `--capability` takes."""
+    pattern, _, name = text.partition("=")
+    if not pattern.strip() or not name.strip():
+        raise ArgumentTypeError(f"it is PATTERN=NAME, such as 'crawl*=crawl', not {text!r:.64}")
+    return pattern.strip(), name.strip()
+
+
+def _read_saved_tools(name: str) -> list[dict[str, Any]]:
+    """Of a message, its result, or the list alone."""
+    import orjson
+
+    try:
+        said = orjson.loads(Path(name).read_bytes())
+    except OSError as error:
+        raise InputFailed(f"{name} cannot be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise InputFailed(f"{name} is not JSON: {error}; save what tools/list answers") from None
+    for key in ("result", "tools"):
+        said = said.get(key, said) if isinstance(said, dict) else said
+    if not isinstance(said, list) or not all(isinstance(tool, dict) for tool in said):
+        raise InputFailed(f'{name} is no list of tools; save what tools/list answers: {{"tools": [...]}}')
+    return said

@@ -9,7 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from forebay.cli import show
+from forebay.cli import output
 from forebay.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ def wrap(args: Namespace) -> None:
     Sizes may be written as 64MiB and times as 24h. Every option is also a key of a
     --config and a variable; `forebay config --explain` lists them.
     """
-    from forebay.config.load import load
+    from forebay.config.load import load_settings
 
-    settings = load("wrap", vars(args), os.environ)
+    settings = load_settings("wrap", vars(args), os.environ)
     if args.wrapped and settings.url is not None:
         raise InvalidArgument(f"there are a command and a url (from {settings.sources['url']}); leave one of them")
     if not args.wrapped and settings.url is None:
         raise InvalidArgument("there is nothing to wrap; name a server: forebay wrap -- COMMAND, or --url URL")
     if args.wrapped:
         _check_executable(args.wrapped[0], "forebay wrap needs", "leave out the quotes around it and its arguments")
-    _log(settings.log_level)
+    _configure_logging(settings.log_level)
     from forebay.proxy.wrap import run, run_url
 
     if settings.url is not None:
@@ -57,15 +57,15 @@ def serve(args: Namespace) -> None:
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
     """
     from forebay.config.listening import has_authentication
-    from forebay.config.load import load
+    from forebay.config.load import load_settings
 
-    settings = load("serve", vars(args), os.environ)
+    settings = load_settings("serve", vars(args), os.environ)
     for target in settings.upstreams.values():
         if target.command is not None:
             program, _, rest = target.command.partition(" ")
             hint = f"{program} alone is the command; {rest} goes into args"
             _check_executable(target.command, f"the upstream {target.name} needs", hint)
-    _log(settings.log_level)
+    _configure_logging(settings.log_level)
     if settings.http is None and has_authentication(settings):
         import logging
 
@@ -73,9 +73,9 @@ def serve(args: Namespace) -> None:
     try:
         from forebay.hub.run import run
     except ModuleNotFoundError as error:
-        from forebay.errors import how_to_install
+        from forebay.errors import install_hint
 
-        raise InvalidArgument(f"forebay serve needs {error.name}; {how_to_install('operations')}") from None
+        raise InvalidArgument(f"forebay serve needs {error.name}; {install_hint('operations')}") from None
 
     sys.exit(run(settings))
 
@@ -86,12 +86,12 @@ def config(args: Namespace) -> None:
     With --explain: every option, its flag, key, variable and default, what is in
     force, and where that came from. Secrets are masked.
     """
-    from forebay.config.explain import explained
+    from forebay.config.explain import explain
 
-    said = explained(vars(args), os.environ)
+    said = explain(vars(args), os.environ)
     if not args.explain:
         said["options"] = [row for row in said["options"] if row["source"] != "default"]
-    show.settings(said)
+    output.print_settings(said)
 
 
 def adopt(args: Namespace) -> None:
@@ -102,35 +102,35 @@ def adopt(args: Namespace) -> None:
     Desktop, Claude Code, Cursor and VS Code are known. All options of `forebay
     wrap` may be given but --url and --header.
     """
-    from forebay.config.adopt import adopted, undone
-    from forebay.config.clients import masked, read
+    from forebay.config.adopt import adopt_servers, restore_servers
+    from forebay.config.clients import mask_client_file, read_client_file
 
-    flags = _flags(args)
-    text = read(args.path)
+    flags = _option_flags(args)
+    text = read_client_file(args.path)
     if args.undo and (flags or args.forebay):
         raise InvalidArgument("--undo takes forebay away, whatever its options; leave them out")
     names = args.server or []
     if args.undo:
-        change = undone(text, args.path, names)
+        change = restore_servers(text, args.path, names)
     else:
-        change = adopted(text, args.path, _forebay(args.forebay), flags, names)
-    show.raw(_diff(masked(text, args.path), masked(change.text, args.path), args.path))
-    for name, why in change.left.items():
-        _remark(f"{name} {why}, and stays as it is")
+        change = adopt_servers(text, args.path, _forebay_command(args.forebay), flags, names)
+    output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
+    for name, why in change.skipped.items():
+        _print_note(f"{name} {why}, and stays as it is")
     for name in change.without_headers:
-        _remark(
+        _print_note(
             f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
             "give it headers before, or --header 'Authorization: Bearer ${TOKEN}' among its args afterwards"
         )
     if not change.changed:
-        _remark("there is nothing to change")
+        _print_note("there is nothing to change")
     elif not args.write:
-        _remark(f"nothing is written yet; --write changes {', '.join(change.changed)}")
+        _print_note(f"nothing is written yet; --write changes {', '.join(change.changed)}")
     else:
-        from forebay.config.replace import replaced
+        from forebay.config.adopt import replace_file
 
-        backup = replaced(args.path, text.encode(), change.text.encode())
-        _remark(f"{args.path} is written; what it was is in {backup}")
+        backup = replace_file(args.path, text.encode(), change.text.encode())
+        _print_note(f"{args.path} is written; what it was is in {backup}")
 
 
 USAGES = {
@@ -141,7 +141,7 @@ USAGES = {
 }
 
 
-def fill(parser: ArgumentParser) -> None:
+def add_options(parser: ArgumentParser) -> None:
     """Adds the options of a command, of which the table is kept with the gateway."""
     from forebay.config.options import OPTIONS
 
@@ -160,51 +160,51 @@ def fill(parser: ArgumentParser) -> None:
     if run is wrap:
         parser.add_argument("--adopted", action="append", help=argparse.SUPPRESS)
     for option in OPTIONS.values():
-        if command in (*option.commands, "config") and not (run is adopt and option.name in _OF_THE_SERVER):
-            _add(parser, option)
+        if command in (*option.commands, "config") and not (run is adopt and option.name in _SERVER_OPTIONS):
+            _add_option(parser, option)
 
 
-_OF_THE_SERVER = ("url", "headers")
+_SERVER_OPTIONS = ("url", "headers")
 """What an adopted server brings along."""
 
 
-def owner_of(run: "Callable[[Namespace], None]", flag: str) -> str | None:
+def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
     """Whose an option is that a command does not have, if it is another's."""
     from forebay.config.options import OPTIONS
 
     option = next((option for option in OPTIONS.values() if option.flag == flag), None)
     if option is None:
         return None
-    if run is adopt and option.name in _OF_THE_SERVER:
+    if run is adopt and option.name in _SERVER_OPTIONS:
         return "each server of the file has its own"
-    also = f", and the key {option.name} of an upstream" if run is serve and option.name in _OF_THE_SERVER else ""
+    also = f", and the key {option.name} of an upstream" if run is serve and option.name in _SERVER_OPTIONS else ""
     return f"it is an option of `forebay {option.commands[0]}`{also}"
 
 
-def _add(parser: ArgumentParser, option: "Option") -> None:
-    how: dict[str, Any] = {"dest": option.name, "help": _help(option)}
-    if option.kind.is_flag:
+def _add_option(parser: ArgumentParser, option: "Option") -> None:
+    how: dict[str, Any] = {"dest": option.name, "help": _help_text(option)}
+    if option.type.is_flag:
         how |= {"action": argparse.BooleanOptionalAction}
     else:
-        how |= {"metavar": option.kind.metavar, "action": "append" if option.kind.separator else "store"}
-    if option.kind.is_optional:
+        how |= {"metavar": option.type.metavar, "action": "append" if option.type.separator else "store"}
+    if option.type.is_value_optional:
         how |= {"nargs": "?", "const": "true"}
     parser.add_argument(option.flag, **how)
 
 
-def _help(option: "Option") -> str:
+def _help_text(option: "Option") -> str:
     is_told = option.default not in (None, "", (), {}, False)
     default = f"{option.default:g}" if isinstance(option.default, float) else option.default
     return (option.help + (f"; {default} if not given" if is_told else "")).replace("%", "%%")
 
 
-def _flags(args: Namespace) -> list[str]:
+def _option_flags(args: Namespace) -> list[str]:
     """The options that were given, for the command line that is to be kept; checked as if it was run."""
-    from forebay.config.load import load
+    from forebay.config.load import load_settings
     from forebay.config.options import OPTIONS
 
     given = {name: value for name, value in vars(args).items() if name in OPTIONS}
-    load("wrap", given, {})
+    load_settings("wrap", given, {})
     flags = []
     for name, value in given.items():
         option = OPTIONS[name]
@@ -213,12 +213,12 @@ def _flags(args: Namespace) -> list[str]:
         elif value is not None:
             texts = value if isinstance(value, list) else [value]
             # The client starts it from wherever it is.
-            texts = [os.path.abspath(text) for text in texts] if option.kind.is_path else texts  # noqa: PTH100
+            texts = [os.path.abspath(text) for text in texts] if option.type.is_path else texts  # noqa: PTH100
             flags += [f"{option.flag}={text}" for text in texts]
     return flags
 
 
-def _forebay(asked: str | None) -> list[str]:
+def _forebay_command(asked: str | None) -> list[str]:
     """The words that start forebay from anywhere: those asked for, or this very one."""
     import shlex
 
@@ -244,7 +244,7 @@ def _diff(old: str, new: str, path: str) -> list[bytes]:
     return [(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n").encode() for line in lines]
 
 
-def _remark(text: str) -> None:
+def _print_note(text: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.write(text + "\n")
@@ -266,7 +266,7 @@ def _check_executable(command: str, who: str, one_word: str) -> None:
     raise InvalidArgument(f"{who} {command}, which {why}")
 
 
-def _log(level: str) -> None:
+def _configure_logging(level: str) -> None:
     """What is logged goes to standard error: standard output is the protocol's."""
     import logging
 

@@ -6,66 +6,72 @@ becomes `forebay wrap --url URL`, and its headers become variables, so that no s
 
 import dataclasses
 import json
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
-from forebay.arguments import is_text, meant
-from forebay.config.clients import HEADER, servers_in
-from forebay.config.jsonc import Edit, Member, Node, edited
-from forebay.config.rules import HEADER_NAME
-from forebay.errors import InvalidArgument
+from forebay.arguments import did_you_mean, is_text
+from forebay.config.clients import HEADER_VARIABLE_PREFIX, find_servers
+from forebay.config.jsonc import Edit, Member, Node, apply_edits
+from forebay.config.option_types import HEADER_NAME
+from forebay.errors import ForebayError, InvalidArgument
 
-__all__ = ["Change", "adopted", "is_forebay", "undone"]
+__all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "replace_file", "restore_servers"]
 
-_FOREBAY = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
-_NOTE = "--adopted="
+_FOREBAY_WORD = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
+_NOTE_PREFIX = "--adopted="
 """What the command line says for the way back: that there were no args, or what type the server had."""
-_NO_ARGS = f"{_NOTE}no-args"
-_TYPE = f"{_NOTE}type="
+_NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
+_TYPE_NOTE_PREFIX = f"{_NOTE_PREFIX}type="
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """What a file is to become, which servers change, and why others do not."""
 
     text: str
     changed: tuple[str, ...]
-    left: dict[str, str]
+    skipped: dict[str, str]
     without_headers: tuple[str, ...]
     """Those of them that are at a URL, and have nothing to be let in with."""
 
 
-class _Left(Exception):
+class _SkipServer(Exception):
     """Why a server stays as it is."""
 
 
 _Editor: TypeAlias = Callable[[str, Node], list[Edit]]
 
 
-def adopted(text: str, path: str, forebay: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()) -> Change:
+def adopt_servers(
+    text: str, path: str, forebay: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()
+) -> FileChange:
     """The file with `forebay wrap` and its flags before each server, or each of those named."""
     for word in (*forebay, *flags):
         if not is_text(word):
             raise InvalidArgument(f"{word!r} is not UTF-8 and cannot be written into {path}; put it in a --config")
-    return _changed(text, path, names, lambda text, server: _adopt(text, server, forebay, flags))
+    return _edit_servers(text, path, names, lambda text, server: _adopt_server(text, server, forebay, flags))
 
 
-def undone(text: str, path: str, names: Iterable[str] = ()) -> Change:
+def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChange:
     """The file with each adopted server, or each of those named, as its command says that it was."""
-    return _changed(text, path, names, _undo)
+    return _edit_servers(text, path, names, _restore_server)
 
 
 def is_forebay(word: str) -> bool:
     """Whether a word of a command is forebay: `/usr/bin/forebay`, `forebay==1.0`."""
-    return _FOREBAY.fullmatch(word) is not None
+    return _FOREBAY_WORD.fullmatch(word) is not None
 
 
-def _changed(text: str, path: str, names: Iterable[str], edit: _Editor) -> Change:
-    servers, wanted = servers_in(text, path), [*names]
+def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> FileChange:
+    servers, wanted = find_servers(text, path), [*names]
     for name in wanted:
         if not any(name in (one.name, str(one)) for one in servers):
-            hint = meant(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
+            hint = did_you_mean(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
             raise InvalidArgument(f"{path} has no server {name}; {hint}")
     edits: list[Edit] = []
     changed, left = [], {}
@@ -75,94 +81,98 @@ def _changed(text: str, path: str, names: Iterable[str], edit: _Editor) -> Chang
         try:
             edits += edit(text, one.node)
             changed.append(one)
-        except _Left as why:
+        except _SkipServer as why:
             left[str(one)] = str(why)
-    without = [str(one) for one in changed if one.node.member("url") and not _members(one.node.member("headers"))]
-    return Change(edited(text, edits), tuple(map(str, changed)), left, tuple(without))
+    without = [
+        str(one) for one in changed if one.node.member("url") and not _object_members(one.node.member("headers"))
+    ]
+    return FileChange(apply_edits(text, edits), tuple(map(str, changed)), left, tuple(without))
 
 
-def _adopt(text: str, server: Node, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
+def _adopt_server(text: str, server: Node, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
     command, url = server.member("command"), server.member("url")
     if command is not None and url is not None:
-        raise _Left("has both a command and a url; leave one of them")
+        raise _SkipServer("has both a command and a url; leave one of them")
     if command is not None:
-        if _wrapped(server) is not None:
-            raise _Left("is behind forebay already")
+        if _find_wrap_command(server) is not None:
+            raise _SkipServer("is behind forebay already")
         return _adopt_command(text, server, command, forebay, flags)
     if url is not None:
         return _adopt_url(text, server, url, forebay, flags)
-    raise _Left("has neither a command nor a url")
+    raise _SkipServer("has neither a command nor a url")
 
 
 def _adopt_command(
     text: str, server: Node, command: Member, forebay: Sequence[str], flags: Sequence[str]
 ) -> list[Edit]:
     args = server.member("args")
-    _check_word("a command", command)
-    _check_texts("one of its args", *_nodes(args))
-    note = [_NO_ARGS] if args is None else []
+    _require_nonempty_string("a command", command)
+    _require_strings("one of its args", *_array_nodes(args))
+    note = [_NO_ARGS_NOTE] if args is None else []
     own = text[command.node.start : command.node.end]
-    words = [*map(_json, [*forebay[1:], "wrap", *flags, *note, "--"]), own]
-    first = (command.node.start, command.node.end, _json(forebay[0]))
+    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *note, "--"]), own]
+    first = (command.node.start, command.node.end, _quote(forebay[0]))
     if args is None:
-        member = f',{_gap(text, command.start)}"args"{_colon(text, command)}[{", ".join(words)}]'
+        member = f',{_leading_whitespace(text, command.start)}"args"{_key_separator(text, command)}[{", ".join(words)}]'
         return [first, (command.end, command.end, member)]
-    nodes = _nodes(args)
+    nodes = _array_nodes(args)
     if not nodes:
         return [first, (args.node.start + 1, args.node.start + 1, ", ".join(words))]
-    between = "," + _gap(text, nodes[0].start)
+    between = "," + _leading_whitespace(text, nodes[0].start)
     return [first, (nodes[0].start, nodes[0].start, "".join(word + between for word in words))]
 
 
 def _adopt_url(text: str, server: Node, url: Member, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
     if server.member("args") is not None:
-        raise _Left("has a url and args; take the args out")
-    _check_word("a url", url)
-    edits = _headers_to_variables(server)
+        raise _SkipServer("has a url and args; take the args out")
+    _require_nonempty_string("a url", url)
+    edits = _rename_headers_to_variables(server)
     note = []
     if (kind := server.member("type")) is not None:
-        _check_texts("a type", kind.node)
-        note = [f"{_TYPE}{kind.node.value}"]
+        _require_strings("a type", kind.node)
+        note = [f"{_TYPE_NOTE_PREFIX}{kind.node.value}"]
         edits.append((kind.node.start, kind.node.end, '"stdio"'))
     own = text[url.node.start : url.node.end]
-    words = [*map(_json, [*forebay[1:], "wrap", *flags, *note, "--url"]), own]
-    command = f'"command"{text[url.key_end : url.node.start]}{_json(forebay[0])}'
-    args = f'"args"{_colon(text, url)}[{", ".join(words)}]'
-    return [*edits, (url.start, url.end, f"{command},{_gap(text, url.start)}{args}")]
+    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *note, "--url"]), own]
+    command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay[0])}'
+    args = f'"args"{_key_separator(text, url)}[{", ".join(words)}]'
+    return [*edits, (url.start, url.end, f"{command},{_leading_whitespace(text, url.start)}{args}")]
 
 
-def _headers_to_variables(server: Node) -> list[Edit]:
+def _rename_headers_to_variables(server: Node) -> list[Edit]:
     headers, env = server.member("headers"), server.member("env")
-    variables = _members(env)
-    if env is not None and (headers is not None or not variables or any(name.startswith(HEADER) for name in variables)):
-        raise _Left("has a url and env; take the env out")
+    variables = _object_members(env)
+    if env is not None and (
+        headers is not None or not variables or any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables)
+    ):
+        raise _SkipServer("has a url and env; take the env out")
     if headers is None:
         return []
     edits = [(headers.start, headers.key_end, '"env"')]
-    for name, member in _members(headers).items():
+    for name, member in _object_members(headers).items():
         if not HEADER_NAME.fullmatch(name):
-            raise _Left(f"has a header that cannot be sent: {name!r}")
-        _check_texts("a header", member.node)
-        edits.append((member.start + 1, member.start + 1, HEADER))
+            raise _SkipServer(f"has a header that cannot be sent: {name!r}")
+        _require_strings("a header", member.node)
+        edits.append((member.start + 1, member.start + 1, HEADER_VARIABLE_PREFIX))
     return edits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Wrapped:
+class _WrapCommand:
     """A command line of forebay's: the words between `wrap` and what it wraps, and that as it stands."""
 
     command: Member
     args: Member
     options: list[str]
-    own: list[Node]
+    server_words: list[Node]
     url: Node | None
 
 
-def _wrapped(server: Node) -> _Wrapped | None:
+def _find_wrap_command(server: Node) -> _WrapCommand | None:
     command, args = server.member("command"), server.member("args")
     if command is None or args is None:
         return None
-    nodes = [command.node, *_nodes(args)]
+    nodes = [command.node, *_array_nodes(args)]
     words = [node.value if isinstance(node.value, str) else "" for node in nodes]
     wraps = [at for at, word in enumerate(words) if at and word == "wrap" and is_forebay(words[at - 1])]
     if not wraps:
@@ -170,105 +180,192 @@ def _wrapped(server: Node) -> _Wrapped | None:
     start = wraps[0] + 1
     if "--" in words[start:]:
         end = words.index("--", start)
-        return _Wrapped(command, args, words[start:end], nodes[end + 1 :], None)
+        return _WrapCommand(command, args, words[start:end], nodes[end + 1 :], None)
     if "--url" in words[start:-1]:
         at = words.index("--url", start)
-        return _Wrapped(command, args, words[start:], [], nodes[at + 1])
+        return _WrapCommand(command, args, words[start:], [], nodes[at + 1])
     return None
 
 
-def _undo(text: str, server: Node) -> list[Edit]:
-    wrapped = _wrapped(server)
+def _restore_server(text: str, server: Node) -> list[Edit]:
+    wrapped = _find_wrap_command(server)
     if wrapped is None:
-        raise _Left("is not behind forebay")
+        raise _SkipServer("is not behind forebay")
     if wrapped.url is not None:
-        return _undo_url(text, server, wrapped, wrapped.url)
-    if not wrapped.own:
-        raise _Left("has forebay before nothing")
-    return _undo_command(text, server, wrapped)
+        return _restore_url(text, server, wrapped, wrapped.url)
+    if not wrapped.server_words:
+        raise _SkipServer("has forebay before nothing")
+    return _restore_command(text, server, wrapped)
 
 
-def _undo_command(text: str, server: Node, wrapped: _Wrapped) -> list[Edit]:
-    (own, *rest), args = wrapped.own, wrapped.args
+def _restore_command(text: str, server: Node, wrapped: _WrapCommand) -> list[Edit]:
+    (own, *rest), args = wrapped.server_words, wrapped.args
     first = (wrapped.command.node.start, wrapped.command.node.end, text[own.start : own.end])
-    nodes = _nodes(args)
+    nodes = _array_nodes(args)
     if rest:
         return [first, (nodes[0].start, rest[0].start, "")]
-    if _NO_ARGS in wrapped.options:
-        return [first, _removal(server, args)]
+    if _NO_ARGS_NOTE in wrapped.options:
+        return [first, _remove_member(server, args)]
     # A comma that someone put behind the last word has nothing to stand behind.
     comma = re.compile(r"\s*,").match(text, nodes[-1].end)
     return [first, (nodes[0].start, comma.end() if comma else nodes[-1].end, "")]
 
 
-def _undo_url(text: str, server: Node, wrapped: _Wrapped, url: Node) -> list[Edit]:
+def _restore_url(text: str, server: Node, wrapped: _WrapCommand, url: Node) -> list[Edit]:
     command, args = wrapped.command, wrapped.args
-    edits = _variables_to_headers(text, server)
+    edits = _rename_variables_to_headers(text, server)
     kind = server.member("type")
-    notes = [word.removeprefix(_TYPE) for word in wrapped.options if word.startswith(_TYPE)]
+    notes = [word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrapped.options if word.startswith(_TYPE_NOTE_PREFIX)]
     if kind is not None and notes:
-        edits.append((kind.node.start, kind.node.end, _json(notes[0])))
+        edits.append((kind.node.start, kind.node.end, _quote(notes[0])))
     member = f'"url"{text[command.key_end : command.node.start]}{text[url.start : url.end]}'
-    return [*edits, (command.start, command.end, member), _removal(server, args)]
+    return [*edits, (command.start, command.end, member), _remove_member(server, args)]
 
 
-def _variables_to_headers(text: str, server: Node) -> list[Edit]:
+def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
     env = server.member("env")
-    variables = _members(env)
-    are_headers = [text.startswith(HEADER, member.start + 1) for member in variables.values()]
+    variables = _object_members(env)
+    are_headers = [text.startswith(HEADER_VARIABLE_PREFIX, member.start + 1) for member in variables.values()]
     if env is None or (variables and not any(are_headers)):
         return []
     if not all(are_headers):
-        raise _Left("has variables beside its headers; take them out")
-    prefixes = [(member.start + 1, member.start + 1 + len(HEADER), "") for member in variables.values()]
+        raise _SkipServer("has variables beside its headers; take them out")
+    prefixes = [(member.start + 1, member.start + 1 + len(HEADER_VARIABLE_PREFIX), "") for member in variables.values()]
     return [(env.start, env.key_end, '"headers"'), *prefixes]
 
 
-def _removal(server: Node, member: Member) -> Edit:
+def _remove_member(server: Node, member: Member) -> Edit:
     """Takes a member out, and the comma that parted it from its neighbour."""
     members = sorted(server.value.values(), key=lambda one: one.start)
     at = members.index(member)
     return (members[at - 1].end, member.end, "") if at else (member.start, members[1].start, "")
 
 
-def _nodes(member: Member | None) -> list[Node]:
+def _array_nodes(member: Member | None) -> list[Node]:
     if member is None:
         return []
     if not isinstance(member.node.value, list):
-        raise _Left("has args that are no list")
+        raise _SkipServer("has args that are no list")
     return member.node.value
 
 
-def _members(member: Member | None) -> dict[str, Member]:
+def _object_members(member: Member | None) -> dict[str, Member]:
     if member is None:
         return {}
     if not isinstance(member.node.value, dict):
-        raise _Left("has headers or env that are no object")
+        raise _SkipServer("has headers or env that are no object")
     return member.node.value
 
 
-def _check_texts(what: str, *nodes: Node) -> None:
+def _require_strings(what: str, *nodes: Node) -> None:
     if not all(isinstance(node.value, str) for node in nodes):
-        raise _Left(f"has {what} that is no text")
+        raise _SkipServer(f"has {what} that is no text")
 
 
-def _check_word(what: str, member: Member) -> None:
-    _check_texts(what, member.node)
+def _require_nonempty_string(what: str, member: Member) -> None:
+    _require_strings(what, member.node)
     if not member.node.value:
-        raise _Left(f"has {what} that is empty")
+        raise _SkipServer(f"has {what} that is empty")
 
 
-def _gap(text: str, at: int) -> str:
+def _leading_whitespace(text: str, at: int) -> str:
     """What stands before a place, if it begins a line: its neighbours look like it then."""
     space = text[len(text[:at].rstrip(" \t\r\n")) : at]
     return space if "\n" in space else " "
 
 
-def _colon(text: str, member: Member) -> str:
+def _key_separator(text: str, member: Member) -> str:
     """How this object parts keys and values, unless there is more than that between them."""
     between = text[member.key_end : member.node.start]
     return between if between.strip() == ":" else ": "
 
 
-def _json(word: str) -> str:
+def _quote(word: str) -> str:
     return json.dumps(word, ensure_ascii=False)
+
+
+_BACKUP_SUFFIX = ".forebay-backup"
+
+
+class FileNotChanged(ForebayError, OSError):
+    """A file could not be written; it is as it was."""
+
+    code = "file_not_changed"
+
+
+class _OwnerMismatch(OSError):
+    """A new file cannot be given to whom the old one belongs, who could not read it then."""
+
+
+def replace_file(path: str, old: bytes, new: bytes) -> Path:
+    """Writes `new` in place of `old`, and says where the backup is. Its owner and permissions stay.
+
+    Raises `InvalidArgument` if someone changed the file since `old` was read.
+    """
+    # A link to the file stays a link.
+    file = Path(os.path.realpath(path))
+    try:
+        backup = _write_backup(file, old)
+        temporary = _write_temporary(file, new)
+        try:
+            if file.read_bytes() != old:
+                raise InvalidArgument(f"{path} was changed meanwhile, and is as it was left; run this again")
+            temporary.replace(file)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except _OwnerMismatch:
+        raise FileNotChanged(f"{path} belongs to another user or group; run this as its owner") from None
+    except OSError as error:
+        raise FileNotChanged(f"{path} cannot be changed: {error.strerror}; it is as it was") from None
+    return backup
+
+
+def _write_backup(file: Path, old: bytes) -> Path:
+    """A backup beside the file: one that has these bytes already, else a new one."""
+    for backup in _backup_names(file):
+        try:
+            descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if backup.read_bytes() == old:
+                return backup
+            continue
+        _write_file(descriptor, backup, file, old)
+        return backup
+    raise AssertionError("names do not end")
+
+
+def _backup_names(file: Path) -> Iterator[Path]:
+    yield file.with_name(file.name + _BACKUP_SUFFIX)
+    number = 2
+    while True:
+        yield file.with_name(f"{file.name}{_BACKUP_SUFFIX}-{number}")
+        number += 1
+
+
+def _write_temporary(file: Path, new: bytes) -> Path:
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    _write_file(descriptor, Path(name), file, new)
+    return Path(name)
+
+
+def _write_file(descriptor: int, new: Path, like: Path, data: bytes) -> None:
+    """Writes a new file whole, or takes it away again: half of a backup is none."""
+    try:
+        with open(descriptor, "wb") as out:
+            _copy_ownership(descriptor, like.stat())
+            out.write(data)
+            out.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _copy_ownership(descriptor: int, like: os.stat_result) -> None:
+    try:
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    except PermissionError:
+        raise _OwnerMismatch from None
+    # A change of owners may take permissions away.
+    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))

@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 from forebay.errors import InvalidArgument
 
-__all__ = ["Edit", "Member", "Node", "edited", "parsed"]
+__all__ = ["Edit", "Member", "Node", "apply_edits", "parse_jsonc"]
 
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
-_DEEPEST = 200
+_MAX_DEPTH = 200
 """Deeper than any such file, and not so deep that Python gives up."""
 
 
@@ -29,12 +29,12 @@ class Node:
         """The member of an object that has this name."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
-    def plain(self) -> Any:
+    def to_python(self) -> Any:
         """The value without its places."""
         if isinstance(self.value, dict):
-            return {name: member.node.plain() for name, member in self.value.items()}
+            return {name: member.node.to_python() for name, member in self.value.items()}
         if isinstance(self.value, list):
-            return [node.plain() for node in self.value]
+            return [node.to_python() for node in self.value]
         return self.value
 
 
@@ -55,7 +55,7 @@ Edit = tuple[int, int, str]
 """`text[start:end]` is to be something else."""
 
 
-def edited(text: str, edits: Iterable[Edit]) -> str:
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """The text with edits that do not overlap; of those at one place the first stands first."""
     pieces, done = [], 0
     for start, end, instead in sorted(edits, key=lambda edit: edit[:2]):
@@ -64,18 +64,18 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def parsed(text: str) -> Node:
+def parse_jsonc(text: str) -> Node:
     """The value of a document. Raises `InvalidArgument` with the line of what cannot be right."""
-    reader = _Reader(text)
-    start = reader.skipped(1 if text.startswith("\ufeff") else 0)
-    node = reader.value(start, 0)
-    end = reader.skipped(node.end)
+    reader = _Parser(text)
+    start = reader.skip_space(1 if text.startswith("\ufeff") else 0)
+    node = reader.parse_value(start, 0)
+    end = reader.skip_space(node.end)
     if end != len(text):
         reader.fail(end, "nothing more")
     return node
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -84,20 +84,20 @@ class _Reader:
         what = "the end" if at >= len(self._text) else repr(self._text[at])
         raise InvalidArgument(f"line {line} has {what} where {wanted} should be", at)
 
-    def skipped(self, at: int) -> int:
+    def skip_space(self, at: int) -> int:
         found = _SPACE.match(self._text, at)
         return at if found is None else found.end()
 
-    def value(self, at: int, depth: int) -> Node:
-        if depth > _DEEPEST:
+    def parse_value(self, at: int, depth: int) -> Node:
+        if depth > _MAX_DEPTH:
             self.fail(at, "no deeper nesting")
         match self._text[at : at + 1]:
             case "{":
-                return self._object(at, depth)
+                return self._parse_object(at, depth)
             case "[":
-                return self._array(at, depth)
+                return self._parse_array(at, depth)
             case '"':
-                return self._string(at)
+                return self._parse_string(at)
         found = _SCALAR.match(self._text, at)
         if found is None:
             self.fail(at, "a value")
@@ -107,43 +107,43 @@ class _Reader:
             # Python reads no number of thousands of digits.
             self.fail(at, "a shorter number")
 
-    def _string(self, at: int) -> Node:
+    def _parse_string(self, at: int) -> Node:
         found = _STRING.match(self._text, at)
         if found is None:
             self.fail(at, "a text that ends")
         return Node(at, found.end(), json.loads(found[0]))
 
-    def _array(self, start: int, depth: int) -> Node:
+    def _parse_array(self, start: int, depth: int) -> Node:
         nodes: list[Node] = []
-        at = self.skipped(start + 1)
+        at = self.skip_space(start + 1)
         while self._text[at : at + 1] != "]":
-            nodes.append(self.value(at, depth + 1))
-            at = self._next(nodes[-1].end, "]")
+            nodes.append(self.parse_value(at, depth + 1))
+            at = self._skip_separator(nodes[-1].end, "]")
         return Node(start, at + 1, nodes)
 
-    def _object(self, start: int, depth: int) -> Node:
+    def _parse_object(self, start: int, depth: int) -> Node:
         members: dict[str, Member] = {}
-        at = self.skipped(start + 1)
+        at = self.skip_space(start + 1)
         while self._text[at : at + 1] != "}":
             if self._text[at : at + 1] != '"':
                 self.fail(at, "a key")
-            key = self._string(at)
+            key = self._parse_string(at)
             if key.value in members:
                 # Which of the two a client takes is a guess.
                 self.fail(at, f"no second {key.value}")
-            colon = self.skipped(key.end)
+            colon = self.skip_space(key.end)
             if self._text[colon : colon + 1] != ":":
                 self.fail(colon, "a colon")
-            node = self.value(self.skipped(colon + 1), depth + 1)
+            node = self.parse_value(self.skip_space(colon + 1), depth + 1)
             members[key.value] = Member(key.start, key.end, node)
-            at = self._next(node.end, "}")
+            at = self._skip_separator(node.end, "}")
         return Node(start, at + 1, members)
 
-    def _next(self, end: int, closing: str) -> int:
+    def _skip_separator(self, end: int, closing: str) -> int:
         """Where the next one begins, or the closing bracket stands."""
-        at = self.skipped(end)
+        at = self.skip_space(end)
         if self._text[at : at + 1] == ",":
-            return self.skipped(at + 1)
+            return self.skip_space(at + 1)
         if self._text[at : at + 1] != closing:
             self.fail(at, f"a comma or {closing}")
         return at

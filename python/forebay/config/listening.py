@@ -5,7 +5,7 @@ import re
 import urllib.parse
 from typing import TYPE_CHECKING
 
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://" + _HOST.pattern)
-_OAUTH = ("oauth_issuer", "oauth_audience", "oauth_jwks_url")
+_OAUTH_OPTIONS = ("oauth_issuer", "oauth_audience", "oauth_jwks_url")
 
 
 def has_authentication(settings: "Settings") -> bool:
@@ -44,7 +44,7 @@ def check_listening(settings: "Settings") -> None:
         raise InvalidArgument(
             f"{reached} can be reached by others; give --token-file or --oauth-issuer, or --insecure if anyone may call"
         )
-    if _is_any(host) and not settings.allowed_hosts:
+    if _is_unspecified(host) and not settings.allowed_hosts:
         raise InvalidArgument(
             f"{host} is every address of this machine; name what clients call it by: --allowed-hosts mcp.example.com"
         )
@@ -56,9 +56,9 @@ def check_listening(settings: "Settings") -> None:
 
 
 def _check_oauth(settings: "Settings") -> None:
-    missing = [name for name in _OAUTH if getattr(settings, name) is None]
-    if 0 < len(missing) < len(_OAUTH):
-        raise InvalidArgument(f"{', '.join(_OAUTH)} go together; give {' and '.join(missing)} too")
+    missing = [name for name in _OAUTH_OPTIONS if getattr(settings, name) is None]
+    if 0 < len(missing) < len(_OAUTH_OPTIONS):
+        raise InvalidArgument(f"{', '.join(_OAUTH_OPTIONS)} go together; give {' and '.join(missing)} too")
     if settings.oauth_scopes and missing:
         raise InvalidArgument(f"oauth_scopes are of tokens that an issuer gives; give {' and '.join(missing)} too")
     keys = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
@@ -69,10 +69,10 @@ def _check_oauth(settings: "Settings") -> None:
 def _check_names(settings: "Settings") -> None:
     for host in settings.allowed_hosts:
         if not _HOST.fullmatch(host):
-            raise InvalidArgument(f"allowed_hosts are names, such as mcp.example.com, and not {shown(host)}")
+            raise InvalidArgument(f"allowed_hosts are names, such as mcp.example.com, and not {short_repr(host)}")
     for origin in settings.allowed_origins:
         if not _ORIGIN.fullmatch(origin):
-            raise InvalidArgument(f"allowed_origins are such as https://app.example.com, and not {shown(origin)}")
+            raise InvalidArgument(f"allowed_origins are such as https://app.example.com, and not {short_repr(origin)}")
 
 
 def _without_port(host: str) -> str:
@@ -87,7 +87,7 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _is_any(host: str) -> bool:
+def _is_unspecified(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:

@@ -3,166 +3,235 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from forebay.config.kinds import (
+from forebay.config.option_types import (
     ADDRESS,
+    CONTRACT,
     COUNT,
     FLAG,
+    HEADERS,
     HOURS,
+    MODE,
     PATH,
     PREFIX,
     SECONDS,
     SIZE,
     TEXT,
+    TOOLS,
     URL,
+    OptionType,
     choice,
-    length,
-    or_none,
+    line_list,
+    name_list,
+    name_map,
+    number_choice,
+    optional,
+    path_list,
     positive,
 )
-from forebay.config.option import Option, described
-from forebay.config.option import option as _option
-from forebay.config.rules import CONTRACT, HEADERS, MODE, TOOLS, lines_of, names, pairs, paths
+
+__all__ = ["OPTIONS", "Option", "Settings", "option", "option_from_field"]
 
 if TYPE_CHECKING:
-    from forebay.config.targets import Target
+    from forebay.config.upstreams import UpstreamConfig
 
-__all__ = ["OPTIONS", "Option", "Settings"]
 
-_NONE: Mapping[str, Any] = {}
+_EMPTY: Mapping[str, Any] = {}
+_T = TypeVar("_T")
+_BOTH = ("wrap", "serve")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """`name` is its key in TOML and its field of `Settings`; where forebay's own API calls it otherwise, `gate`."""
+
+    name: str
+    type: OptionType
+    default: Any
+    help: str
+    flag: str
+    variable: str
+    commands: tuple[str, ...]
+    policy_name: str | None
+    is_secret: bool
+    in_file: bool
+
+    @property
+    def key(self) -> str | None:
+        """What TOML calls it; a file does not name itself."""
+        return self.name if self.in_file else None
+
+
+def option(
+    default: _T,
+    value_type: OptionType,
+    about: str,
+    *,
+    flag: str | None = None,
+    variable: str | None = None,
+    commands: tuple[str, ...] = _BOTH,
+    policy_name: str | None = None,
+    is_secret: bool = False,
+    in_file: bool = True,
+) -> _T:
+    """A field of `Settings` that is an option; its flag and its variable are named as it is, if not otherwise."""
+    metadata = {
+        "default": default,
+        "type": value_type,
+        "help": about,
+        "flag": flag,
+        "variable": variable,
+        "commands": commands,
+        "policy_name": policy_name,
+        "is_secret": is_secret,
+        "in_file": in_file,
+    }
+    # Dataclasses want every mapping to be one of its own.
+    return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
+
+
+def option_from_field(field: "dataclasses.Field[Any]") -> Option:
+    """The option that a field is."""
+    about = dict(field.metadata)
+    flag = about.pop("flag") or "--" + field.name.replace("_", "-")
+    variable = about.pop("variable") or f"FOREBAY_{field.name.upper()}"
+    return Option(name=field.name, flag=flag, variable=variable, **about)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     """What is in force. Sizes are bytes; times are in the unit that the name says."""
 
-    config: str | None = _option(None, PATH, "a forebay.toml to read; none is searched for", in_file=False)
+    config: str | None = option(None, PATH, "a forebay.toml to read; none is searched for", in_file=False)
 
-    store: str | None = _option(None, TEXT, "where results are stored: file:///path; else the user's own", gate="store")
-    output_mode: str = _option(
+    store: str | None = option(
+        None, TEXT, "where results are stored: file:///path; else the user's own", policy_name="store"
+    )
+    output_mode: str = option(
         "auto",
         MODE,
         "auto stores what is too large to go inline, handle stores all, inline nothing",
-        gate="output_mode",
+        policy_name="output_mode",
     )
-    output_inline_limit_bytes: int = _option(
-        32768, SIZE, "how large a result may be to go inline", gate="output_inline_limit_bytes"
+    output_inline_limit_bytes: int = option(
+        32768, SIZE, "how large a result may be to go inline", policy_name="output_inline_limit_bytes"
     )
-    output_handle_ttl_hours: float = _option(24.0, HOURS, "how long a stored result is kept", gate="ttl")
-    output_handle_sweep_interval_seconds: float = _option(
-        300.0, SECONDS, "how often what has expired is removed; 0 for never", gate="sweep_interval"
+    output_handle_ttl_hours: float = option(24.0, HOURS, "how long a stored result is kept", policy_name="ttl")
+    output_handle_sweep_interval_seconds: float = option(
+        300.0, SECONDS, "how often what has expired is removed; 0 for never", policy_name="sweep_interval"
     )
-    handle_chars: int | None = _option(
+    handle_chars: int | None = option(
         None,
-        length(12, 26),
+        number_choice(12, 26),
         "characters of a handle; 12 over stdio and 26 over HTTP if not given",
-        gate="handle_length",
+        policy_name="handle_length",
     )
-    quota_bytes: int | None = _option(4 << 30, or_none(SIZE), "how much may be stored in all", gate="quota")
-    principal_quota_bytes: int | None = _option(
-        1 << 30, or_none(SIZE), "how much each principal may store", gate="principal_quota"
+    quota_bytes: int | None = option(4 << 30, optional(SIZE), "how much may be stored in all", policy_name="quota")
+    principal_quota_bytes: int | None = option(
+        1 << 30, optional(SIZE), "how much each principal may store", policy_name="principal_quota"
     )
-    on_full: str = _option(
-        "refuse", choice("refuse", "evict"), "what a full store does with a new result", gate="on_full"
+    on_full: str = option(
+        "refuse", choice("refuse", "evict"), "what a full store does with a new result", policy_name="on_full"
     )
-    compression: str = _option("zstd", choice("zstd", "none"), "how results are stored", gate="compression")
-    durability: str = _option(
+    compression: str = option("zstd", choice("zstd", "none"), "how results are stored", policy_name="compression")
+    durability: str = option(
         "process",
         choice("process", "power"),
         "what a stored result survives: the end of the process, or of the power",
-        gate="durability",
+        policy_name="durability",
     )
-    warn_bytes: int = _option(
-        100_000_000, SIZE, "a principal that stores more than this is warned of in the log", gate="warn_bytes"
+    warn_bytes: int = option(
+        100_000_000, SIZE, "a principal that stores more than this is warned of in the log", policy_name="warn_bytes"
     )
-    redact: tuple[str, ...] = _option(
+    redact: tuple[str, ...] = option(
         (),
-        lines_of("EXPRESSION", "sk-[A-Za-z0-9]+"),
+        line_list("EXPRESSION", "sk-[A-Za-z0-9]+"),
         "a regular expression: what matches is stored as [redacted]; repeatable",
-        gate="redact",
+        policy_name="redact",
     )
 
-    tools: Mapping[str, Any] = _option(
-        _NONE,
+    tools: Mapping[str, Any] = option(
+        _EMPTY,
         TOOLS,
         "modes of tools by name or pattern, the first that matches; repeatable",
         flag="--tool",
-        gate="tools",
+        policy_name="tools",
     )
-    per_call: bool = _option(False, FLAG, "let each call choose its mode", gate="per_call")
-    tool_prefix: str = _option("", PREFIX, "goes before the names of the tools that forebay adds", gate="prefix")
-    journal: bool = _option(False, FLAG, "add a tool that reads the journal", gate="journal")
-    contract: bool | Mapping[str, Any] = _option(
+    per_call: bool = option(False, FLAG, "let each call choose its mode", policy_name="per_call")
+    tool_prefix: str = option("", PREFIX, "goes before the names of the tools that forebay adds", policy_name="prefix")
+    journal: bool = option(False, FLAG, "add a tool that reads the journal", policy_name="journal")
+    contract: bool | Mapping[str, Any] = option(
         False,
         CONTRACT,
         "answer by the response contract: all tools, or those of a pattern; repeatable",
-        gate="contract",
+        policy_name="contract",
     )
-    connection_limit_bytes: int = _option(
-        25 * 1024, SIZE, "a connection that was answered more is noted in the journal", gate="connection_limit_bytes"
+    connection_limit_bytes: int = option(
+        25 * 1024,
+        SIZE,
+        "a connection that was answered more is noted in the journal",
+        policy_name="connection_limit_bytes",
     )
 
-    tools_only: tuple[str, ...] | None = _option(
+    tools_only: tuple[str, ...] | None = option(
         None,
-        names("NAMES", "core,search"),
+        name_list("NAMES", "core,search"),
         "the capabilities that clients can see at most",
-        gate="tools_only",
+        policy_name="tools_only",
     )
-    disable_tools: tuple[str, ...] = _option(
-        (), names("NAMES", "admin"), "capabilities to take away", gate="disable_tools"
+    disable_tools: tuple[str, ...] = option(
+        (), name_list("NAMES", "admin"), "capabilities to take away", policy_name="disable_tools"
     )
-    capabilities: Mapping[str, str] = _option(
-        _NONE,
-        pairs("PATTERN=NAME", "browser_*=core"),
+    capabilities: Mapping[str, str] = option(
+        _EMPTY,
+        name_map("PATTERN=NAME", "browser_*=core"),
         "capabilities of tools by name or pattern; repeatable",
         flag="--capability",
-        gate="capabilities",
+        policy_name="capabilities",
     )
-    hidden_tools: tuple[str, ...] = _option(
+    hidden_tools: tuple[str, ...] = option(
         (),
-        names("PATTERNS", "workflow_*"),
+        name_list("PATTERNS", "workflow_*"),
         "tools that are listed only when a client asks for them",
-        gate="hidden_tools",
+        policy_name="hidden_tools",
     )
 
-    file_refs: bool = _option(
-        False, FLAG, "let arguments refer to files and stored results: $file, $handle", gate="file_refs"
+    file_refs: bool = option(
+        False, FLAG, "let arguments refer to files and stored results: $file, $handle", policy_name="file_refs"
     )
-    file_roots: tuple[str, ...] = _option(
+    file_roots: tuple[str, ...] = option(
         (),
-        paths("FOLDER", "./data", os.pathsep),
+        path_list("FOLDER", "./data", os.pathsep),
         "a folder that $file may read from; repeatable",
         flag="--file-root",
-        gate="file_roots",
+        policy_name="file_roots",
     )
-    file_ref_max_bytes: int = _option(64 << 20, SIZE, "how large such a file may be", gate="file_ref_max_bytes")
+    file_ref_max_bytes: int = option(64 << 20, SIZE, "how large such a file may be", policy_name="file_ref_max_bytes")
 
-    stream_above_bytes: int = _option(8 << 20, SIZE, "messages larger than this go through a file, not memory")
-    call_timeout_seconds: float | None = _option(
-        None, or_none(positive(SECONDS)), "how long a call may take; none for as long as it likes"
+    stream_above_bytes: int = option(8 << 20, SIZE, "messages larger than this go through a file, not memory")
+    call_timeout_seconds: float | None = option(
+        None, optional(positive(SECONDS)), "how long a call may take; none for as long as it likes"
     )
-    answer_timeout_seconds: float = _option(
+    answer_timeout_seconds: float = option(
         600.0,
         positive(SECONDS),
         "how long a call waits for its client to answer what the server asks in it",
         commands=("serve",),
     )
-    shutdown_grace_seconds: float = _option(5.0, SECONDS, "how long calls in flight may take to finish at the end")
-    restart_limit: int = _option(
+    shutdown_grace_seconds: float = option(5.0, SECONDS, "how long calls in flight may take to finish at the end")
+    restart_limit: int = option(
         5, COUNT, "how often at most a server that ends is restarted within the window; 0 never"
     )
-    restart_window_seconds: float = _option(60.0, SECONDS, "the window that restarts are counted in")
-    restart_delay_seconds: float = _option(
+    restart_window_seconds: float = option(60.0, SECONDS, "the window that restarts are counted in")
+    restart_delay_seconds: float = option(
         0.5, SECONDS, "the wait before the second restart of a window; then it doubles"
     )
-    log_level: str = _option(
-        "warning", choice("debug", "info", "warning", "error"), "what is written to standard error"
-    )
+    log_level: str = option("warning", choice("debug", "info", "warning", "error"), "what is written to standard error")
 
-    url: str | None = _option(None, URL, "an MCP server over HTTP, in place of a command", commands=("wrap",))
-    headers: Mapping[str, str] = _option(
-        _NONE,
+    url: str | None = option(None, URL, "an MCP server over HTTP, in place of a command", commands=("wrap",))
+    headers: Mapping[str, str] = option(
+        _EMPTY,
         HEADERS,
         "goes with every request to the url; ${VAR} is read from the environment; repeatable",
         flag="--header",
@@ -171,87 +240,87 @@ class Settings:
         is_secret=True,
     )
 
-    http: tuple[str, int] | None = _option(None, ADDRESS, "listen here, not on stdio", commands=("serve",))
-    token_file: str | None = _option(
+    http: tuple[str, int] | None = option(None, ADDRESS, "listen here, not on stdio", commands=("serve",))
+    token_file: str | None = option(
         None, PATH, "bearer tokens, each with its principal, one a line", commands=("serve",)
     )
-    insecure: bool = _option(
+    insecure: bool = option(
         False, FLAG, "listen beyond loopback for anyone, and take tokens that others can read", commands=("serve",)
     )
-    allowed_hosts: tuple[str, ...] = _option(
+    allowed_hosts: tuple[str, ...] = option(
         (),
-        names("HOSTS", "mcp.example.com"),
+        name_list("HOSTS", "mcp.example.com"),
         "names that requests may have in Host",
         commands=("serve",),
     )
-    allowed_origins: tuple[str, ...] = _option(
+    allowed_origins: tuple[str, ...] = option(
         (),
-        names("ORIGINS", "https://app.example.com"),
+        name_list("ORIGINS", "https://app.example.com"),
         "what requests may have in Origin",
         commands=("serve",),
     )
-    oauth_issuer: str | None = _option(
+    oauth_issuer: str | None = option(
         None, URL, "who gives out the JWTs that callers show; issuer and subject are the principal", commands=("serve",)
     )
-    oauth_audience: str | None = _option(
+    oauth_audience: str | None = option(
         None, URL, "what they must be given out for: the URL that clients call", commands=("serve",)
     )
-    oauth_jwks_url: str | None = _option(None, URL, "where the keys are that they are signed with", commands=("serve",))
-    oauth_scopes: tuple[str, ...] = _option(
-        (), names("SCOPES", "mcp:use"), "scopes that they must have", commands=("serve",)
+    oauth_jwks_url: str | None = option(None, URL, "where the keys are that they are signed with", commands=("serve",))
+    oauth_scopes: tuple[str, ...] = option(
+        (), name_list("SCOPES", "mcp:use"), "scopes that they must have", commands=("serve",)
     )
-    body_limit_bytes: int = _option(
+    body_limit_bytes: int = option(
         4 << 20, positive(SIZE), "how large the body of a request may be", commands=("serve",)
     )
-    read_timeout_seconds: float = _option(
+    read_timeout_seconds: float = option(
         30.0,
         positive(SECONDS),
         "how long a request may take to arrive, and a connection may be idle",
         commands=("serve",),
     )
-    rate_limit_per_minute: int | None = _option(
+    rate_limit_per_minute: int | None = option(
         None,
-        or_none(positive(COUNT)),
+        optional(positive(COUNT)),
         "how many requests a principal may make, or an address without one",
         commands=("serve",),
     )
-    max_connections: int = _option(
-        512, positive(COUNT), "how many connections may be open at once", commands=("serve",)
-    )
-    max_sessions: int = _option(1000, positive(COUNT), "how many sessions may be open at once", commands=("serve",))
-    session_idle_seconds: float = _option(
+    max_connections: int = option(512, positive(COUNT), "how many connections may be open at once", commands=("serve",))
+    max_sessions: int = option(1000, positive(COUNT), "how many sessions may be open at once", commands=("serve",))
+    session_idle_seconds: float = option(
         1800.0, positive(SECONDS), "how long a session lasts that nobody uses", commands=("serve",)
     )
-    max_principals: int = _option(
+    max_principals: int = option(
         64,
         positive(COUNT),
         "for how many principals without a session there may be connections to upstreams at once",
         commands=("serve",),
     )
-    principal_idle_seconds: float = _option(
+    principal_idle_seconds: float = option(
         1800.0,
         positive(SECONDS),
         "how long these last when nothing of the principal's is under way, and it does not listen",
         commands=("serve",),
     )
-    file_refs_beyond_loopback: bool = _option(
+    file_refs_beyond_loopback: bool = option(
         False, FLAG, "let $file read files for callers from elsewhere, too", commands=("serve",)
     )
-    mcp_servers: str | None = _option(
+    mcp_servers: str | None = option(
         None, PATH, "a client's file with mcpServers, which are served too", commands=("serve",)
     )
 
-    upstreams: "Mapping[str, Target]" = dataclasses.field(default_factory=dict)
+    upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """What `serve` puts behind one server: TOML's `[upstreams.NAME]`, and the servers of `mcp_servers`."""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where the values came from that are not defaults."""
 
-    def gate_options(self) -> dict[str, Any]:
+    def policy_options(self) -> dict[str, Any]:
         """What `Gate(...)` is to be made with: what was set, and what the gateway has another default for."""
         given = {
-            option.gate: self._for_gate(option) for option in OPTIONS.values() if option.gate and self._says(option)
+            option.policy_name: self._policy_value(option)
+            for option in OPTIONS.values()
+            if option.policy_name and self._is_set(option)
         }
-        if self.file_refs and self._keeps_files():
+        if self.file_refs and self._is_file_access_off():
             given["file_roots"] = ()
         if self.file_refs:
             # What lets people in, or us into servers, is nobody's to read.
@@ -259,24 +328,24 @@ class Settings:
             given["secret_files"] = [file for file in files if file is not None]
         return {str(name): value for name, value in given.items()}
 
-    def _keeps_files(self) -> bool:
+    def _is_file_access_off(self) -> bool:
         """Whether `$file` leads nowhere, since whoever calls may be anywhere; `$handle` does no harm."""
         from forebay.config.listening import is_beyond_loopback
 
         return is_beyond_loopback(self) and not self.file_refs_beyond_loopback
 
-    def _says(self, option: Option) -> bool:
+    def _is_set(self, option: Option) -> bool:
         return option.name in self.sources or option.name == "output_mode"
 
-    def _for_gate(self, option: Option) -> Any:
+    def _policy_value(self, option: Option) -> Any:
         value = getattr(self, option.name)
-        if option.kind is HOURS:
+        if option.type is HOURS:
             return value * 3600
         if option.name == "redact":
-            from forebay.config.redact import redaction
+            from forebay.config.masking import make_redaction
 
-            return [redaction(expression) for expression in value]
+            return [make_redaction(expression) for expression in value]
         return value
 
 
-OPTIONS = {field.name: described(field) for field in dataclasses.fields(Settings) if field.metadata}
+OPTIONS = {field.name: option_from_field(field) for field in dataclasses.fields(Settings) if field.metadata}

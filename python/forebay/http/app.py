@@ -1,5 +1,7 @@
 """A server over HTTP, with who may call it and how much: `/mcp`, `/health`, and nothing else."""
 
+import logging
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,35 +22,38 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from forebay.config.listening import LOOPBACK_NAMES, is_beyond_loopback
-from forebay.http.limits import RateLimit, Rates, Sessions, Share
-from forebay.http.oauth import Issuer
-from forebay.http.revocation import EndRevoked
-from forebay.http.session_ids import shorten_session_ids
-from forebay.http.tokens import TokenFile
+from forebay.http.limits import ConnectionShareLimit, RateLimit, SessionManager, TokenBuckets
+from forebay.http.oauth import JWTVerifier
+from forebay.http.tokens import RevocationMiddleware, TokenFile
+
+__all__ = ["MCP_PATH", "make_app", "shorten_session_ids"]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
 
-__all__ = ["PATH", "http_app"]
 
-PATH = "/mcp"
+MCP_PATH = "/mcp"
 
 
-def http_app(server: Server[Any], settings: "Settings") -> Starlette:
+def make_app(server: Server[Any], settings: "Settings") -> Starlette:
     """The server as an ASGI application, which keeps to the settings of `forebay serve`.
 
     Raises `InvalidArgument` for a file of tokens that cannot be used.
     """
     shorten_session_ids()
-    sessions = Sessions(
+    sessions = SessionManager(
         server,
-        security_settings=_security(settings),
+        security_settings=_security_settings(settings),
         session_idle_timeout=settings.session_idle_seconds,
         max_request_body_size=settings.body_limit_bytes,
         max_sessions=settings.max_sessions,
     )
-    endpoint = _guarded(StreamableHTTPASGIApp(sessions), settings)
-    routes = [Route(PATH, endpoint=endpoint), Route("/health", endpoint=_health, methods=["GET"]), *_metadata(settings)]
+    endpoint = _add_middleware(StreamableHTTPASGIApp(sessions), settings)
+    routes = [
+        Route(MCP_PATH, endpoint=endpoint),
+        Route("/health", endpoint=_health, methods=["GET"]),
+        *_metadata_routes(settings),
+    ]
     app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
     # It would send callers wherever they say that we are.
     app.router.redirect_slashes = False
@@ -59,19 +64,21 @@ async def _health(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-def _guarded(app: ASGIApp, settings: "Settings") -> ASGIApp:
+def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
     """What a request goes through: who asks, how often, and whether that is enough."""
-    verifiers = _verifiers(settings)
-    app = Share(app, settings.max_connections)
+    verifiers = _make_verifiers(settings)
+    app = ConnectionShareLimit(app, settings.max_connections)
     if verifiers:
-        app = EndRevoked(app, next((one for one in verifiers if isinstance(one, TokenFile)), None))
+        app = RevocationMiddleware(app, next((one for one in verifiers if isinstance(one, TokenFile)), None))
         audience = settings.oauth_audience
         metadata = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
         app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata)
     if settings.rate_limit_per_minute is not None:
-        app = RateLimit(app, Rates(settings.rate_limit_per_minute))
+        app = RateLimit(app, TokenBuckets(settings.rate_limit_per_minute))
     if verifiers:
-        app = AuthenticationMiddleware(AuthContextMiddleware(app), backend=BearerAuthBackend(_AnyOf(verifiers)))
+        app = AuthenticationMiddleware(
+            AuthContextMiddleware(app), backend=BearerAuthBackend(_CombinedVerifier(verifiers))
+        )
     if settings.allowed_origins:
         # A browser asks for permission before it shows its token.
         app = CORSMiddleware(
@@ -84,17 +91,17 @@ def _guarded(app: ASGIApp, settings: "Settings") -> ASGIApp:
     return app
 
 
-def _verifiers(settings: "Settings") -> list[TokenVerifier]:
+def _make_verifiers(settings: "Settings") -> list[TokenVerifier]:
     found: list[TokenVerifier] = []
     if settings.token_file is not None:
         # Whoever wrote the file has given out the scopes with it.
-        found.append(TokenFile(settings.token_file, settings.oauth_scopes, may_be_open=settings.insecure))
+        found.append(TokenFile(settings.token_file, settings.oauth_scopes, allow_others_to_read=settings.insecure))
     if settings.oauth_issuer and settings.oauth_audience and settings.oauth_jwks_url:
-        found.append(Issuer(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
+        found.append(JWTVerifier(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
     return found
 
 
-class _AnyOf(TokenVerifier):
+class _CombinedVerifier(TokenVerifier):
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
         self._verifiers = verifiers
 
@@ -105,7 +112,7 @@ class _AnyOf(TokenVerifier):
         return None
 
 
-def _metadata(settings: "Settings") -> list[Route]:
+def _metadata_routes(settings: "Settings") -> list[Route]:
     """Where clients read who gives out tokens."""
     if settings.oauth_issuer is None or settings.oauth_audience is None:
         return []
@@ -116,7 +123,7 @@ def _metadata(settings: "Settings") -> list[Route]:
     )
 
 
-def _security(settings: "Settings") -> TransportSecuritySettings:
+def _security_settings(settings: "Settings") -> TransportSecuritySettings:
     """The names that we are called by, so that no page of a stranger's can be made to look like one of ours."""
     host = settings.http[0] if settings.http else LOOPBACK_NAMES[0]
     hosts = {*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
@@ -132,3 +139,22 @@ def _security(settings: "Settings") -> TransportSecuritySettings:
 
 def _has_port(host: str) -> bool:
     return ":" in host.rpartition("]")[2]
+
+
+_SESSION_LOGGERS = ("mcp.server.streamable_http_manager", "mcp.server.streamable_http")
+_SESSION_ID = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,8})\S*")
+
+
+class _SessionIDFilter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = _SESSION_ID.sub(lambda found: f"{found[1] or found[2]}…", record.getMessage()), ()
+        return True
+
+
+_SESSION_ID_FILTER = _SessionIDFilter()
+
+
+def shorten_session_ids() -> None:
+    """The SDK logs them whole. Their start is enough to follow one."""
+    for name in _SESSION_LOGGERS:
+        logging.getLogger(name).addFilter(_SESSION_ID_FILTER)

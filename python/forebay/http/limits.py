@@ -12,39 +12,39 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from forebay.adapters.mcp import principal_of
+from forebay.adapters.mcp import get_principal
 
-__all__ = ["RateLimit", "Rates", "Sessions", "Share"]
+__all__ = ["ConnectionShareLimit", "RateLimit", "SessionManager", "TokenBuckets"]
 
-_MINUTE = 60 * 10**9
-_MOST_CALLERS = 10_000
-_NETWORK = 64
+_MINUTE_NANOSECONDS = 60 * 10**9
+_MAX_CALLERS = 10_000
+_IPV6_PREFIX_BITS = 64
 """Who has an IPv6 address has all of these bits of it to choose from."""
 
-_TOO_MANY = -32000
+_TOO_MANY_REQUESTS = -32000
 
 
-class Rates:
+class TokenBuckets:
     """A bucket for each caller, in nanoseconds times requests a minute, so that nothing is ever rounded.
 
     Of more callers than `most_callers` the one that was quiet for longest is forgotten, and begins anew.
     """
 
     def __init__(
-        self, per_minute: int, *, most_callers: int = _MOST_CALLERS, clock: Callable[[], int] = time.monotonic_ns
+        self, per_minute: int, *, max_callers: int = _MAX_CALLERS, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        self._per_minute, self._most_callers, self._clock = per_minute, most_callers, clock
+        self._per_minute, self._max_callers, self._clock = per_minute, max_callers, clock
         self._buckets: dict[Hashable, tuple[int, int]] = {}
 
     def take(self, caller: Hashable) -> int:
         """Takes a request out of a caller's bucket, and gives 0; else the nanoseconds until there is one again."""
         now = self._clock()
-        full = _MINUTE * self._per_minute
+        full = _MINUTE_NANOSECONDS * self._per_minute
         level, since = self._buckets.pop(caller, (full, now))
         level = min(full, level + (now - since) * self._per_minute)
-        missing = _MINUTE - level
-        self._buckets[caller] = (level if missing > 0 else level - _MINUTE, now)
-        if len(self._buckets) > self._most_callers:
+        missing = _MINUTE_NANOSECONDS - level
+        self._buckets[caller] = (level if missing > 0 else level - _MINUTE_NANOSECONDS, now)
+        if len(self._buckets) > self._max_callers:
             del self._buckets[next(iter(self._buckets))]
         return -(-missing // self._per_minute) if missing > 0 else 0
 
@@ -52,83 +52,83 @@ class Rates:
 class RateLimit:
     """Answers 429 to whoever asks too often: a principal, or an address that has shown no token that is right."""
 
-    def __init__(self, app: ASGIApp, rates: Rates) -> None:
+    def __init__(self, app: ASGIApp, rates: TokenBuckets) -> None:
         self._app, self._rates = app, rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wait = self._rates.take(_caller(scope))
+        wait = self._rates.take(_identify_caller(scope))
         if not wait:
             await self._app(scope, receive, send)
             return
         seconds = math.ceil(wait / 10**9)
-        error = {"code": _TOO_MANY, "message": f"too many requests; try again in {seconds} seconds"}
+        error = {"code": _TOO_MANY_REQUESTS, "message": f"too many requests; try again in {seconds} seconds"}
         answer = JSONResponse(
             {"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": str(seconds)}
         )
         await answer(scope, receive, send)
 
 
-def _caller(scope: Scope) -> Hashable:
+def _identify_caller(scope: Scope) -> Hashable:
     user = scope.get("user")
     if isinstance(user, AuthenticatedUser):
-        return "principal", principal_of(user.access_token)
+        return "principal", get_principal(user.access_token)
     host = (scope.get("client") or ("",))[0]
-    return "address", _network(host)
+    return "address", _client_network(host)
 
 
-def _network(host: str) -> str:
+def _client_network(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
     if address.version == 4 or address.ipv4_mapped is not None:
         return host
-    return str(ipaddress.ip_network((int(address), _NETWORK), strict=False))
+    return str(ipaddress.ip_network((int(address), _IPV6_PREFIX_BITS), strict=False))
 
 
-_SHARE = 4
+_SHARE_DIVISOR = 4
 
 
-class Share:
+class ConnectionShareLimit:
     """Answers 429 to a principal that has a quarter of all connections already: the others are not kept out by it."""
 
     def __init__(self, app: ASGIApp, max_connections: int) -> None:
         self._app = app
-        self._most = max(1, max_connections // _SHARE)
-        self._taken: collections.Counter[str | None] = collections.Counter()
+        self._max_per_principal = max(1, max_connections // _SHARE_DIVISOR)
+        self._in_flight: collections.Counter[str | None] = collections.Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         user = scope.get("user")
         if not isinstance(user, AuthenticatedUser):
             await self._app(scope, receive, send)
             return
-        principal = principal_of(user.access_token)
-        if self._taken[principal] >= self._most:
-            await self._refused()(scope, receive, send)
+        principal = get_principal(user.access_token)
+        if self._in_flight[principal] >= self._max_per_principal:
+            await self._make_refusal()(scope, receive, send)
             return
-        self._taken[principal] += 1
+        self._in_flight[principal] += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._taken[principal] -= 1
-            if not self._taken[principal]:
-                del self._taken[principal]
+            self._in_flight[principal] -= 1
+            if not self._in_flight[principal]:
+                del self._in_flight[principal]
 
-    def _refused(self) -> JSONResponse:
+    def _make_refusal(self) -> JSONResponse:
         message = (
-            f"{self._most} requests of yours are under way, and that is all that may be at once; wait until one is "
-            "answered, or ask whoever runs this server to raise max_connections"
+            f"{self._max_per_principal} requests of yours are under way, and that is all that may be at once; wait "
+            "until one is answered, or ask whoever runs this server to raise max_connections"
         )
-        error = {"code": _TOO_MANY, "message": message}
+        error = {"code": _TOO_MANY_REQUESTS, "message": message}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": "1"})
 
 
-class Sessions(StreamableHTTPSessionManager):
+class SessionManager(StreamableHTTPSessionManager):
     """The SDK's, in which a principal has a quarter at most: the others are not kept out by it."""
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         if requestor is not None and self.max_sessions is not None:
             own = sum(owner == requestor for owner in self._session_owners.values())
-            if own >= max(1, self.max_sessions // _SHARE):
+            if own >= max(1, self.max_sessions // _SHARE_DIVISOR):
                 return None
         return super()._admit_session(requestor)

@@ -11,36 +11,38 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import h11
 import uvicorn
 from mcp.server import Server
 from sse_starlette.sse import AppStatus
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forebay.errors import InvalidArgument
-from forebay.http.app import PATH, http_app
-from forebay.http.connection import Connection
+from forebay.http.app import MCP_PATH, make_app
+
+__all__ = ["HTTPConnection", "run_http"]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
 
-__all__ = ["run_http"]
 
 _log = logging.getLogger("forebay")
 
-_TICK = 0.05
+_POLL_SECONDS = 0.05
 _BACKLOG = 1024
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...
 
 
 def run_http(
     server: Server[Any],
     settings: "Settings",
     *,
-    ending: Callable[[], None] = _nothing,
-    closed: Callable[[], None] = _nothing,
+    on_shutdown: Callable[[], None] = _do_nothing,
+    on_closed: Callable[[], None] = _do_nothing,
 ) -> int:
     """Serves until SIGTERM or SIGINT; calls in flight may finish within `shutdown_grace_seconds`. Gives the exit code.
 
@@ -48,10 +50,10 @@ def run_http(
     but for threads that may still run.
     Raises `InvalidArgument` if the address or the file of tokens cannot be used.
     """
-    calls = _Calls(http_app(server, settings))
-    with _listener(settings) as listener, _returning(), _streams_kept():
-        running = _Running(_config(calls, settings), calls, ending, closed)
-        _say_where(listener)
+    calls = _CallCounter(make_app(server, settings))
+    with _open_listener(settings) as listener, _restore_signal_handlers(), _keep_streams_open():
+        running = _Server(_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
+        _print_address(listener)
         try:
             running.run([listener])
         except SystemExit:
@@ -60,7 +62,7 @@ def run_http(
         return 0
 
 
-class _Calls:
+class _CallCounter:
     """Knows how many calls are being answered."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -78,33 +80,37 @@ class _Calls:
             self.in_flight -= is_call
 
 
-class _Running(uvicorn.Server):
+class _Server(uvicorn.Server):
     """Ends the streams on which nothing but news is sent as soon as no call is left: nothing else would end them."""
 
     def __init__(
-        self, config: uvicorn.Config, calls: _Calls, ending: Callable[[], None], closed: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        calls: _CallCounter,
+        on_shutdown: Callable[[], None],
+        on_closed: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._calls = calls
-        self._ending = ending
-        self._closed = closed
+        self._on_shutdown = on_shutdown
+        self._on_closed = on_closed
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ending()
+        self._on_shutdown()
         ending = asyncio.create_task(self._end_streams())
         await super().shutdown(sockets)
         ending.cancel()
-        self._closed()
+        self._on_closed()
 
     async def _end_streams(self) -> None:
         while self._calls.in_flight:
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_POLL_SECONDS)
         AppStatus.should_exit = True
 
 
-def _config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
     connection = functools.partial(
-        Connection, read_timeout=settings.read_timeout_seconds, max_connections=settings.max_connections
+        HTTPConnection, read_timeout=settings.read_timeout_seconds, max_connections=settings.max_connections
     )
     return uvicorn.Config(
         app,
@@ -122,7 +128,7 @@ def _config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
     )
 
 
-def _listener(settings: "Settings") -> socket.socket:
+def _open_listener(settings: "Settings") -> socket.socket:
     if settings.http is None:
         raise InvalidArgument("there is no address to listen on; give --http 127.0.0.1:8000")
     host, port = settings.http
@@ -133,22 +139,22 @@ def _listener(settings: "Settings") -> socket.socket:
         raise InvalidArgument(f"{host}:{port} cannot be listened on: {error.strerror}; give another --http") from None
 
 
-def _say_where(listener: socket.socket) -> None:
+def _print_address(listener: socket.socket) -> None:
     """On standard error, as whoever starts it waits for that; it is nothing to be warned of, and so is not logged."""
     if _log.isEnabledFor(logging.WARNING) and sys.stderr is not None:
         # Whoever closed it does not want to know.
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"forebay: listening on http://{_written(listener.getsockname())}{PATH}\n")
+            sys.stderr.write(f"forebay: listening on http://{_format_address(listener.getsockname())}{MCP_PATH}\n")
             sys.stderr.flush()
 
 
-def _written(address: Any) -> str:
+def _format_address(address: Any) -> str:
     host, port, *_ = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextlib.contextmanager
-def _streams_kept() -> Iterator[None]:
+def _keep_streams_open() -> Iterator[None]:
     """Streams would end with the signal, and with them the answers to calls."""
     AppStatus.enable_automatic_graceful_drain = False
     try:
@@ -158,7 +164,7 @@ def _streams_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _returning() -> Iterator[None]:
+def _restore_signal_handlers() -> Iterator[None]:
     """uvicorn ends the process with the signal that ended it; there may be more to close."""
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -166,3 +172,67 @@ def _returning() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_UNAVAILABLE_RESPONSE = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
+)
+_TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class HTTPConnection(H11Protocol):
+    """uvicorn's, which waits for ever for what is left of a request, and has as many of these as there are files."""
+
+    def __init__(self, *args: Any, read_timeout: float, max_connections: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._read_timeout, self._max_connections = read_timeout, max_connections
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._max_connections:
+            self._close(_UNAVAILABLE_RESPONSE)
+        else:
+            self._start_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        # What comes after we have hung up is nobody's.
+        if not self.transport.is_closing():
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._update_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def _update_deadline(self) -> None:
+        """From the first byte of a request to the last of its body; until the next begins, it may be idle."""
+        if not self._is_reading_request() or self.transport.is_closing():
+            self._cancel_deadline()
+        elif self._deadline is None:
+            self._start_deadline()
+
+    def _is_reading_request(self) -> bool:
+        state = self.conn.their_state
+        return state is h11.SEND_BODY or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
+
+    def _start_deadline(self) -> None:
+        self._deadline = self.loop.call_later(self._read_timeout, self._on_deadline)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _on_deadline(self) -> None:
+        is_answered = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
+        # Who has asked nothing would take this for the answer to what it asks next.
+        self._close(_TIMEOUT_RESPONSE if self._is_reading_request() and not is_answered else b"")
+
+    def _close(self, last_words: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(last_words)
+            self.transport.close()

@@ -1,22 +1,30 @@
 """Bearer tokens in a file, each a principal's."""
 
+import asyncio
 import hmac
 import logging
 import os
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken, TokenVerifier
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forebay.errors import InvalidArgument
-from forebay.http.token_lines import digest_of, parsed
+from forebay.http.token_lines import hash_token, parse_token_lines
 
-__all__ = ["TokenFile"]
+__all__ = ["RevocationMiddleware", "TokenFile"]
 
 _log = logging.getLogger("forebay")
 
-_LARGEST = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 
 
 class TokenFile(TokenVerifier):
@@ -25,19 +33,19 @@ class TokenFile(TokenVerifier):
     Raises `InvalidArgument` if it cannot be read at the start. No error says what is in it.
     """
 
-    def __init__(self, path: str, scopes: Iterable[str] = (), *, may_be_open: bool = False) -> None:
+    def __init__(self, path: str, scopes: Iterable[str] = (), *, allow_others_to_read: bool = False) -> None:
         self._path = Path(path)
         self._scopes = list(scopes)
-        self._may_be_open = may_be_open
+        self._allow_others_to_read = allow_others_to_read
         # Before it is read: a change in between is seen the next time.
-        self._seen = self._signature()
+        self._last_signature = self._signature()
         self._entries = self._read()
         if not self._entries:
             raise InvalidArgument(f"{path} has no tokens; `forebay token NAME` prints a line for it")
 
     async def verify_token(self, token: str) -> AccessToken | None:
         self._refresh()
-        digest = digest_of(token)
+        digest = hash_token(token)
         found = None
         # All of them, so that how long it takes says nothing.
         for known, name in self._entries:
@@ -48,9 +56,9 @@ class TokenFile(TokenVerifier):
 
     def _refresh(self) -> None:
         now = self._signature()
-        if now == self._seen:
+        if now == self._last_signature:
             return
-        self._seen = now
+        self._last_signature = now
         try:
             self._entries = self._read()
         except InvalidArgument as error:
@@ -66,22 +74,106 @@ class TokenFile(TokenVerifier):
 
     def _read(self) -> list[tuple[bytes, str]]:
         try:
-            with open(self._path, "rb", opener=_opened) as file:
+            with open(self._path, "rb", opener=_open_nonblocking) as file:
                 self._check(os.fstat(file.fileno()))
-                text = file.read(_LARGEST).decode()
+                text = file.read(_MAX_FILE_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
             # A decoding error shows what it could not decode.
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise InvalidArgument(f"tokens cannot be read from {self._path}: {why}; check the file") from None
-        return parsed(text, str(self._path))
+        return parse_token_lines(text, str(self._path))
 
     def _check(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
             raise InvalidArgument(f"{self._path} is no file of tokens; name one with a `name: token` on each line")
-        if status.st_mode & 0o077 and not self._may_be_open:
+        if status.st_mode & 0o077 and not self._allow_others_to_read:
             raise InvalidArgument(f"others can read the tokens in {self._path}; run: chmod 600 {self._path}")
 
 
-def _opened(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     # A pipe in its place would keep us waiting.
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+_CHECK_SECONDS = 2.0
+_BEARER_PREFIX = "bearer "
+
+
+class RevocationMiddleware:
+    """Ends it: who would not be let in any more is not told anything any more either, however long they listen.
+
+    Tokens that expire are given out anew all the time, and calls that such a one began are answered.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: TokenFile | None) -> None:
+        self._app, self._tokens = app, tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        said = headers.get("authorization", "")
+        token = said[len(_BEARER_PREFIX) :] if said.lower().startswith(_BEARER_PREFIX) else ""
+        owner = None if self._tokens is None else await self._tokens.verify_token(token)
+        expires_at = _token_expiry(scope)
+        if self._tokens is not None and owner is not None:
+            await self._run_until(scope, receive, send, partial(_wait_until_removed, self._tokens, token, owner))
+        elif expires_at is not None and _is_stream_request(scope, headers):
+            await self._run_until(scope, receive, send, partial(_wait_until_expired, expires_at))
+        else:
+            await self._app(scope, receive, send)
+
+    async def _run_until(self, scope: Scope, receive: Receive, send: Send, end: Callable[[], Awaitable[None]]) -> None:
+        """Answers, until that end comes."""
+        answer = _ResponseTracker(send)
+
+        async def watch(life: anyio.CancelScope) -> None:
+            await end()
+            life.cancel()
+
+        with anyio.CancelScope() as life:
+            watching = asyncio.create_task(watch(life))
+            try:
+                await self._app(scope, receive, answer.send)
+            finally:
+                watching.cancel()
+        if life.cancelled_caught:
+            await answer.end(scope, receive)
+
+
+async def _wait_until_removed(tokens: TokenFile, token: str, owner: AccessToken) -> None:
+    while await tokens.verify_token(token) == owner:
+        await asyncio.sleep(_CHECK_SECONDS)
+
+
+async def _wait_until_expired(at: int) -> None:
+    # As long as it is let in; and clocks are set.
+    while (left := at + 1 - time.time()) > 0:
+        await asyncio.sleep(min(left, _CHECK_SECONDS))
+
+
+def _token_expiry(scope: Scope) -> int | None:
+    user = scope.get("user")
+    return user.access_token.expires_at if isinstance(user, AuthenticatedUser) else None
+
+
+def _is_stream_request(scope: Scope, headers: Headers) -> bool:
+    """Whether nothing is asked for but news."""
+    return scope["method"] == "GET" or headers.get("mcp-method") == "subscriptions/listen"
+
+
+class _ResponseTracker:
+    """How far an answer has come."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._is_started = self._is_complete = False
+
+    async def send(self, message: Message) -> None:
+        self._is_started = True
+        self._is_complete = message["type"] == "http.response.body" and not message.get("more_body")
+        await self._send(message)
+
+    async def end(self, scope: Scope, receive: Receive) -> None:
+        if not self._is_started:
+            await Response(status_code=401)(scope, receive, self._send)
+        elif not self._is_complete:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -12,42 +13,55 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CreateMessageRequest, El
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 from pydantic import BaseModel, ValidationError
 
-from forebay.hub.timeouts import Limit
-from forebay.outputs.sink import current_delivery
+from forebay.outputs.pipeline import current_sink
 
-__all__ = ["CAPABILITIES", "Call", "CallOver", "Caller", "Result", "can_be_asked", "capability_for", "request_of"]
+__all__ = [
+    "CLIENT_CAPABILITIES",
+    "Call",
+    "CallFinished",
+    "Caller",
+    "PausableTimeout",
+    "Result",
+    "request_key",
+    "required_capability",
+    "supports_request",
+]
 
 _log = logging.getLogger("forebay")
 
-CAPABILITIES: dict[str, Any] = {
+CLIENT_CAPABILITIES: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"context": {}, "tools": {}},
     "roots": {},
 }
 """What a server is told that may be asked; what of it can be asked of a client, that says with each request."""
 
-_KINDS: dict[str, type[BaseModel]] = {
+_REQUEST_MODELS: dict[str, type[BaseModel]] = {
     "elicitation/create": ElicitRequest,
     "sampling/createMessage": CreateMessageRequest,
     "roots/list": ListRootsRequest,
 }
 
-_CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+_CAPABILITY_BY_METHOD = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
 
-_TOGETHER = 0.05
+_BATCH_SECONDS = 0.05
 """Seconds: what a server asks at the same time goes out together."""
 
 Result = dict[str, Any]
 
 
-def capability_for(method: str) -> str | None:
+def required_capability(method: str) -> str | None:
     """What a client must be able to do that is asked this."""
-    return _CAPABILITY.get(method)
+    return _CAPABILITY_BY_METHOD.get(method)
 
 
-def can_be_asked(capabilities: object, method: str, params: Mapping[str, Any]) -> bool:
+def supports_request(capabilities: object, method: str, params: Mapping[str, Any]) -> bool:
     """Whether a client that says it can do this can be asked that."""
-    said = capabilities.get(capability_for(method)) if isinstance(capabilities, Mapping) else None
+    said = capabilities.get(required_capability(method)) if isinstance(capabilities, Mapping) else None
     if not isinstance(said, Mapping):
         return False
     if method == "elicitation/create" and params.get("mode") == "url":
@@ -57,7 +71,7 @@ def can_be_asked(capabilities: object, method: str, params: Mapping[str, Any]) -
     return True
 
 
-class CallOver(Exception):
+class CallFinished(Exception):
     """A call has ended, and what its server asks was not asked in it."""
 
 
@@ -66,134 +80,173 @@ class Caller:
     """Who makes a call."""
 
     principal: str | None
-    one: object
+    identity: object
     """The same for requests that are known to be of the same principal or client: nobodies are not."""
     capabilities: object = None
 
-    def can(self, method: str, params: Mapping[str, Any]) -> bool:
+    def supports(self, method: str, params: Mapping[str, Any]) -> bool:
         """Whether it can be asked this."""
-        return can_be_asked(self.capabilities, method, params)
+        return supports_request(self.capabilities, method, params)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class _Question:
+class _InputRequest:
     request: dict[str, Any]
-    answer: asyncio.Future[Result]
+    response: asyncio.Future[Result]
+
+
+class PausableTimeout:
+    """Seconds from when it was asked, or last said how far it is, but for the time that its client takes to answer.
+
+    Raises `TimeoutError` when they are over. With `None` there is no limit.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(None)
+        self._pauses = 0
+        self._is_running = False
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._is_running = True
+        self.restart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_running = False
+        await self._timeout.__aexit__(kind, error, trace)
+
+    def restart(self) -> None:
+        """It has all of its time once more."""
+        if self._is_running and not self._timeout.expired():
+            is_open = self._seconds is None or self._pauses
+            self._timeout.reschedule(None if is_open else asyncio.get_running_loop().time() + (self._seconds or 0))
+
+    def pause(self) -> None:
+        """Someone else is to do something first; as often as this is called, `go_on` is to be."""
+        self._pauses += 1
+        self.restart()
+
+    def resume(self) -> None:
+        self._pauses -= 1
+        self.restart()
 
 
 class Call:
     """Its server works on it in a task of its own, which outlasts the request that began it."""
 
-    def __init__(self, method: str, params: Mapping[str, Any], token: object, caller: Caller) -> None:
+    def __init__(self, method: str, params: Mapping[str, Any], progress_token: object, caller: Caller) -> None:
         if method not in INPUT_REQUIRED_METHODS:
             caller = dataclasses.replace(caller, capabilities=None)
         self.caller = caller
-        self.request = request_of(method, params)
-        self.token = token
+        self.request = request_key(method, params)
+        self.progress_token = progress_token
         """By which its server reports progress."""
-        self._open: dict[str, _Question] = {}
+        self._open_requests: dict[str, _InputRequest] = {}
         self._numbers = itertools.count(1)
-        self._changed = asyncio.Event()
+        self._state_changed = asyncio.Event()
         # It is kept here because a result that is stored is told to it, by whoever reads it off the wire.
-        self._delivery = current_delivery()
+        self._sink = current_sink()
 
-    def start(self, send: Callable[[Limit], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
+    def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
         """Sends it. It may take so long, but for the time that its client takes to answer."""
-        self.limit = Limit(seconds)
-        self._task = asyncio.create_task(send(self.limit))
-        self._task.add_done_callback(self._ended)
+        self.timeout = PausableTimeout(seconds)
+        self._task = asyncio.create_task(send(self.timeout))
+        self._task.add_done_callback(self._on_done)
 
-    def _ended(self, task: asyncio.Task[Result]) -> None:
+    def _on_done(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Nobody may come back to hear of it.
             _log.debug("forebay: a call failed: %s", error)
-        self._changed.set()
+        self._state_changed.set()
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self._task.done()
 
-    def when_over(self, step: Callable[[], object]) -> None:
+    def add_done_callback(self, step: Callable[[], object]) -> None:
         """Soon after it has ended, however it did."""
         self._task.add_done_callback(lambda _: step())
 
     @property
-    def questions(self) -> dict[str, dict[str, Any]]:
+    def input_requests(self) -> dict[str, dict[str, Any]]:
         """What its server waits for, by the keys that the answers are to have."""
-        return {key: question.request for key, question in self._open.items()}
+        return {key: question.request for key, question in self._open_requests.items()}
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None) -> Result:
+    async def request_input(self, method: str, params: Mapping[str, Any] | None) -> Result:
         """What the client answers. Raises `MCPError` where it cannot be asked, and `CallOver`."""
-        if not self.caller.can(method, params or {}):
+        if not self.caller.supports(method, params or {}):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
-        _check(request)
+        _validate_request(request)
         key = f"question-{next(self._numbers)}"
-        question = self._open[key] = _Question(request, asyncio.get_running_loop().create_future())
-        self._changed.set()
+        question = self._open_requests[key] = _InputRequest(request, asyncio.get_running_loop().create_future())
+        self._state_changed.set()
         try:
-            return await question.answer
+            return await question.response
         finally:
-            self._open.pop(key, None)
+            self._open_requests.pop(key, None)
 
-    async def news(self) -> Result | None:
+    async def wait_for_outcome(self) -> Result | None:
         """The result; `None` if there is something to be asked before."""
         while not self._task.done():
-            if self._open:
-                await asyncio.wait([self._task], timeout=_TOGETHER)
-                if self._open and not self._task.done():
+            if self._open_requests:
+                await asyncio.wait([self._task], timeout=_BATCH_SECONDS)
+                if self._open_requests and not self._task.done():
                     return None
             else:
-                self._changed.clear()
-                await self._changed.wait()
-        self._refuse(CallOver())
-        now = current_delivery()
-        if now is not None and self._delivery is not None:
-            now.answer = self._delivery.answer
+                self._state_changed.clear()
+                await self._state_changed.wait()
+        self._fail_open_requests(CallFinished())
+        now = current_sink()
+        if now is not None and self._sink is not None:
+            now.replacement = self._sink.replacement
         return self._task.result()
 
     def pause(self) -> None:
         """It waits for its client, and takes no time."""
-        self.limit.pause()
+        self.timeout.pause()
 
-    def go_on(self, answers: Mapping[str, Result]) -> None:
+    def resume(self, answers: Mapping[str, Result]) -> None:
         """Its client has come back. What it did not answer is asked again."""
-        now = current_delivery()
-        if now is not None and self._delivery is not None:
-            self._delivery.call = now.call
-        self.limit.go_on()
+        now = current_sink()
+        if now is not None and self._sink is not None:
+            self._sink.call = now.call
+        self.timeout.resume()
         for key, answer in answers.items():
-            question = self._open.pop(key, None)
-            if question is not None and not question.answer.done():
-                question.answer.set_result(answer)
+            question = self._open_requests.pop(key, None)
+            if question is not None and not question.response.done():
+                question.response.set_result(answer)
 
-    def refuse(self, code: int, message: str) -> None:
+    def reject_inputs(self, code: int, message: str) -> None:
         """Tells its server that what it asks is not answered; the call goes on."""
-        self._refuse(MCPError(code=code, message=message))
+        self._fail_open_requests(MCPError(code=code, message=message))
 
-    def end(self, code: int, message: str) -> None:
+    def cancel(self, code: int, message: str) -> None:
         """Tells its server that what it asks is not answered, and then that nobody waits for the call any more."""
-        self.refuse(code, message)
+        self.reject_inputs(code, message)
         self._task.cancel()
 
-    def _refuse(self, error: Exception) -> None:
-        questions = [*self._open.values()]
-        self._open.clear()
+    def _fail_open_requests(self, error: Exception) -> None:
+        questions = [*self._open_requests.values()]
+        self._open_requests.clear()
         for question in questions:
-            if not question.answer.done():
-                question.answer.set_exception(error)
+            if not question.response.done():
+                question.response.set_exception(error)
 
 
-def request_of(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """What a request asks for, whichever round it is of."""
     beside = ("_meta", "inputResponses", "requestState")
     return method, {key: value for key, value in params.items() if key not in beside}
 
 
-def _check(request: dict[str, Any]) -> None:
+def _validate_request(request: dict[str, Any]) -> None:
     """Raises `MCPError` for what no client of the newest version could read."""
     try:
-        _KINDS[request["method"]].model_validate(request, by_name=False)
+        _REQUEST_MODELS[request["method"]].model_validate(request, by_name=False)
     except ValidationError as error:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"])

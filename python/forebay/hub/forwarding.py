@@ -18,119 +18,123 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
 )
 
-from forebay.adapters.mcp import principal_of
-from forebay.hub.client_peer import Front
-from forebay.hub.questions import Questions
-from forebay.hub.rounds import in_rounds
-from forebay.hub.router import Routes
-from forebay.hub.send import Failed, Request
-from forebay.hub.tenant import Scope
-from forebay.hub.tenant_pool import Scopes
+from forebay.adapters.mcp import get_principal
+from forebay.hub.client_peer import ClientPeer
+from forebay.hub.paused_calls import PausedCalls
+from forebay.hub.requests import ForwardedRequest, UpstreamCallFailed, resolve_inputs
+from forebay.hub.router import Router
+from forebay.hub.tenants import Tenant, TenantPool
 from forebay.hub.upstreams import MCPUpstream
 from forebay.operations.errors import CallError
-from forebay.operations.responses import is_wrapped
+from forebay.operations.responses import needs_result_wrapper
 from forebay.operations.spec import OperationSpec
-from forebay.outputs.result import without_stamp
+from forebay.outputs.result import strip_stamp
 from forebay.outputs.tools import error_result
-from forebay.wire.messages import enveloped, is_modern
+from forebay.wire.protocol import add_result_fields, is_modern
 
-__all__ = ["Passing"]
+__all__ = ["Forwarding"]
 
 _log = logging.getLogger("forebay")
 
 _Context = ServerRequestContext[Any, Any]
 
-_SCOPE = "forebay"
+_TENANT_KEY = "forebay"
 
-_OF_THE_CONNECTION = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
+_CONNECTION_META_KEYS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 """What a request says of the connection that it came by."""
 
-_ONLY_MODERN = ("ttlMs", "cacheScope")
+_MODERN_ONLY_KEYS = ("ttlMs", "cacheScope")
 
 
-class Passing:
+class Forwarding:
     """Middleware of the server in front."""
 
     def __init__(
-        self, make_scope: Callable[[Front], Scope], scopes: Scopes, stamp: dict[str, Any], questions: Questions
+        self,
+        make_tenant: Callable[[ClientPeer], Tenant],
+        tenants: TenantPool,
+        stamp: dict[str, Any],
+        paused_calls: PausedCalls,
     ) -> None:
-        self._make_scope = make_scope
-        self._scopes = scopes
-        self._questions = questions
+        self._make_tenant = make_tenant
+        self._tenants = tenants
+        self._paused_calls = paused_calls
         self._stamp = stamp
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "initialize":
             return await self._initialize(ctx, call_next)
-        async with self.scope_of(ctx) as scope:
-            return await self._answered(ctx, call_next, scope)
+        async with self.tenant_for(ctx) as tenant:
+            return await self._handle(ctx, call_next, tenant)
 
-    async def _answered(self, ctx: _Context, call_next: CallNext, scope: Scope) -> HandlerResult:
+    async def _handle(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
         if ctx.request_id is None:
-            await self._notified(ctx, scope)
+            await self._forward_notification(ctx, tenant)
             return await call_next(ctx)
         match ctx.method:
             case "server/discover":
-                return _introduced(await call_next(ctx), scope)
+                return _merge_capabilities(await call_next(ctx), tenant)
             case "tools/list":
-                return await self._list_tools(ctx, call_next, scope)
+                return await self._list_tools(ctx, call_next, tenant)
             case "tools/call":
-                return await self._call_tool(ctx, call_next, scope)
+                return await self._call_tool(ctx, call_next, tenant)
             case "subscriptions/listen":
-                with scope.subscriptions.wanted(ctx.params or {}):
+                with tenant.subscriptions.listen(ctx.params or {}):
                     return await call_next(ctx)
             case "ping":
                 return await call_next(ctx)
-            case _ if not scope.upstreams:
+            case _ if not tenant.upstreams:
                 return await call_next(ctx)
-        return await self._passed(ctx, scope)
+        return await self._forward_request(ctx, tenant)
 
     @contextlib.asynccontextmanager
-    async def scope_of(self, ctx: _Context) -> AsyncIterator[Scope]:
+    async def tenant_for(self, ctx: _Context) -> AsyncIterator[Tenant]:
         """What is behind the client that asks, while it does."""
         if is_modern(ctx.protocol_version):
-            async with self._scopes.used_by(principal_of(get_access_token())) as scope:
-                yield scope
+            async with self._tenants.acquire(get_principal(get_access_token())) as tenant:
+                yield tenant
         else:
             connection: ClientConnection = ctx.session._connection
-            scope = connection.state.get(_SCOPE) or self._new_scope(connection, {})
-            await scope.start()
-            yield scope
+            tenant = connection.state.get(_TENANT_KEY) or self._new_tenant(connection, {})
+            await tenant.start()
+            yield tenant
 
-    def _new_scope(self, connection: ClientConnection, capabilities: dict[str, Any]) -> Scope:
-        scope = connection.state[_SCOPE] = self._make_scope(Front(connection, capabilities, self._questions.seconds))
-        connection.exit_stack.push_async_callback(scope.close)
-        return scope
+    def _new_tenant(self, connection: ClientConnection, capabilities: dict[str, Any]) -> Tenant:
+        tenant = connection.state[_TENANT_KEY] = self._make_tenant(
+            ClientPeer(connection, capabilities, self._paused_calls.answer_timeout)
+        )
+        connection.exit_stack.push_async_callback(tenant.close)
+        return tenant
 
     async def _initialize(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         connection: ClientConnection = ctx.session._connection
         capabilities = (ctx.params or {}).get("capabilities")
-        scope = connection.state.get(_SCOPE)
-        if scope is None:
-            scope = self._new_scope(connection, capabilities if isinstance(capabilities, dict) else {})
-        await scope.start()
-        return _introduced(await call_next(ctx), scope)
+        tenant = connection.state.get(_TENANT_KEY)
+        if tenant is None:
+            tenant = self._new_tenant(connection, capabilities if isinstance(capabilities, dict) else {})
+        await tenant.start()
+        return _merge_capabilities(await call_next(ctx), tenant)
 
-    async def _notified(self, ctx: _Context, scope: Scope) -> None:
+    async def _forward_notification(self, ctx: _Context, tenant: Tenant) -> None:
         """The servers are told what their client says, but for what our own connection to them says itself."""
         if ctx.method in ("notifications/initialized", "notifications/cancelled"):
             return
-        for upstream in scope.upstreams.values():
+        for upstream in tenant.upstreams.values():
             try:
                 connection = await upstream.connection()
                 await connection.client.session._dispatcher.notify(ctx.method, ctx.params)
             except (CallError, MCPError) as error:
                 _log.debug("forebay: %s was not told of %s: %s", upstream.name, ctx.method, error)
 
-    async def _list_tools(self, ctx: _Context, call_next: CallNext, scope: Scope) -> HandlerResult:
+    async def _list_tools(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
         page = await call_next(ctx)
         if not isinstance(page, dict):
             return page
         tools = page.get("tools") or ()
         # All at once: looked for one by one, they take the square of their number.
-        specs = scope.tools.find_all(ctx, (tool["name"] for tool in tools))
-        behind = {spec.namespace for spec in specs.values()} & scope.upstreams.keys()
-        lists = {name: await self._listed(ctx, scope.upstreams[name]) for name in behind}
+        specs = tenant.tools.find_all(ctx, (tool["name"] for tool in tools))
+        behind = {spec.namespace for spec in specs.values()} & tenant.upstreams.keys()
+        lists = {name: await self._list_upstream(ctx, tenant.upstreams[name]) for name in behind}
 
         def listed(tool: dict[str, Any]) -> dict[str, Any]:
             spec = specs.get(tool["name"])
@@ -138,16 +142,16 @@ class Passing:
             own = None if spec is None else by_name.get(spec.name)
             return tool if own is None else {**({} if is_whole else tool), **own, "name": tool["name"]}
 
-        return {**await _beside_tools(scope), **page, "tools": [listed(tool) for tool in tools]}
+        return {**await _list_extras(tenant), **page, "tools": [listed(tool) for tool in tools]}
 
-    async def _listed(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
+    async def _list_upstream(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
         """What a server lists, by name, and whether that is all of it: it is in the same version of the protocol.
 
         In another, a tool is listed as it is served here, but for what it says of itself in every version: a filter
         may go by that.
         """
         try:
-            tools = (await upstream.connection()).listed
+            tools = (await upstream.connection()).listed_tools
             is_whole = await upstream.is_modern() == is_modern(ctx.protocol_version)
         except CallError:
             return False, {}
@@ -157,40 +161,40 @@ class Passing:
             by_name.setdefault(str(tool.get("name")), own)
         return is_whole, by_name
 
-    async def _call_tool(self, ctx: _Context, call_next: CallNext, scope: Scope) -> HandlerResult:
+    async def _call_tool(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
         params = dict(ctx.params or {})
         name = params.get("name")
-        spec = scope.tools.find(ctx, name) if isinstance(name, str) else None
-        if spec is None and scope.is_sole:
+        spec = tenant.tools.find(ctx, name) if isinstance(name, str) else None
+        if spec is None and tenant.is_sole:
             # What it does not list it may still have.
-            (upstream,) = scope.upstreams.values()
-        elif spec is None or spec.namespace not in scope.upstreams:
+            (upstream,) = tenant.upstreams.values()
+        elif spec is None or spec.namespace not in tenant.upstreams:
             return await call_next(ctx)
         else:
-            upstream, params["name"] = scope.upstreams[spec.namespace], spec.name
+            upstream, params["name"] = tenant.upstreams[spec.namespace], spec.name
         try:
-            result = await self._forwarded(ctx, scope, upstream, params)
-        except Failed as failure:
-            return enveloped(ctx.method, error_result(failure.error), ctx.protocol_version, self._stamp)
+            result = await self._forward(ctx, tenant, upstream, params)
+        except UpstreamCallFailed as failure:
+            return add_result_fields(ctx.method, error_result(failure.error), ctx.protocol_version, self._stamp)
         if spec is None or is_modern(ctx.protocol_version):
             return result
-        return _as_object(result, spec, await upstream.is_modern())
+        return _wrap_structured_content(result, spec, await upstream.is_modern())
 
-    async def _passed(self, ctx: _Context, scope: Scope) -> HandlerResult:
+    async def _forward_request(self, ctx: _Context, tenant: Tenant) -> HandlerResult:
         async def forward(upstream: MCPUpstream, params: dict[str, Any]) -> dict[str, Any]:
-            return await self._forwarded(ctx, scope, upstream, params)
+            return await self._forward(ctx, tenant, upstream, params)
 
         async def sole() -> dict[str, Any]:
-            (upstream,) = scope.upstreams.values()
+            (upstream,) = tenant.upstreams.values()
             return await forward(upstream, dict(ctx.params or {}))
 
         try:
-            if len(scope.upstreams) == 1:
+            if len(tenant.upstreams) == 1:
                 return await sole()
-            if (upstream := scope.made(ctx)) is not None:
+            if (upstream := tenant.find_task_owner(ctx)) is not None:
                 return await forward(upstream, dict(ctx.params or {}))
-            return self._translated(ctx, await Routes(scope, forward)(ctx.method, dict(ctx.params or {})))
-        except Failed as failure:
+            return self._translate_result(ctx, await Router(tenant, forward)(ctx.method, dict(ctx.params or {})))
+        except UpstreamCallFailed as failure:
             data = failure.error.to_dict()["error"]
             raise MCPError(code=INTERNAL_ERROR, message=str(failure.error), data=data) from failure
         except LookupError as error:
@@ -198,71 +202,75 @@ class Passing:
             message = "Method not found" if code == METHOD_NOT_FOUND else str(error.args[0])
             raise MCPError(code=code, message=message, data=ctx.method) from None
 
-    async def _forwarded(
-        self, ctx: _Context, scope: Scope, upstream: MCPUpstream, params: dict[str, Any]
+    async def _forward(
+        self, ctx: _Context, tenant: Tenant, upstream: MCPUpstream, params: dict[str, Any]
     ) -> dict[str, Any]:
         """What an upstream answers, as this client's version of the protocol has it."""
         said = params.pop("_meta", None) or {}
-        meta = {key: value for key, value in said.items() if key not in _OF_THE_CONNECTION}
+        meta = {key: value for key, value in said.items() if key not in _CONNECTION_META_KEYS}
         capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
-        async with scope.front.asking(ctx.session, upstream, meta.get("progressToken"), capabilities) as asking:
-            if asking.used is not None:
-                meta["progressToken"] = asking.used
+        async with tenant.client.track_request(
+            ctx.session, upstream, meta.get("progressToken"), capabilities
+        ) as client_request:
+            if client_request.upstream_token is not None:
+                meta["progressToken"] = client_request.upstream_token
             params = {**params, **({"_meta": meta} if meta else {})}
-            request = Request(ctx.method, params, capabilities, ctx.request is not None, asking)
+            request = ForwardedRequest(ctx.method, params, capabilities, ctx.request is not None, client_request)
             if is_modern(ctx.protocol_version):
-                result = await self._questions.passed(request, scope.front, upstream)
+                result = await self._paused_calls.forward(request, tenant.client, upstream)
             else:
-                result = await in_rounds(request, scope.front, upstream)
-        return self._translated(ctx, result)
+                result = await resolve_inputs(request, tenant.client, upstream)
+        return self._translate_result(ctx, result)
 
-    def _translated(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
+    def _translate_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
         """It was said by an upstream, and is said by us now."""
         if not is_modern(ctx.protocol_version):
-            bare = without_stamp(result) if "resultType" in result else result
-            return {key: value for key, value in bare.items() if key not in _ONLY_MODERN or "resultType" not in result}
+            bare = strip_stamp(result) if "resultType" in result else result
+            return {
+                key: value for key, value in bare.items() if key not in _MODERN_ONLY_KEYS or "resultType" not in result
+            }
         if "resultType" not in result:
-            return enveloped(ctx.method, result, ctx.protocol_version, self._stamp)
+            return add_result_fields(ctx.method, result, ctx.protocol_version, self._stamp)
         return {
-            **enveloped(ctx.method, without_stamp(result), ctx.protocol_version, self._stamp),
-            **_protocol_s(result),
+            **add_result_fields(ctx.method, strip_stamp(result), ctx.protocol_version, self._stamp),
+            **_protocol_fields(result),
         }
 
 
-async def _beside_tools(scope: Scope) -> dict[str, Any]:
+async def _list_extras(tenant: Tenant) -> dict[str, Any]:
     """What an only server says beside its tools; of several, it would be nobody's."""
-    if not scope.is_sole:
+    if not tenant.is_sole:
         return {}
-    (upstream,) = scope.upstreams.values()
+    (upstream,) = tenant.upstreams.values()
     try:
-        return (await upstream.connection()).beside_listed
+        return (await upstream.connection()).listing_extras
     except CallError:
         return {}
 
 
-def _protocol_s(result: dict[str, Any]) -> dict[str, Any]:
-    return {key: result[key] for key in ("resultType", *_ONLY_MODERN) if key in result}
+def _protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: result[key] for key in ("resultType", *_MODERN_ONLY_KEYS) if key in result}
 
 
-def _as_object(result: dict[str, Any], spec: OperationSpec, is_from_modern: bool) -> dict[str, Any]:
+def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_from_modern: bool) -> dict[str, Any]:
     """Until 2025-11-25, what is structured is an object; it is listed as one, too."""
     structured = result.get("structuredContent")
     if not is_from_modern or "structuredContent" not in result:
         return result
-    if isinstance(structured, dict) and not is_wrapped(spec.output_schema):
+    if isinstance(structured, dict) and not needs_result_wrapper(spec.output_schema):
         return result
     return {**result, "structuredContent": {"result": structured}}
 
 
-def _introduced(result: HandlerResult, scope: Scope) -> HandlerResult:
+def _merge_capabilities(result: HandlerResult, tenant: Tenant) -> HandlerResult:
     """What can be asked of us is what can be asked of all that is behind us."""
     if not isinstance(result, dict):
         return result
     ours = result.get("capabilities") or {}
-    merged = {**scope.capabilities, **ours}
-    for name, said in scope.capabilities.items():
+    merged = {**tenant.capabilities, **ours}
+    for name, said in tenant.capabilities.items():
         if isinstance(said, dict) and isinstance(ours.get(name), dict):
             merged[name] = {**said, **ours[name], **{key: True for key in said if said[key] is True}}
     tools = {**(merged.get("tools") or {}), "listChanged": True}
     told = {**result, "capabilities": {**merged, "tools": tools}}
-    return {**told, "instructions": scope.instructions} if scope.instructions else told
+    return {**told, "instructions": tenant.instructions} if tenant.instructions else told

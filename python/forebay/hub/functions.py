@@ -1,13 +1,17 @@
 """The functions of a Python module as operations."""
 
+import asyncio
+import contextvars
 import functools
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 from mcp.server.mcpserver.exceptions import InvalidSignature
@@ -15,13 +19,12 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_meta
 from pydantic import PydanticUserError, ValidationError
 
 from forebay.errors import InvalidArgument
-from forebay.hub.threads import in_daemon
 from forebay.operations.errors import CallError
 from forebay.operations.spec import CallContext, Operation, OperationSpec
 
-__all__ = ["from_module"]
+__all__ = ["from_module", "run_in_daemon_thread"]
 
-_MOST_AT_ONCE = 32
+_MAX_THREADS = 32
 """How many functions that do not await anything run side by side."""
 
 
@@ -30,14 +33,14 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
 
     It may be in the working directory, in `folder`, or installed.
     """
-    module = _imported(name, folder)
-    operations = [_operation(namespace, public, function) for public, function in _functions(module)]
+    module = _import_module(name, folder)
+    operations = [_make_operation(namespace, public, function) for public, function in _public_functions(module)]
     if not operations:
         raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
     return operations
 
 
-def _imported(name: str, folder: str | None) -> ModuleType:
+def _import_module(name: str, folder: str | None) -> ModuleType:
     # As `python -m` does: what is installed as a command does not look where it is run.
     for place in (folder, str(Path.cwd())):
         if place is not None and place not in sys.path:
@@ -52,7 +55,7 @@ def _imported(name: str, folder: str | None) -> ModuleType:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
     listed = getattr(module, "__all__", None)
     for name in vars(module) if listed is None else listed:
         value = getattr(module, name, None)
@@ -65,7 +68,7 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield str(name), cast("Callable[..., Any]", value)
 
 
-def _operation(namespace: str, name: str, function: Callable[..., Any]) -> Operation:
+def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> Operation:
     try:
         described = func_metadata(function)
     except (InvalidSignature, PydanticUserError, TypeError, ValueError) as error:
@@ -79,10 +82,10 @@ def _operation(namespace: str, name: str, function: Callable[..., Any]) -> Opera
         # One that only wraps what is not an object would have operations answer what nobody returned.
         output_schema=None if described.wrap_output else described.output_schema,
     )
-    return Operation(spec, functools.partial(_called, function, described, spec.id))
+    return Operation(spec, functools.partial(_call_function, function, described, spec.id))
 
 
-async def _called(
+async def _call_function(
     function: Callable[..., Any], described: FuncMetadata, operation_id: str, given: Any, context: CallContext
 ) -> Any:
     del context
@@ -95,11 +98,37 @@ async def _called(
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     # Whoever gives up waiting must not keep others from being served; the function itself cannot be stopped.
-    async with _limiter():
-        return await in_daemon(functools.partial(function, **arguments))
+    async with _thread_limiter():
+        return await run_in_daemon_thread(functools.partial(function, **arguments))
 
 
 @functools.cache
-def _limiter() -> anyio.CapacityLimiter:
+def _thread_limiter() -> anyio.CapacityLimiter:
     """Apart from the threads that the gateway itself waits with."""
-    return anyio.CapacityLimiter(_MOST_AT_ONCE)
+    return anyio.CapacityLimiter(_MAX_THREADS)
+
+
+T = TypeVar("T")
+
+
+async def run_in_daemon_thread(function: Callable[[], T]) -> T:
+    """What a function gives. Whoever is cancelled leaves it alone, and the process ends without it.
+
+    The worker threads of `anyio` and of `asyncio` are waited for when Python ends.
+    """
+    future: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(context.run(function))
+        except StopIteration as error:
+            # No future of asyncio takes it: whoever waits would wait for ever.
+            future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="forebay-function", daemon=True).start()
+    return await asyncio.wrap_future(future)

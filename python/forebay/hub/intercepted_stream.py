@@ -19,48 +19,47 @@ from mcp_types import (
     RequestId,
 )
 
-from forebay.hub.client_peer import Front, capabilities_of_request
-from forebay.hub.in_flight import UnderWay
+from forebay.hub.client_peer import ClientPeer, current_client_capabilities
+from forebay.hub.in_flight import InFlight, OpenSubscriptions
 from forebay.hub.streams import ServerEnded
-from forebay.hub.subscribed import Subscribed
 
-__all__ = ["Attended"]
+__all__ = ["InterceptedStream"]
 
 
-class Attended(ObjectReceiveStream[SessionMessage | Exception]):
+class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
     """The reading side of a connection, with what its writing side needs."""
 
     def __init__(
         self,
         reading: ReadStream[SessionMessage | Exception],
         writing: WriteStream[SessionMessage],
-        front: Front,
+        client: ClientPeer,
         upstream: object,
     ) -> None:
         self._reading = reading
         self._writing = writing
-        self._front = front
+        self._client = client
         self._upstream = upstream
-        self._answering: dict[RequestId, asyncio.Task[None]] = {}
-        self._subscribed = Subscribed()
-        self._under_way = UnderWay()
-        self._telling: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
-        self._teller = asyncio.create_task(self._tell())
-        self.hello: dict[str, Any] = {}
+        self._answer_tasks: dict[RequestId, asyncio.Task[None]] = {}
+        self._open_subscriptions = OpenSubscriptions()
+        self._in_flight = InFlight()
+        self._notifications: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
+        self._notifier = asyncio.create_task(self._forward_notifications())
+        self.initialize_result: dict[str, Any] = {}
         """What the server said of itself when it was connected."""
 
     async def send(self, item: SessionMessage) -> None:
         """To the server: it is told what the client can do, not what the SDK can."""
         match item.message:
             case JSONRPCRequest(method="initialize", params=dict() as params):
-                params["capabilities"] = self._front.capabilities
+                params["capabilities"] = self._client.capabilities
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
                 meta = cast("dict[str, Any]", params)["_meta"]
                 meta["io.modelcontextprotocol/clientCapabilities"] = (
-                    self._front.capabilities if self._front.is_lasting else capabilities_of_request() or {}
+                    self._client.capabilities if self._client.has_connection else current_client_capabilities() or {}
                 )
-        self._subscribed.sent(item.message)
-        self._under_way.sent(item.message)
+        self._open_subscriptions.on_sent(item.message)
+        self._in_flight.on_sent(item.message)
         await self._writing.send(item)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -68,42 +67,42 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
         while True:
             item = await self._reading.receive()
             if isinstance(item, ServerEnded):
-                self._stop_answering()
-            elif isinstance(item, Exception) or not self._is_taken(item.message, item.metadata):
+                self._cancel_answers()
+            elif isinstance(item, Exception) or not self._intercept(item.message, item.metadata):
                 return item
 
-    def _is_taken(self, message: object, metadata: object) -> bool:
-        self._subscribed.received(message)
-        self._under_way.received(message)
+    def _intercept(self, message: object, metadata: object) -> bool:
+        self._open_subscriptions.on_received(message)
+        self._in_flight.on_received(message)
         match message:
             case JSONRPCRequest(method=method) if method != "ping":
                 related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
                 task = asyncio.create_task(self._answer(message, related))
-                self._answering[message.id] = task
-                task.add_done_callback(lambda _: self._answering.pop(message.id, None))
+                self._answer_tasks[message.id] = task
+                task.add_done_callback(lambda _: self._answer_tasks.pop(message.id, None))
                 return True
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as asked}):
-                if asked in self._answering:
-                    self._answering[asked].cancel()
+                if asked in self._answer_tasks:
+                    self._answer_tasks[asked].cancel()
                     return True
-            case JSONRPCNotification() if not self._front.says_of_request(message.method, message.params):
-                if not self._subscribed.is_repeated(message):
-                    self._telling.put_nowait(message)
+            case JSONRPCNotification() if not self._client.forward_to_request(message.method, message.params):
+                if not self._open_subscriptions.is_duplicate(message):
+                    self._notifications.put_nowait(message)
             case JSONRPCResponse(result={"capabilities": dict()} as result):
-                self.hello = self.hello or result
+                self.initialize_result = self.initialize_result or result
         return False
 
-    def _stop_answering(self) -> None:
-        for task in [*self._answering.values()]:
+    def _cancel_answers(self) -> None:
+        for task in [*self._answer_tasks.values()]:
             task.cancel()
 
     async def _answer(self, request: JSONRPCRequest, related: RequestId | None) -> None:
         answer: JSONRPCResponse | JSONRPCError
         try:
-            if self._front.is_lasting:
-                result = await self._front.ask(request.method, request.params, self._upstream)
+            if self._client.has_connection:
+                result = await self._client.request(request.method, request.params, self._upstream)
             else:
-                result = await self._under_way.ask(request.method, request.params, related)
+                result = await self._in_flight.request_input(request.method, request.params, related)
             answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
         except MCPError as error:
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
@@ -113,29 +112,29 @@ class Attended(ObjectReceiveStream[SessionMessage | Exception]):
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._writing.send(SessionMessage(answer))
 
-    async def _tell(self) -> None:
+    async def _forward_notifications(self) -> None:
         """One after the other, as it was said."""
         while True:
-            message = await self._telling.get()
+            message = await self._notifications.get()
             # A client that is gone has nothing to be told.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
-                await self._front.tell(message.method, message.params)
+                await self._client.forward_notification(message.method, message.params)
 
     async def aclose(self) -> None:
-        self._teller.cancel()
-        self._stop_answering()
+        self._notifier.cancel()
+        self._cancel_answers()
         await self._reading.aclose()
 
 
-class AttendedWriting(ObjectSendStream[SessionMessage]):
+class InterceptedWriter(ObjectSendStream[SessionMessage]):
     """The writing side."""
 
-    def __init__(self, attended: Attended, writing: WriteStream[SessionMessage]) -> None:
-        self._attended = attended
+    def __init__(self, attended: InterceptedStream, writing: WriteStream[SessionMessage]) -> None:
+        self._stream = attended
         self._writing = writing
 
     async def send(self, item: SessionMessage) -> None:
-        await self._attended.send(item)
+        await self._stream.send(item)
 
     async def aclose(self) -> None:
         await self._writing.aclose()

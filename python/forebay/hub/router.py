@@ -9,17 +9,17 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from forebay.hub.tenant import PATIENCE, Scope
+from forebay.hub.tenants import CONNECT_WAIT_SECONDS, Tenant
 from forebay.hub.upstreams import MCPUpstream
 from forebay.operations.errors import CallError
-from forebay.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
-from forebay.wire.messages import next_cursor
+from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
+from forebay.wire.protocol import next_cursor
 
-__all__ = ["Routes"]
+__all__ = ["Router"]
 
 _log = logging.getLogger("forebay")
 
-_MOST_PAGES = 100
+_MAX_PAGES = 100
 
 _LISTS = {
     "resources/list": ("resources", "resources"),
@@ -29,71 +29,71 @@ _LISTS = {
 """The key of each list, and the capability that a server with such a list has."""
 
 _Forward = Callable[[MCPUpstream, dict[str, Any]], Awaitable[dict[str, Any]]]
-_Found = list[tuple[MCPUpstream, list[dict[str, Any]]]]
-_Named = dict[str, tuple[MCPUpstream, dict[str, Any]]]
+_Lists = list[tuple[MCPUpstream, list[dict[str, Any]]]]
+_Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
-class Routes:
+class Router:
     """One request among several servers. `forward` sends it to one of them, under the method that it has."""
 
-    def __init__(self, scope: Scope, forward: _Forward) -> None:
-        self._scope = scope
+    def __init__(self, tenant: Tenant, forward: _Forward) -> None:
+        self._tenant = tenant
         self._forward = forward
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """What they answer. Raises `LookupError` with the method if it is not known, else with what is wrong."""
         if method in _LISTS:
-            return await self._merged(method, params)
+            return await self._merge_lists(method, params)
         match method, params:
             case "prompts/get", {"name": str(name)}:
-                return await self._prompt(name, params)
+                return await self._get_prompt(name, params)
             case "resources/read" | "resources/subscribe" | "resources/unsubscribe", {"uri": str(uri)}:
-                return await self._forward(await self._resource(uri), params)
+                return await self._forward(await self._find_resource_upstream(uri), params)
             case "completion/complete", {"ref": {"type": "ref/prompt", "name": str(name)} as ref}:
-                upstream, prompt = await self._named_prompt(name)
+                upstream, prompt = await self._find_prompt(name)
                 return await self._forward(upstream, {**params, "ref": {**ref, "name": prompt["name"]}})
             case "completion/complete", {"ref": {"type": "ref/resource", "uri": str(uri)}}:
-                return await self._forward(await self._resource(uri), params)
+                return await self._forward(await self._find_resource_upstream(uri), params)
             case "logging/setLevel", _:
-                return await self._all(params)
+                return await self._set_log_level(params)
         raise LookupError(method)
 
-    def _having(self, capability: str) -> list[MCPUpstream]:
-        return [upstream for upstream in self._scope.upstreams.values() if capability in upstream.capabilities]
+    def _upstreams_with(self, capability: str) -> list[MCPUpstream]:
+        return [upstream for upstream in self._tenant.upstreams.values() if capability in upstream.capabilities]
 
-    async def _all(self, params: dict[str, Any]) -> dict[str, Any]:
-        answers = [await self._forward(upstream, dict(params)) for upstream in self._having("logging")]
+    async def _set_log_level(self, params: dict[str, Any]) -> dict[str, Any]:
+        answers = [await self._forward(upstream, dict(params)) for upstream in self._upstreams_with("logging")]
         if not answers:
             raise LookupError("logging/setLevel")
         return answers[0]
 
-    async def _merged(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def _merge_lists(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """All that they list, on one page."""
         key, capability = _LISTS[method]
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
-        upstreams = self._having(capability)
-        found = await self._listed(method, upstreams, meta)
+        upstreams = self._upstreams_with(capability)
+        found = await self._list_all(method, upstreams, meta)
         if key == "prompts":
-            return {key: [{**prompt, "name": name} for name, (_, prompt) in _named(found).items()]}
+            return {key: [{**prompt, "name": name} for name, (_, prompt) in _prompts_by_name(found).items()]}
         return {key: [one for _, listed in found for one in listed]}
 
-    async def _listed(self, method: str, upstreams: list[MCPUpstream], meta: dict[str, Any] | None = None) -> _Found:
+    async def _list_all(self, method: str, upstreams: list[MCPUpstream], meta: dict[str, Any] | None = None) -> _Lists:
         """What each of them lists; they are asked at once, since each may take its time."""
-        pages = (self._pages(method, upstream, meta or {}) for upstream in upstreams)
+        pages = (self._list_upstream(method, upstream, meta or {}) for upstream in upstreams)
         return [*zip(upstreams, await asyncio.gather(*pages), strict=True)]
 
-    async def _pages(self, method: str, upstream: MCPUpstream, meta: dict[str, Any]) -> list[dict[str, Any]]:
+    async def _list_upstream(self, method: str, upstream: MCPUpstream, meta: dict[str, Any]) -> list[dict[str, Any]]:
         key, _ = _LISTS[method]
         listed: list[dict[str, Any]] = []
         cursors: list[Any] = [None]
         # Some servers give the same page for every cursor.
-        while len(cursors) <= _MOST_PAGES and cursors.count(cursors[-1]) == 1:
+        while len(cursors) <= _MAX_PAGES and cursors.count(cursors[-1]) == 1:
             cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(CONNECT_WAIT_SECONDS):
                     connection = await upstream.connection()
                     page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
-            except (CallError, MCPError, ConnectionLost, HTTPRefused, SessionForgotten, TimeoutError) as error:
+            except (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError) as error:
                 # What one of them cannot say just now does not keep the others from being heard.
                 if not isinstance(error, MCPError) or error.error.code != METHOD_NOT_FOUND:
                     why = str(error) or "it takes too long"
@@ -103,36 +103,36 @@ class Routes:
             cursors.append(next_cursor(page))
         return listed
 
-    async def _prompt(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
-        upstream, prompt = await self._named_prompt(name)
+    async def _get_prompt(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
+        upstream, prompt = await self._find_prompt(name)
         return await self._forward(upstream, {**params, "name": prompt["name"]})
 
-    async def _named_prompt(self, name: str) -> tuple[MCPUpstream, dict[str, Any]]:
-        named = _named(await self._listed("prompts/list", self._having("prompts")))
+    async def _find_prompt(self, name: str) -> tuple[MCPUpstream, dict[str, Any]]:
+        named = _prompts_by_name(await self._list_all("prompts/list", self._upstreams_with("prompts")))
         if name not in named:
             raise LookupError(f"Unknown prompt: {name:.128}; there are {', '.join(named)[:512] or 'none'}")
         return named[name]
 
-    async def _resource(self, uri: str) -> MCPUpstream:
+    async def _find_resource_upstream(self, uri: str) -> MCPUpstream:
         """Who lists an address, else who has a template for it, else the only one that could."""
-        upstreams = self._having("resources")
-        for upstream, listed in await self._listed("resources/list", upstreams):
+        upstreams = self._upstreams_with("resources")
+        for upstream, listed in await self._list_all("resources/list", upstreams):
             if any(each.get("uri") == uri for each in listed):
                 return upstream
-        for upstream, listed in await self._listed("resources/templates/list", upstreams):
+        for upstream, listed in await self._list_all("resources/templates/list", upstreams):
             for each in listed:
                 template = str(each.get("uriTemplate"))
-                if template == uri or _fits(template, uri):
+                if template == uri or _matches_template(template, uri):
                     return upstream
         if len(upstreams) == 1:
             return upstreams[0]
         raise LookupError(f"Unknown resource: {uri:.256}; resources/list has those that there are")
 
 
-def _named(found: _Found) -> _Named:
+def _prompts_by_name(found: _Lists) -> _Prompts:
     """Prompts by what they are called here: with their server's name before them where two have the same."""
     names = [str(prompt.get("name")) for _, listed in found for prompt in listed]
-    named: _Named = {}
+    named: _Prompts = {}
     for upstream, listed in found:
         for prompt in listed:
             name = str(prompt.get("name"))
@@ -141,7 +141,7 @@ def _named(found: _Found) -> _Named:
     return named
 
 
-def _fits(template: str, uri: str) -> bool:
+def _matches_template(template: str, uri: str) -> bool:
     """Whether a template may have made an address: what it leaves open is anything."""
     first, *others = re.split(r"\{[^{}]*\}", template)
     if not others or not uri.startswith(first):

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,32 +29,30 @@ from mcp_types import (
 
 import forebay
 from forebay.adapters.mcp import Forebay
-from forebay.hub.client_peer import Front
-from forebay.hub.exit import end_within
-from forebay.hub.forwarding import Passing
-from forebay.hub.questions import Questions
-from forebay.hub.streams import Incoming, Outgoing
-from forebay.hub.tenant import PATIENCE, Scope
-from forebay.hub.tenant_pool import Scopes
-from forebay.hub.upstreams import Sources
+from forebay.hub.client_peer import ClientPeer
+from forebay.hub.forwarding import Forwarding
+from forebay.hub.paused_calls import PausedCalls
+from forebay.hub.streams import IncomingStream, OutgoingStream
+from forebay.hub.tenants import CONNECT_WAIT_SECONDS, Tenant, TenantPool
+from forebay.hub.upstreams import Upstreams
 from forebay.outputs.capabilities import CORE
-from forebay.proxy.client import Client, private_stdout
-from forebay.wire.lines import Kept, Lines, Unspooled
-from forebay.wire.messages import INVALID_REQUEST, error_message, read
-from forebay.wire.spool import spool_beside
+from forebay.proxy.stdio import StdioClient, claim_stdout
+from forebay.wire.framing import LineReader, LostMessage, Message, create_spool
+from forebay.wire.messages import INVALID_REQUEST, error_message, parse
+
+__all__ = ["HubServer", "exit_within", "run"]
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from forebay.config.options import Settings
 
-__all__ = ["Serving", "run"]
 
 _log = logging.getLogger("forebay")
 
 _Context = ServerRequestContext[Any, Any]
 
-_LAST_WORDS = 2.0
+_FLUSH_SECONDS = 2.0
 
 
 def run(settings: "Settings") -> int:
@@ -60,26 +60,29 @@ def run(settings: "Settings") -> int:
     if settings.http is not None:
         from forebay.http.server import run_http
 
-        serving = Serving(settings)
+        serving = HubServer(settings)
         return run_http(
-            serving.server, settings, ending=serving.stop_listening, closed=lambda: end_within(_LAST_WORDS, 0)
+            serving.server,
+            settings,
+            on_shutdown=serving.stop_listening,
+            on_closed=lambda: exit_within(_FLUSH_SECONDS, 0),
         )
-    return asyncio.run(_on_stdio(settings))
+    return asyncio.run(_run_stdio(settings))
 
 
-class Serving:
+class HubServer:
     """The server in front, and what is behind it while its lifespan lasts."""
 
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
         # What is wrong with a module shows before anyone is served.
-        self._sources = Sources(settings.upstreams, settings.call_timeout_seconds)
-        self.gate = Forebay(
-            **settings.gate_options(),
-            default_capability=self._capability,
+        self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
+        self.policy = Forebay(
+            **settings.policy_options(),
+            default_capability=self._default_capability,
             known_capabilities=settings.upstreams,
         )
-        self.gate.capabilities.alias = self._own_name
+        self.policy.capabilities.upstream_name = self._upstream_tool_name
         self.server: Server[Any] = Server(
             "forebay",
             version=forebay.__version__,
@@ -88,15 +91,17 @@ class Serving:
         )
         # On stdio there is one client, and all ends with it.
         idle = None if settings.http is None else settings.principal_idle_seconds
-        self._principals = Scopes(lambda: self._scope(Front()), settings.max_principals, idle)
-        self._questions = Questions(self._principals, settings.answer_timeout_seconds)
-        self._passing = Passing(self._scope, self._principals, self.server.server_info_stamp, self._questions)
-        self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
-        self.server.add_request_handler("tools/call", CallToolRequestParams, self._call)
-        self.gate.install(self.server)
-        self.server.middleware.append(self._passing)
-        self._scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
-        self._names: dict[str, str] = {}
+        self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle)
+        self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
+        self._forwarding = Forwarding(
+            self._make_tenant, self._tenant_pool, self.server.server_info_stamp, self._paused_calls
+        )
+        self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list_tools)
+        self.server.add_request_handler("tools/call", CallToolRequestParams, self._call_tool)
+        self.policy.install(self.server)
+        self.server.middleware.append(self._forwarding)
+        self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
+        self._operation_ids: dict[str, str] = {}
         """The ids of operations by the names that they ever had as tools: for all clients the same."""
         self._origins: dict[str, tuple[str, str]] = {}
         """Of which upstream they are, and what that calls them: what a filter goes by must outlast every connection."""
@@ -104,98 +109,98 @@ class Serving:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
         try:
-            await self._sources.start(PATIENCE)
+            await self._upstreams.start(CONNECT_WAIT_SECONDS)
             yield {}
         finally:
-            await self.leave()
-            await self._sources.close()
-            self.gate.close()
+            await self.close_upstreams()
+            await self._upstreams.close()
+            self.policy.close()
 
     def stop_listening(self) -> None:
         """Tells all who listen that it is over: they would do so for ever."""
-        for scope in [*self._scopes]:
-            scope.front.listeners.close()
+        for tenant in [*self._tenants]:
+            tenant.client.listeners.close()
 
-    async def leave(self) -> None:
+    async def close_upstreams(self) -> None:
         """Ends all connections to upstreams; each takes the time that it takes, since processes must not be left."""
-        self._questions.close()
-        await asyncio.gather(self._principals.close(), *(scope.close() for scope in [*self._scopes]))
+        self._paused_calls.close()
+        await asyncio.gather(self._tenant_pool.close(), *(tenant.close() for tenant in [*self._tenants]))
 
-    def _scope(self, front: Front) -> Scope:
-        scope = Scope(self._sources, front, self.gate, self._settings, self._names)
-        self._scopes.add(scope)
-        return scope
+    def _make_tenant(self, client: ClientPeer) -> Tenant:
+        tenant = Tenant(self._upstreams, client, self.policy, self._settings, self._operation_ids)
+        self._tenants.add(tenant)
+        return tenant
 
-    async def _list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
-        async with self._passing.scope_of(ctx) as scope:
-            self._origins |= {spec.id: (spec.namespace, spec.name) for spec in scope.registry}
-            return await scope.tools.list(ctx, params)
+    async def _list_tools(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
+        async with self._forwarding.tenant_for(ctx) as tenant:
+            self._origins |= {spec.id: (spec.namespace, spec.name) for spec in tenant.registry}
+            return await tenant.tools.list(ctx, params)
 
-    async def _call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
-        async with self._passing.scope_of(ctx) as scope:
-            return await scope.tools.call(ctx, params)
+    async def _call_tool(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
+        async with self._forwarding.tenant_for(ctx) as tenant:
+            return await tenant.tools.call(ctx, params)
 
     async def _listen(self, ctx: _Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        async with self._passing.scope_of(ctx) as scope:
-            return await scope.front.listeners(ctx, params)
+        async with self._forwarding.tenant_for(ctx) as tenant:
+            return await tenant.client.listeners(ctx, params)
 
-    def _capability(self, tool: str) -> str:
+    def _default_capability(self, tool: str) -> str:
         """What a tool is for if nobody says: what its upstream is for."""
         return self._origin(tool)[0]
 
-    def _own_name(self, tool: str) -> str:
+    def _upstream_tool_name(self, tool: str) -> str:
         """What its upstream calls a tool: no filter goes by what is put before it because of another."""
         return self._origin(tool)[1]
 
     def _origin(self, tool: str) -> tuple[str, str]:
-        return self._origins.get(self._names.get(tool, ""), (CORE, tool))
+        return self._origins.get(self._operation_ids.get(tool, ""), (CORE, tool))
 
 
-class Unanswered:
+class UnansweredRequests:
     """The requests of a client that wait for their answers, also those that nobody has looked at yet."""
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
-        self._none = asyncio.Event()
-        self._none.set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
 
-    def asked(self, item: SessionMessage) -> None:
+    def on_client_message(self, item: SessionMessage) -> None:
         """A message of the client."""
         match item.message:
             case JSONRPCRequest(id=request_id):
                 self._ids.add(request_id)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
                 self._ids.discard(request_id)
-        self._settle()
+        self._update()
 
-    def answered(self, item: SessionMessage) -> None:
+    def on_server_message(self, item: SessionMessage) -> None:
         """A message to the client."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
             self._ids.discard(item.message.id)
-        self._settle()
+        self._update()
 
-    def _settle(self) -> None:
+    def _update(self) -> None:
         if self._ids:
-            self._none.clear()
+            self._is_empty.clear()
         else:
-            self._none.set()
+            self._is_empty.set()
 
     async def wait(self, seconds: float) -> None:
         """Until there are none, or that takes too long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._none.wait()
+                await self._is_empty.wait()
 
 
-def _refuse(line: Kept, outgoing: Outgoing) -> None:
+def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
     """Answers a request that the SDK cannot read: it says nothing, and whoever asked would wait for ever."""
-    match read(line):
+    match parse(line):
         case {"id": request_id, "method": _}:
             told = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
             outgoing.write(error_message(request_id, INVALID_REQUEST, told))
 
 
-async def _on_stdio(settings: "Settings") -> int:
+async def _run_stdio(settings: "Settings") -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -209,17 +214,19 @@ async def _on_stdio(settings: "Settings") -> int:
     def gone() -> None:
         loop.call_soon_threadsafe(told_to_end, "the client is gone")
 
-    serving = Serving(settings)
-    unanswered = Unanswered()
-    outgoing = Outgoing(Client(private_stdout(), gone).send, unanswered.answered)
-    incoming = Incoming(unanswered.asked, lambda line: _refuse(line, outgoing))
-    lines = Lines(
-        sys.stdin.fileno(), most_bytes=settings.stream_above_bytes, make_spool=partial(spool_beside, serving.gate.store)
+    serving = HubServer(settings)
+    unanswered = UnansweredRequests()
+    outgoing = OutgoingStream(StdioClient(claim_stdout(), gone).send, unanswered.on_server_message)
+    incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
+    lines = LineReader(
+        sys.stdin.fileno(),
+        spool_above_bytes=settings.stream_above_bytes,
+        make_spool=partial(create_spool, serving.policy.store),
     )
 
     def listen() -> None:
         for line in lines:
-            if isinstance(line, Unspooled):
+            if isinstance(line, LostMessage):
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
             else:
                 incoming.send(line)
@@ -232,10 +239,25 @@ async def _on_stdio(settings: "Settings") -> int:
     serving.stop_listening()
     await unanswered.wait(settings.shutdown_grace_seconds)
     # Before the SDK does, which allows it five seconds.
-    await serving.leave()
+    await serving.close_upstreams()
     incoming.end()
     await serve
-    outgoing.finish(_LAST_WORDS)
+    outgoing.finish(_FLUSH_SECONDS)
     # Before the loop ends, which waits for threads.
-    end_within(_LAST_WORDS, 0)
+    exit_within(_FLUSH_SECONDS, 0)
     return 0
+
+
+def exit_within(seconds: float, code: int) -> None:
+    """The process is to end by itself in this time; else it is ended. All that matters is to be closed before.
+
+    Threads cannot be stopped, and Python waits for those that others have begun.
+    """
+
+    def end() -> None:
+        time.sleep(seconds)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+    threading.Thread(target=end, name="forebay-end", daemon=True).start()

@@ -16,13 +16,12 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError, from_json
 
-from forebay.wire.lazy_json import LazyJSON, parse_lazy
-from forebay.wire.lines import Kept
-from forebay.wire.spool import Spool
+from forebay.wire.framing import Message, Spool
+from forebay.wire.messages import LazyJSON, parse_lazy
 
-__all__ = ["Incoming", "Outgoing", "ServerEnded"]
+__all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 
-_LARGE = 1 << 20
+_LARGE_MESSAGE_BYTES = 1 << 20
 """From here on the SDK's own reader takes seven times the memory."""
 
 Received = SessionMessage | Exception
@@ -32,40 +31,40 @@ class ServerEnded(Exception):
     """What came before this was said by a server that is no more; another may take its place."""
 
 
-class Incoming:
+class IncomingStream:
     """Messages that threads have read, for whoever reads `stream` in the event loop that made this."""
 
     def __init__(
         self,
-        noted: Callable[[SessionMessage], None] | None = None,
-        unreadable: Callable[[Kept], None] = lambda _: None,
+        on_message: Callable[[SessionMessage], None] | None = None,
+        on_unreadable: Callable[[Message], None] = lambda _: None,
     ) -> None:
-        self._noted = noted
-        self._unreadable = unreadable
+        self._on_message = on_message
+        self._on_unreadable = on_unreadable
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
-    def send(self, line: Kept, related: RequestId | None = None) -> None:
+    def send(self, line: Message, related: RequestId | None = None) -> None:
         """A message, whole, and the request whose stream it came by. What is none goes on as what is wrong with it."""
-        item = _read(line, related)
+        item = _parse_line(line, related)
         if isinstance(item, Exception):
-            self._unreadable(line)
-        self._soon(lambda: self._put(item))
+            self._on_unreadable(line)
+        self._schedule(lambda: self._put(item))
 
     def _put(self, item: Received) -> None:
-        if self._noted is not None and isinstance(item, SessionMessage):
-            self._noted(item)
+        if self._on_message is not None and isinstance(item, SessionMessage):
+            self._on_message(item)
         self._send.send_nowait(item)
 
-    def server_ended(self) -> None:
+    def notify_server_ended(self) -> None:
         """Another one may go on in its place."""
-        self._soon(lambda: self._put(ServerEnded()))
+        self._schedule(lambda: self._put(ServerEnded()))
 
     def end(self) -> None:
         """There are no more."""
-        self._soon(self._send.close)
+        self._schedule(self._send.close)
 
-    def _soon(self, step: Callable[[], None]) -> None:
+    def _schedule(self, step: Callable[[], None]) -> None:
         def safely() -> None:
             # Whoever read may be gone.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -76,23 +75,23 @@ class Incoming:
             self._loop.call_soon_threadsafe(safely)
 
 
-def _read(line: Kept, related: RequestId | None) -> Received:
+def _parse_line(line: Message, related: RequestId | None) -> Received:
     """A message, or what is wrong with it."""
     try:
-        message = _message(line)
+        message = _parse_message(line)
     except ValueError as error:
         return error
     return SessionMessage(message, None if related is None else ServerMessageMetadata(related_request_id=related))
 
 
-def _message(line: Kept) -> JSONRPCMessage:
-    if len(line) > _LARGE:
-        return jsonrpc_message_adapter.validate_python(objects(parse_lazy(line)), by_name=False)
-    data = b"".join(line.pieces()) if isinstance(line, Spool) else line
+def _parse_message(line: Message) -> JSONRPCMessage:
+    if len(line) > _LARGE_MESSAGE_BYTES:
+        return jsonrpc_message_adapter.validate_python(to_objects(parse_lazy(line)), by_name=False)
+    data = b"".join(line.chunks()) if isinstance(line, Spool) else line
     return jsonrpc_message_adapter.validate_json(data.decode(errors="replace"), by_name=False)
 
 
-def _written(message: JSONRPCMessage) -> bytes:
+def _dump(message: JSONRPCMessage) -> bytes:
     """A message as JSON; most large ones are answers, of which the SDK's own writer makes two more copies."""
     if isinstance(message, JSONRPCResponse):
         with contextlib.suppress(TypeError):
@@ -104,12 +103,12 @@ def _written(message: JSONRPCMessage) -> bytes:
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
-def objects(value: Any) -> Any:
+def to_objects(value: Any) -> Any:
     """A message that was taken apart, put together: each large text is in memory once beside what is made of it."""
     if isinstance(value, dict):
-        return {key: objects(inner) for key, inner in value.items()}
+        return {key: to_objects(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [objects(inner) for inner in value]
+        return [to_objects(inner) for inner in value]
     if not isinstance(value, LazyJSON):
         return value
     if value.is_string:
@@ -117,12 +116,14 @@ def objects(value: Any) -> Any:
     return from_json(value.json().decode(errors="replace"))
 
 
-class Outgoing(ObjectSendStream[SessionMessage]):
+class OutgoingStream(ObjectSendStream[SessionMessage]):
     """Messages that a thread writes, in the order in which they were sent: the event loop never waits for a pipe."""
 
-    def __init__(self, write: Callable[[bytes], None], noted: Callable[[SessionMessage], None] | None = None) -> None:
+    def __init__(
+        self, write: Callable[[bytes], None], on_message: Callable[[SessionMessage], None] | None = None
+    ) -> None:
         self._write = write
-        self._noted = noted
+        self._on_message = on_message
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="forebay-write", daemon=True)
         self._thread.start()
@@ -132,9 +133,9 @@ class Outgoing(ObjectSendStream[SessionMessage]):
         """Soon. `noted` is called at once, in the context of whoever sends."""
         if self._is_closed:
             raise anyio.ClosedResourceError
-        if self._noted is not None:
-            self._noted(item)
-        self._lines.put(_written(item.message))
+        if self._on_message is not None:
+            self._on_message(item)
+        self._lines.put(_dump(item.message))
 
     def write(self, line: bytes) -> None:
         """A message, from any thread."""

@@ -11,44 +11,44 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from forebay.errors import UpstreamFailed
-from forebay.hub.streams import Incoming, Outgoing
+from forebay.hub.streams import IncomingStream, OutgoingStream
 from forebay.outputs.modes import Mode
-from forebay.outputs.policy import Gate
-from forebay.outputs.result import seen
-from forebay.outputs.sink import PLACEHOLDER, Delivery, current_delivery
-from forebay.outputs.tasks import ASKING, filled, result_in
-from forebay.proxy.pending import Pending
+from forebay.outputs.pipeline import PLACEHOLDER_RESULT, ResultSink, current_sink
+from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.result import parse_result
+from forebay.outputs.tasks import TASK_RESULT_METHODS, get_task_result, set_task_result
+from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
-from forebay.proxy.requests import Forwarded, Requests
-from forebay.proxy.session import Session
-from forebay.wire.lazy_json import LazyJSON, written
-from forebay.wire.lines import Kept
-from forebay.wire.messages import key_of, version_of
+from forebay.proxy.session import PendingRequest, Session
+from forebay.wire.framing import Message
+from forebay.wire.messages import LazyJSON, dump, id_key, protocol_version
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
     from forebay.proxy.http.upstream import HttpUpstream
-    from forebay.proxy.stdio.upstream import Upstream
+    from forebay.proxy.stdio import StdioUpstream
 
-__all__ = ["relayed"]
+__all__ = ["open_transport"]
 
-_INLINE = Mode()
+_INLINE_MODE = Mode()
 
 
 @contextlib.asynccontextmanager
-async def relayed(make: "Callable[[], Upstream | HttpUpstream]", gate: Gate) -> "AsyncIterator[TransportStreams]":
+async def open_transport(
+    make: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
+) -> "AsyncIterator[TransportStreams]":
     """The streams to a server, until this is left. What is to be waited for is done by threads."""
     upstream = await anyio.to_thread.run_sync(make)
-    incoming = Incoming()
-    relay = DeliveringRelay(gate, incoming, upstream)
+    incoming = IncomingStream()
+    relay = HubRelay(policy, incoming, upstream)
 
     def run() -> None:
         upstream.run(relay)
         incoming.end()
 
     threading.Thread(target=run, name="forebay-upstream", daemon=True).start()
-    outgoing = Outgoing(relay.from_client, relay.note)
+    outgoing = OutgoingStream(relay.receive_from_client, relay.remember_sink)
     try:
         yield incoming.stream, outgoing
     finally:
@@ -59,82 +59,86 @@ async def relayed(make: "Callable[[], Upstream | HttpUpstream]", gate: Gate) -> 
         await incoming.stream.aclose()
 
 
-class DeliveringRelay(Relay):
+class HubRelay(Relay):
     """Every message goes through as it came, but for large results: they are delivered to whoever asked for them."""
 
-    def __init__(self, gate: Gate, client: Incoming, upstream: "Upstream | HttpUpstream") -> None:
-        super().__init__(gate, client, upstream)
+    def __init__(self, policy: OutputPolicy, client: IncomingStream, upstream: "StdioUpstream | HttpUpstream") -> None:
+        super().__init__(policy, client, upstream)
         self._incoming = client
         # Those that nobody waits for any more are nobody's.
-        self._deliveries: WeakValueDictionary[bytes, Delivery] = WeakValueDictionary()
-        self._requests = _Unchanged(gate, self._session, {}, lambda _: [])
-        self._requests.deliveries = self._deliveries
-        self._answers = self._delivered  # type: ignore[assignment]
+        self._sinks: WeakValueDictionary[bytes, ResultSink] = WeakValueDictionary()
+        self._requests = _UnchangedRequests(policy, self._session, {}, lambda _: [])
+        self._requests.sinks = self._sinks
+        self._answers = self._deliver_result
 
-    def note(self, item: SessionMessage) -> None:
+    def remember_sink(self, item: SessionMessage) -> None:
         """Remembers for whom a request is made; called where it is made."""
-        delivery = current_delivery()
+        delivery = current_sink()
         asked = item.message
-        if delivery is not None and isinstance(asked, JSONRPCRequest) and asked.method in ("tools/call", *ASKING):
-            self._deliveries[key_of(asked.id)] = delivery
+        if (
+            delivery is not None
+            and isinstance(asked, JSONRPCRequest)
+            and asked.method in ("tools/call", *TASK_RESULT_METHODS)
+        ):
+            self._sinks[id_key(asked.id)] = delivery
 
-    def _pass_on(self, message: dict[str, Any], line: Kept, asked: object) -> None:
+    def _forward_to_client(self, message: dict[str, Any], line: Message, asked: object) -> None:
         del message
         self._incoming.send(line, cast("RequestId | None", asked))
 
-    def ended(self, error: UpstreamFailed) -> None:
+    def on_upstream_end(self, error: UpstreamFailed) -> None:
         # First: whoever is told of it must not answer what the server had asked.
-        self._incoming.server_ended()
-        super().ended(error)
+        self._incoming.notify_server_ended()
+        super().on_upstream_end(error)
 
-    def _delivered(self, pending: Pending, message: dict[str, Any], line: Kept) -> bytes | None:
+    def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
         if pending.method == "initialize":
-            self._agree(message)
-        delivery = self._deliveries.pop(key_of(pending.id), None)
+            self._set_version(message)
+        delivery = self._sinks.pop(id_key(pending.id), None)
         whole = message.get("result")
-        result = result_in(pending.method, whole)
+        result = get_task_result(pending.method, whole)
         if delivery is None or not isinstance(result, dict | LazyJSON):
             return None
 
         def answered(answer: object) -> bytes:
-            return written({**message, "result": filled(pending.method, whole, answer)})
+            return dump({**message, "result": set_task_result(pending.method, whole, answer)})
 
-        around = len(written(filled(pending.method, whole, 0))) - 1
-        if not delivery.take(result, len(line) - len(answered(0)) + 1, around):
+        around = len(dump(set_task_result(pending.method, whole, 0))) - 1
+        if not delivery.try_store(result, len(line) - len(answered(0)) + 1, around):
             return None
-        return answered({**PLACEHOLDER, "isError": seen(result).get("isError") is True})
+        return answered({**PLACEHOLDER_RESULT, "isError": parse_result(result).get("isError") is True})
 
-    def _agree(self, message: Mapping[str, Any]) -> None:
+    def _set_version(self, message: Mapping[str, Any]) -> None:
         result = message.get("result")
         if isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
-            self._session.is_agreed, self._session.version = True, result["protocolVersion"]
+            self._session.is_negotiated, self._session.version = True, result["protocolVersion"]
 
 
-class _Unchanged(Requests):
+class _UnchangedRequests(RequestHandler):
     """All requests are the server's own."""
 
     _session: Session
-    deliveries: "WeakValueDictionary[bytes, Delivery]"
+    sinks: "WeakValueDictionary[bytes, ResultSink]"
 
-    def needs_tools(self, method: str, params: Mapping[str, Any]) -> bool:
+    def needs_tool_list(self, method: str, params: Mapping[str, Any]) -> bool:
         del method, params
         return False
 
-    takes_long = needs_tools
+    is_slow = needs_tool_list
 
-    def __call__(self, request: dict[str, Any], line: Kept) -> Forwarded:
+    def __call__(self, request: dict[str, Any], line: Message) -> ForwardedRequest:
         del line
         params = request.get("params")
         params = params if isinstance(params, dict) else {}
-        delivery = self.deliveries.get(key_of(request["id"]))
+        delivery = self.sinks.get(id_key(request["id"]))
         meta = params.get("_meta")
-        return Forwarded(
-            Pending(
+        return ForwardedRequest(
+            PendingRequest(
                 request["method"],
                 request["id"],
-                version_of(params) or self._session.version,
+                protocol_version(params) or self._session.version,
                 tool=str(params.get("name", "")) if request["method"] == "tools/call" else "",
-                mode=_INLINE if delivery is None else delivery.mode,
-                token=meta.get("progressToken") if isinstance(meta, dict) else None,
+                mode=_INLINE_MODE if delivery is None else delivery.mode,
+                progress_token=meta.get("progressToken") if isinstance(meta, dict) else None,
             )
         )

@@ -19,24 +19,21 @@ from mcp_types import (
 )
 
 import forebay
-from forebay.config.targets import Target
-from forebay.hub.client_peer import Front
+from forebay.config.upstreams import UpstreamConfig
+from forebay.hub.client_peer import ClientPeer
 from forebay.hub.functions import from_module
-from forebay.hub.intercepted_stream import Attended, AttendedWriting
-from forebay.hub.transport import relayed
+from forebay.hub.intercepted_stream import InterceptedStream, InterceptedWriter
+from forebay.hub.transport import open_transport
 from forebay.operations.errors import CallError
-from forebay.operations.mcp.connection import Connection
-from forebay.operations.mcp.tools import MCPOperations
+from forebay.operations.mcp.connection import ClientConnection
+from forebay.operations.mcp.operations import MCPOperations
 from forebay.operations.openapi import HTTPOperations, from_openapi
 from forebay.operations.registry import OperationRegistry
-from forebay.outputs.policy import Gate
-from forebay.proxy.backoff import Pace
+from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.http.upstream import HttpUpstream
-from forebay.proxy.stdio.process import Process
-from forebay.proxy.stdio.upstream import Upstream
-from forebay.wire.lines import Lines
-from forebay.wire.messages import is_modern
-from forebay.wire.spool import spool_beside
+from forebay.proxy.stdio import Process, RestartBackoff, StdioUpstream
+from forebay.wire.framing import LineReader, create_spool
+from forebay.wire.protocol import is_modern
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -44,22 +41,24 @@ if TYPE_CHECKING:
     from forebay.config.options import Settings
     from forebay.operations.spec import Operation
 
-__all__ = ["MCPUpstream", "Sources", "retried"]
+__all__ = ["MCPUpstream", "Upstreams", "retry_until_connected"]
 
 _log = logging.getLogger("forebay")
 
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
+_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
 """Seconds between two attempts to reach an upstream."""
 
-_API_TIMEOUT = 60.0
+_API_TIMEOUT_SECONDS = 60.0
 """Seconds that a call of an API may take if nobody says how long."""
 
-_REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION)
+_NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION)
 
 
-async def retried(name: str, attempt: Callable[[], Coroutine[Any, Any, None]], tried: asyncio.Event) -> None:
+async def retry_until_connected(
+    name: str, attempt: Callable[[], Coroutine[Any, Any, None]], tried: asyncio.Event
+) -> None:
     """Until it succeeds; `tried` is set after the first time, whatever came of it."""
-    delay = _FIRST_DELAY
+    delay = _MIN_DELAY_SECONDS
     while True:
         try:
             await attempt()
@@ -71,45 +70,47 @@ async def retried(name: str, attempt: Callable[[], Coroutine[Any, Any, None]], t
         finally:
             tried.set()
         await asyncio.sleep(delay)
-        delay = min(2 * delay, _LONGEST_DELAY)
+        delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
 
-class Sources:
+class Upstreams:
     """Operations that need no connection of a client's own: of APIs and of Python modules."""
 
-    def __init__(self, targets: Mapping[str, Target], call_timeout: float | None = None) -> None:
-        self.targets = targets
+    def __init__(self, configs: Mapping[str, UpstreamConfig], call_timeout: float | None = None) -> None:
+        self.configs = configs
         # Less is seen to where calls are made; it is also what a document may take.
-        self._timeout = max(_API_TIMEOUT, call_timeout or 0)
+        self._timeout = max(_API_TIMEOUT_SECONDS, call_timeout or 0)
         self._operations: list[Operation] = []
         self._registries: dict[OperationRegistry, Callable[[], None]] = {}
         self._apis: list[HTTPOperations] = []
         self._tasks: list[asyncio.Task[None]] = []
-        for target in targets.values():
-            if target.python is not None:
-                self._operations += from_module(target.python, namespace=target.name, folder=target.folder)
+        for config in configs.values():
+            if config.python is not None:
+                self._operations += from_module(config.python, namespace=config.name, folder=config.folder)
 
     async def start(self, patience: float) -> None:
         """Reads the documents of APIs; those that take longer come later."""
         tried = []
-        for target in self.targets.values():
-            if target.openapi is not None:
+        for config in self.configs.values():
+            if config.openapi is not None:
                 tried.append(asyncio.Event())
-                self._tasks.append(asyncio.create_task(retried(target.name, self._reading(target), tried[-1])))
+                self._tasks.append(
+                    asyncio.create_task(retry_until_connected(config.name, self._make_reader(config), tried[-1]))
+                )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 for event in tried:
                     await event.wait()
 
-    def _reading(self, target: Target) -> Callable[[], Coroutine[Any, Any, None]]:
+    def _make_reader(self, config: UpstreamConfig) -> Callable[[], Coroutine[Any, Any, None]]:
         async def read() -> None:
-            document = str(target.openapi)
+            document = str(config.openapi)
             api = await from_openapi(
                 document if "://" in document else Path(document),
-                namespace=target.name,
-                base_url=target.base_url,
-                security=target.auth,
-                headers=target.headers,
+                namespace=config.name,
+                base_url=config.base_url,
+                security=config.auth,
+                headers=config.headers,
                 timeout=self._timeout,
             )
             self._apis.append(api)
@@ -143,68 +144,70 @@ class MCPUpstream:
 
     def __init__(
         self,
-        target: Target,
-        front: Front,
-        gate: Gate,
+        config: UpstreamConfig,
+        client: ClientPeer,
+        policy: OutputPolicy,
         settings: "Settings",
         changed: Callable[[], None],
     ) -> None:
-        self.name = target.name
+        self.name = config.name
         self.call_timeout = settings.call_timeout_seconds
-        self._target = target
-        self._front = front
-        self._gate = gate
+        self._config = config
+        self._client = client
+        self._policy = policy
         self._settings = settings
-        self._changed = changed
-        self._attended: Attended | None = None
+        self._on_tools_changed = changed
+        self._stream: InterceptedStream | None = None
         self._operations: MCPOperations | None = None
 
     async def connect(self, registry: OperationRegistry) -> None:
         """Connects, and registers the server's tools. Raises `CallError`."""
-        if self._front.is_lasting:
+        if self._client.has_connection:
             # As its client does, so that all that either of them knows is known to the other.
             try:
-                operations = await self._connected("legacy")
+                operations = await self._connect("legacy")
             except CallError as error:
-                if not _is_refused(error):
+                if not _is_handshake_refused(error):
                     raise
-                operations = await self._connected("auto")
+                operations = await self._connect("auto")
         else:
-            operations = await self._connected("auto")
+            operations = await self._connect("auto")
         operations.register_into(registry)
         self._operations = operations
 
-    async def _connected(self, mode: str) -> MCPOperations:
+    async def _connect(self, mode: str) -> MCPOperations:
         info = Implementation(name="forebay", version=forebay.__version__)
-        pattern = Client(self._transport, mode=mode, client_info=info)  # type: ignore[arg-type]
+        pattern = Client(self._open_transport, mode=mode, client_info=info)  # type: ignore[arg-type]
         return await MCPOperations(
-            pattern, namespace=self.name, call_timeout=self.call_timeout, changed=self._changed
+            pattern, namespace=self.name, call_timeout=self.call_timeout, on_change=self._on_tools_changed
         ).connect()
 
     @contextlib.asynccontextmanager
-    async def _transport(self) -> "AsyncIterator[TransportStreams]":
-        async with relayed(self._upstream, self._gate) as (reading, writing):
-            self._attended = attended = Attended(reading, writing, self._front, self)
+    async def _open_transport(self) -> "AsyncIterator[TransportStreams]":
+        async with open_transport(self._make_upstream, self._policy) as (reading, writing):
+            self._stream = attended = InterceptedStream(reading, writing, self._client, self)
             try:
-                yield attended, AttendedWriting(attended, writing)
+                yield attended, InterceptedWriter(attended, writing)
             finally:
                 await attended.aclose()
 
-    def _upstream(self) -> Upstream | HttpUpstream:
-        target, settings = self._target, self._settings
-        make_spool = partial(spool_beside, self._gate.store)
-        limits: dict[str, Any] = {"most_bytes": settings.stream_above_bytes, "make_spool": make_spool}
-        if target.url is not None:
-            headers = [f"{name}: {value}" for name, value in target.headers.items()]
-            return HttpUpstream(target.url, headers=headers, schema_of=self._input_schema, **limits)
-        command = [str(target.command), *target.args]
-        return Upstream(
-            Process(command, env=target.env, cwd=target.cwd),
+    def _make_upstream(self) -> StdioUpstream | HttpUpstream:
+        config, settings = self._config, self._settings
+        make_spool = partial(create_spool, self._policy.store)
+        limits: dict[str, Any] = {"spool_above_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        if config.url is not None:
+            headers = [f"{name}: {value}" for name, value in config.headers.items()]
+            return HttpUpstream(config.url, headers=headers, find_schema=self._input_schema, **limits)
+        command = [str(config.command), *config.args]
+        return StdioUpstream(
+            Process(command, env=config.env, cwd=config.cwd),
             command,
-            env=target.env,
-            cwd=target.cwd,
-            lines=partial(Lines, **limits),
-            pace=Pace(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds),
+            env=config.env,
+            cwd=config.cwd,
+            make_reader=partial(LineReader, **limits),
+            backoff=RestartBackoff(
+                settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
+            ),
             grace=settings.shutdown_grace_seconds,
         )
 
@@ -214,20 +217,20 @@ class MCPUpstream:
         schema = None if found is None else found.spec.input_schema
         return schema if isinstance(schema, Mapping) else None
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> ClientConnection:
         """The connection, made again if it was lost. Raises `CallError`."""
         if self._operations is None:
             raise CallError("EXECUTION_ERROR", f"{self.name} cannot be reached just now; try again in a while")
-        return await self._operations.connection()
+        return await self._operations.get_connection()
 
     @property
-    def hello(self) -> dict[str, Any]:
+    def initialize_result(self) -> dict[str, Any]:
         """What the server said of itself; nothing, while it is not connected."""
-        return {} if self._attended is None or self._operations is None else self._attended.hello
+        return {} if self._stream is None or self._operations is None else self._stream.initialize_result
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        capabilities = self.hello.get("capabilities")
+        capabilities = self.initialize_result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     async def is_modern(self) -> bool:
@@ -239,7 +242,7 @@ class MCPUpstream:
             await self._operations.close()
 
 
-def _is_refused(error: CallError) -> bool:
+def _is_handshake_refused(error: CallError) -> bool:
     """Whether a server has answered that it knows no handshake."""
     cause = error.__cause__
-    return isinstance(cause, MCPError) and cause.error.code in _REFUSALS
+    return isinstance(cause, MCPError) and cause.error.code in _NO_HANDSHAKE_CODES

@@ -19,12 +19,12 @@ Decided along the way, and why:
 
 from typing import TYPE_CHECKING, Any
 
-from forebay.errors import how_to_install
+from forebay.errors import install_hint
 
 try:
     import jsonschema_rs as _  # noqa: F401 - to say what is missing before anything of it is used
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"operations need more: {how_to_install('operations')}", name=error.name) from None
+    raise ModuleNotFoundError(f"operations need more: {install_hint('operations')}", name=error.name) from None
 
 from forebay.operations.bus.events import (
     CALL_EVENT_SCHEMAS,
@@ -43,7 +43,7 @@ from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, listen
 from forebay.operations.cast import Caster, cast
 from forebay.operations.env import OperationEnv, OperationFunction, build_env
 from forebay.operations.errors import CODES, CallCode, CallError
-from forebay.operations.registry import OperationRegistry
+from forebay.operations.registry import OperationRegistry, subscribe
 from forebay.operations.responses import (
     HTTPResponse,
     error_to_call_tool_result,
@@ -51,7 +51,7 @@ from forebay.operations.responses import (
     to_call_tool_result,
     to_http_response,
 )
-from forebay.operations.results import finished
+from forebay.operations.results import to_envelope
 from forebay.operations.spec import (
     AccessControl,
     CallContext,
@@ -61,7 +61,6 @@ from forebay.operations.spec import (
     OperationSpec,
     OperationType,
 )
-from forebay.operations.subscribe import subscribe
 
 if TYPE_CHECKING:
     from forebay.operations.mcp import from_mcp, serve_operations
@@ -100,13 +99,13 @@ __all__ = [
     "error_to_http_response",
     "event_from_json",
     "event_to_json",
-    "finished",
     "from_mcp",
     "from_openapi",
     "listen",
     "serve_operations",
     "subscribe",
     "to_call_tool_result",
+    "to_envelope",
     "to_http_response",
 ]
 

@@ -8,7 +8,7 @@ envelope = await env["my.crm"]["class"]({"id": 7}, timeout=2.0)
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
-from forebay.operations.deadlines import after, earliest
+from forebay.operations.deadlines import deadline_after, earliest_deadline
 from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     # A context has an env: it is imported there.
     from forebay.operations.spec import CallContext
 
-__all__ = ["NOWHERE", "Caller", "OperationEnv", "OperationFunction", "build_env"]
+__all__ = ["UNBOUND_ENV", "OperationCaller", "OperationEnv", "OperationFunction", "build_env"]
 
 
-class Caller(Protocol):
+class OperationCaller(Protocol):
     """What calls operations for a handler: a registry, directly, or a `PendingRequestMap`, by asking for them."""
 
-    async def call_for(self, parent: "CallContext", operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
+    async def call_nested(self, parent: "CallContext", operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
         """Calls an operation as a part of answering another call: with its identity, and by its deadline."""
         ...
 
@@ -36,7 +36,7 @@ class OperationFunction:
     __iter__ = None
     __contains__ = None
 
-    def __init__(self, caller: Caller, context: "CallContext", operation_id: str) -> None:
+    def __init__(self, caller: OperationCaller, context: "CallContext", operation_id: str) -> None:
         self._caller = caller
         self._context = context
         self._id = operation_id
@@ -49,15 +49,15 @@ class OperationFunction:
         deadline: float | None = None,
     ) -> ResponseEnvelope[Any]:
         """Calls it. A deadline, by `time.monotonic()`, is never later than that of the call that this is a part of."""
-        by = earliest(self._context.deadline, deadline, after(timeout))
+        by = earliest_deadline(self._context.deadline, deadline, deadline_after(timeout))
         context = self._context if by == self._context.deadline else dataclasses.replace(self._context, deadline=by)
-        return await self._caller.call_for(context, self._id, input)
+        return await self._caller.call_nested(context, self._id, input)
 
     def __getitem__(self, name: str) -> "OperationFunction":
         return OperationFunction(self._caller, self._context, f"{self._id}.{name}")
 
     def __getattr__(self, name: str) -> "OperationFunction":
-        _refuse_special(name)
+        _reject_dunder(name)
         return self[name]
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class OperationEnv:
     __iter__ = None
     __contains__ = None
 
-    def __init__(self, caller: Caller, context: "CallContext") -> None:
+    def __init__(self, caller: OperationCaller, context: "CallContext") -> None:
         self._caller = caller
         self._context = context
 
@@ -83,11 +83,11 @@ class OperationEnv:
         return OperationFunction(self._caller, self._context, namespace)
 
     def __getattr__(self, namespace: str) -> OperationFunction:
-        _refuse_special(namespace)
+        _reject_dunder(namespace)
         return self[namespace]
 
 
-def build_env(registry_or_call_map: Caller, *, context: "CallContext | None" = None) -> OperationEnv:
+def build_env(registry_or_call_map: OperationCaller, *, context: "CallContext | None" = None) -> OperationEnv:
     """The operations as functions, called for whomever the context tells of.
 
     With a registry they are called directly: nobody's access is checked. With a `PendingRequestMap` they are asked for.
@@ -99,7 +99,7 @@ def build_env(registry_or_call_map: Caller, *, context: "CallContext | None" = N
     return OperationEnv(registry_or_call_map, context)
 
 
-class _Nowhere(OperationEnv):
+class _UnboundEnv(OperationEnv):
     """Of a context that nobody bound to a registry or to a map of requests."""
 
     __slots__ = ()
@@ -114,10 +114,10 @@ class _Nowhere(OperationEnv):
         )
 
 
-NOWHERE: OperationEnv = _Nowhere()
+UNBOUND_ENV: OperationEnv = _UnboundEnv()
 
 
-def _refuse_special(name: str) -> None:
+def _reject_dunder(name: str) -> None:
     """Copying and inspecting ask for these of anything, and take what they get for an answer."""
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(f"{name} is no operation; use [{name!r}] if it is one")

@@ -1,22 +1,23 @@
 """All operations by their ids, and how to run one."""
 
+import asyncio
 import dataclasses
 import difflib
 import inspect
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any
 
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
-from forebay.operations.deadlines import within
-from forebay.operations.env import NOWHERE, build_env
+from forebay.operations.deadlines import DeadlineScope
+from forebay.operations.env import UNBOUND_ENV, build_env
 from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
-from forebay.operations.results import finished_aside
+from forebay.operations.results import to_envelope, to_envelope_async
 from forebay.operations.spec import CallContext, Handler, Operation, OperationSpec
 
-__all__ = ["OperationRegistry", "answer", "checked_input", "raising_call_errors", "run"]
+__all__ = ["CallErrorScope", "OperationRegistry", "check_input", "run_handler", "run_operation", "subscribe"]
 
 _log = logging.getLogger("forebay")
 
@@ -27,7 +28,7 @@ class OperationRegistry:
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self._specs: dict[str, OperationSpec] = {}
         self._handlers: dict[str, Handler] = {}
-        self._nobody = CallContext(env=build_env(self))
+        self._default_context = CallContext(env=build_env(self))
         for operation in operations:
             self.register(operation.spec, operation.handler)
 
@@ -37,7 +38,7 @@ class OperationRegistry:
         Raises `InvalidArgument` if one of that id has a handler already: `unregister` it first.
         """
         if not isinstance(spec, OperationSpec):
-            raise InvalidArgument(f"register() takes an OperationSpec, and then its handler, not {shown(spec)}")
+            raise InvalidArgument(f"register() takes an OperationSpec, and then its handler, not {short_repr(spec)}")
         _check_handler(handler)
         if spec.id in self._handlers:
             raise InvalidArgument(f"{spec.id} is registered already; unregister it first, or use another namespace")
@@ -94,22 +95,22 @@ class OperationRegistry:
 
         Raises `CallError`. An envelope that says `is_error` is a result, and returned.
         """
-        return await answer(self.find(operation_id), input, self.bound(context))
+        return await run_operation(self.find(operation_id), input, self.bind_context(context))
 
-    def bound(self, context: CallContext | None) -> CallContext:
+    def bind_context(self, context: CallContext | None) -> CallContext:
         """A context whose `env` is the operations of this registry, unless it has others."""
         if context is None:
-            return self._nobody
+            return self._default_context
         return (
             context
-            if context.env is not NOWHERE
+            if context.env is not UNBOUND_ENV
             else dataclasses.replace(context, env=build_env(self, context=context))
         )
 
-    async def call_for(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
+    async def call_nested(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
         """Executes an operation as a part of answering another call. It has no id of its own: nobody asked for it."""
         asked_for = parent.request_id or parent.parent_request_id
-        context = dataclasses.replace(parent, request_id=None, parent_request_id=asked_for, env=NOWHERE)
+        context = dataclasses.replace(parent, request_id=None, parent_request_id=asked_for, env=UNBOUND_ENV)
         return await self.execute(operation_id, given, context)
 
 
@@ -123,26 +124,26 @@ def _check_handler(handler: object) -> None:
         pass
     except TypeError:
         raise InvalidArgument(
-            f"a handler is a function of two, handler(input, context), which {shown(handler)} is not"
+            f"a handler is a function of two, handler(input, context), which {short_repr(handler)} is not"
         ) from None
 
 
-async def answer(
-    operation: Operation, given: Any, context: CallContext, limit: within | None = None
+async def run_operation(
+    operation: Operation, given: Any, context: CallContext, limit: DeadlineScope | None = None
 ) -> ResponseEnvelope[Any]:
     """The envelope of a call that may be made. Whatever goes wrong is a `CallError`."""
     spec = operation.spec
     if spec.type == "subscription":
         raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
-    with raising_call_errors(spec):
-        given = checked_input(spec, given)
-        result = await run(operation, given, context, limit)
+    with CallErrorScope(spec):
+        given = check_input(spec, given)
+        result = await run_handler(operation, given, context, limit)
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise CallError("EXECUTION_ERROR", f"{spec.id} yields; register it as a subscription, and use subscribe()")
-        return await finished_aside(result, spec)
+        return await to_envelope_async(result, spec)
 
 
-def checked_input(spec: OperationSpec, given: Any) -> Any:
+def check_input(spec: OperationSpec, given: Any) -> Any:
     """What a handler is given. Refuses what does not fit the input schema."""
     if given is None and spec.takes_object:
         given = {}
@@ -153,15 +154,17 @@ def checked_input(spec: OperationSpec, given: Any) -> Any:
     return given
 
 
-async def run(operation: Operation, given: Any, context: CallContext, limit: within | None = None) -> Any:
+async def run_handler(
+    operation: Operation, given: Any, context: CallContext, limit: DeadlineScope | None = None
+) -> Any:
     """What a handler returns, by the deadline if there is one. That is in `limit`, if someone may have to lift it."""
     if context.deadline is None:
-        return await _run(operation, given, context)
-    async with limit or within(context.deadline, operation.spec.id):
-        return await _run(operation, given, context)
+        return await _await_result(operation, given, context)
+    async with limit or DeadlineScope(context.deadline, operation.spec.id):
+        return await _await_result(operation, given, context)
 
 
-async def _run(operation: Operation, given: Any, context: CallContext) -> Any:
+async def _await_result(operation: Operation, given: Any, context: CallContext) -> Any:
     result = operation.handler(given, context)
     # Also one that was returned without waiting for it.
     while inspect.isawaitable(result):
@@ -169,7 +172,7 @@ async def _run(operation: Operation, given: Any, context: CallContext) -> Any:
     return result
 
 
-class raising_call_errors:  # noqa: N801
+class CallErrorScope:
     """Whatever is raised in it is a `CallError`."""
 
     # No generator: every call goes through one of these, and it would be a third of what a call costs.
@@ -183,10 +186,10 @@ class raising_call_errors:  # noqa: N801
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, CallError):
-            raise _call_error(error, self._spec.id) from error
+            raise _to_call_error(error, self._spec.id) from error
 
 
-def _call_error(error: Exception, operation_id: str) -> CallError:
+def _to_call_error(error: Exception, operation_id: str) -> CallError:
     try:
         told = str(error)[:1000]
     except Exception:
@@ -196,3 +199,67 @@ def _call_error(error: Exception, operation_id: str) -> CallError:
     # The message is for whoever called; where it came from is for whoever runs this.
     _log.debug("forebay: %s failed", operation_id, exc_info=error)
     return CallError("EXECUTION_ERROR", f"{operation_id} failed: {told or type(error).__name__}")
+
+
+async def subscribe(
+    registry: OperationRegistry,
+    operation_id: str,
+    input: Any = None,  # noqa: A002
+    context: CallContext | None = None,
+) -> AsyncGenerator[ResponseEnvelope[Any], None]:
+    """The envelopes of what a subscription yields, each with the time at which it came.
+
+    Nobody's access is checked. Raises `CallError`. Closing this, as `contextlib.aclosing` does, closes the handler's
+    generator.
+    """
+    operation = registry.find(operation_id)
+    spec = operation.spec
+    if spec.type != "subscription":
+        raise CallError("VALIDATION_ERROR", f"{operation_id} is a {spec.type}; use execute()")
+    context = registry.bind_context(context)
+    with CallErrorScope(spec):
+        given = check_input(spec, input)
+        values = _to_iterator(await run_handler(operation, given, context), spec)
+    try:
+        while (envelope := await _next_envelope(values, spec, context)) is not None:
+            yield envelope
+    finally:
+        with CallErrorScope(spec):
+            await _close_iterator(values)
+
+
+_EXHAUSTED = object()
+
+
+def _to_iterator(yielded: Any, spec: OperationSpec) -> AsyncIterator[Any] | Iterator[Any]:
+    if isinstance(yielded, AsyncIterable):
+        return aiter(yielded)
+    if isinstance(yielded, Iterator):
+        return yielded
+    raise CallError(
+        "EXECUTION_ERROR",
+        f"{spec.id} is a subscription and returned {type(yielded).__name__}; its handler has to yield",
+    )
+
+
+async def _next_envelope(
+    values: AsyncIterator[Any] | Iterator[Any], spec: OperationSpec, context: CallContext
+) -> ResponseEnvelope[Any] | None:
+    """What is yielded next, by the deadline. That is for the handler: whoever consumes it may take longer."""
+    with CallErrorScope(spec):
+        async with DeadlineScope(context.deadline, spec.id):
+            if isinstance(values, AsyncIterator):
+                value = await anext(values, _EXHAUSTED)
+            else:
+                # A generator that never waits would let nobody else do anything.
+                await asyncio.sleep(0)
+                value = next(values, _EXHAUSTED)
+        return None if value is _EXHAUSTED else to_envelope(value, spec)
+
+
+async def _close_iterator(values: AsyncIterator[Any] | Iterator[Any]) -> None:
+    close = getattr(values, "aclose", None) or getattr(values, "close", None)
+    if close is not None:
+        closed = close()
+        if inspect.isawaitable(closed):
+            await closed

@@ -12,18 +12,18 @@ from typing import Any
 
 from forebay.arguments import is_text
 from forebay.operations.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from forebay.operations.envelope.body import decoded_text, is_only_json, served
+from forebay.operations.envelope.body import decode_text, dump, has_only_json_types
 from forebay.operations.errors import CallCode, CallError
-from forebay.operations.results import is_only_blocks
+from forebay.operations.results import is_blocks_only
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import Schema, is_meaningful
-from forebay.store.payload import encoded, expects_json
+from forebay.store.payload import encode, is_json_mime_type
 
 __all__ = [
     "HTTPResponse",
     "error_to_call_tool_result",
     "error_to_http_response",
-    "is_wrapped",
+    "needs_result_wrapper",
     "to_call_tool_result",
     "to_http_response",
 ]
@@ -32,7 +32,7 @@ _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 _OCTETS, _JSON, _TEXT = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
 
-_LEFT_OUT = frozenset(
+_DROPPED_HEADERS = frozenset(
     (
         # Of one hop.
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
@@ -46,7 +46,7 @@ _LEFT_OUT = frozenset(
     )
 )
 
-_STATUSES: Mapping[CallCode, int] = {
+_STATUS_BY_CODE: Mapping[CallCode, int] = {
     "OPERATION_NOT_FOUND": 404,
     "VALIDATION_ERROR": 400,
     "ACCESS_DENIED": 403,
@@ -57,14 +57,14 @@ _STATUSES: Mapping[CallCode, int] = {
 
 _BAD_GATEWAY = 502
 
-_WITHOUT_BODY = (204, 205, 304)
+_BODILESS_STATUSES = (204, 205, 304)
 
 # What else they are may be another header, or another response.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
 
-_NOTHING = object()
+_ABSENT = object()
 """There is nothing structured; `None` is what JSON calls null."""
 
 
@@ -92,23 +92,25 @@ def to_call_tool_result(
         result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
         if own := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
             result["_meta"] = own
-        structured = _structured_by_tool(envelope.data, meta, spec)
+        structured = _tool_structured_content(envelope.data, meta, spec)
     else:
-        result = {"content": [_block(envelope)], "isError": False}
-        structured = _structured(envelope.data, spec)
-    if structured is _NOTHING:
+        result = {"content": [_to_block(envelope)], "isError": False}
+        structured = _structured_content(envelope.data, spec)
+    if structured is _ABSENT:
         return result
-    if is_legacy and (not isinstance(structured, Mapping) or (spec is not None and is_wrapped(spec.output_schema))):
+    if is_legacy and (
+        not isinstance(structured, Mapping) or (spec is not None and needs_result_wrapper(spec.output_schema))
+    ):
         structured = {"result": structured}
     return {**result, "structuredContent": structured}
 
 
 def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
     """What went wrong, as a result that a model can act on."""
-    return {"content": [{"type": "text", "text": _told(error).decode()}], "isError": True}
+    return {"content": [{"type": "text", "text": _dump_error(error).decode()}], "isError": True}
 
 
-def is_wrapped(schema: Schema | None) -> bool:
+def needs_result_wrapper(schema: Schema | None) -> bool:
     """Whether what a schema describes is under `result` until 2025-11-25: it does not say that it is an object."""
     return is_meaningful(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
 
@@ -123,75 +125,79 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
     meta, data = envelope.meta, envelope.data
     match meta:
         case HTTPResponseMeta():
-            return _of_http(data, meta)
+            return _from_http(data, meta)
         case MCPResponseMeta():
-            body, kind = _of_blocks(meta) if is_only_blocks(data, meta) else (served(data), _JSON)
-            return _response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
+            body, kind = _dump_blocks(meta) if is_blocks_only(data, meta) else (dump(data), _JSON)
+            return _make_response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
     match data:
         case Body():
-            return _response(200, data.content_type, data.content)
+            return _make_response(200, data.content_type, data.content)
         case bytes() | bytearray() | memoryview():
-            return _response(200, _OCTETS, bytes(data))
-    return _response(200, _JSON, served(data))
+            return _make_response(200, _OCTETS, bytes(data))
+    return _make_response(200, _JSON, dump(data))
 
 
 def error_to_http_response(error: CallError) -> HTTPResponse:
     """What went wrong, as a response. If it went wrong at another server, that is a 502."""
     is_of_another = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
-    return _response(_BAD_GATEWAY if is_of_another else _STATUSES[error.code], _JSON, _told(error))
+    return _make_response(_BAD_GATEWAY if is_of_another else _STATUS_BY_CODE[error.code], _JSON, _dump_error(error))
 
 
-def _told(error: CallError) -> bytes:
+def _dump_error(error: CallError) -> bytes:
     try:
-        return served(error.to_dict())
+        return dump(error.to_dict())
     except (TypeError, ValueError, RecursionError):
         # Anyone may have put anything into the details.
-        return served(CallError(error.code, str(error)).to_dict())
+        return dump(CallError(error.code, str(error)).to_dict())
 
 
-def _response(status: int, kind: str, body: bytes) -> HTTPResponse:
-    return HTTPResponse(status, {"content-type": _clean(kind)}, body)
+def _make_response(status: int, kind: str, body: bytes) -> HTTPResponse:
+    return HTTPResponse(status, {"content-type": _safe_content_type(kind)}, body)
 
 
-def _clean(content_type: str) -> str:
+def _safe_content_type(content_type: str) -> str:
     return content_type if _CONTENT_TYPE.fullmatch(content_type) else _OCTETS
 
 
-def _of_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
+def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
     given = {key.lower(): value for key, value in meta.headers.items()}
     named = {name.strip().lower() for name in str(given.get("connection", "")).split(",")}
-    headers = {key: value for key, value in given.items() if key not in _LEFT_OUT | named and _is_header(key, value)}
-    status = _status(meta.status_code)
-    if status in _WITHOUT_BODY:
+    headers = {
+        key: value
+        for key, value in given.items()
+        if key not in _DROPPED_HEADERS | named and _is_valid_header(key, value)
+    }
+    status = _valid_status(meta.status_code)
+    if status in _BODILESS_STATUSES:
         return HTTPResponse(status, headers, b"")
-    kind = _clean(meta.content_type)
+    kind = _safe_content_type(meta.content_type)
     match data:
         case Body():
             body = data.content
         case bytes() | bytearray() | memoryview():
             body = bytes(data)
-        case None if not expects_json(kind) or given.get("content-length") == "0":
+        case None if not is_json_mime_type(kind) or given.get("content-length") == "0":
             # Null is what JSON has; anything else that has no data came without a body.
             body = b""
-        case str() if not expects_json(kind):
-            body, kind = data.encode("utf-8", "surrogatepass"), f"{_essence(kind)}; charset=utf-8"
+        case str() if not is_json_mime_type(kind):
+            body, kind = data.encode("utf-8", "surrogatepass"), f"{_media_type(kind)}; charset=utf-8"
         case _:
-            body, kind = served(data), kind if expects_json(kind) else _JSON
+            body, kind = dump(data), kind if is_json_mime_type(kind) else _JSON
     return HTTPResponse(status, {**headers, "content-type": kind}, body)
 
 
-def _is_header(name: str, value: object) -> bool:
+def _is_valid_header(name: str, value: object) -> bool:
     return bool(_HEADER_NAME.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE.fullmatch(value))
 
 
-def _status(status: int) -> int:
+def _valid_status(status: int) -> int:
     """A status that a response can have: after one that is only on the way, the response was there."""
     if 100 <= status < 200:
         return 200
     return status if 200 <= status <= 599 else _BAD_GATEWAY
 
 
-def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
+def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
     """The content of a sole block, else all of them as JSON."""
     match meta.content:
         case [{"type": "text", "text": str(text)}] if is_text(text):
@@ -204,58 +210,58 @@ def _of_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
                 return base64.b64decode("".join(data.split()), validate=True), kind
             except ValueError:
                 pass
-    return encoded(meta.content), _JSON
+    return encode(meta.content), _JSON
 
 
-def _structured_by_tool(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
+def _tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
     """What a tool said itself; but where a schema is served, what was made to fit it."""
     is_of_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
-    if is_of_schema and not is_only_blocks(data, meta):
-        return _structured(data, spec)
-    return _NOTHING if meta.structured_content is None else meta.structured_content
+    if is_of_schema and not is_blocks_only(data, meta):
+        return _structured_content(data, spec)
+    return _ABSENT if meta.structured_content is None else meta.structured_content
 
 
-def _structured(data: Any, spec: OperationSpec | None) -> Any:
+def _structured_content(data: Any, spec: OperationSpec | None) -> Any:
     """Data as JSON has it, if a schema speaks of it; none speaks of bytes."""
     if spec is None or not is_meaningful(spec.output_schema):
-        return _NOTHING
+        return _ABSENT
     match data:
         case None:
-            return _NOTHING if spec.output.problems(None) else None
+            return _ABSENT if spec.output.problems(None) else None
         case Body(is_json=False) | bytes() | bytearray() | memoryview():
-            return _NOTHING
-    if is_only_json(data):
+            return _ABSENT
+    if has_only_json_types(data):
         return data
-    body = data if isinstance(data, Body) else Body(served(data))
+    body = data if isinstance(data, Body) else Body(dump(data))
     try:
         value = body.json()
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         # Python has no room for a number in it, or nobody can write it, as half a character: it is in the content only.
-        return _NOTHING
+        return _ABSENT
     return value
 
 
-def _block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
+def _to_block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
     """The data as one block. Nothing is parsed: the body of a response is the text that came."""
     match envelope.data:
         case Body() as body:
-            return _block_of_bytes(body.content, body.content_type)
+            return _bytes_to_block(body.content, body.content_type)
         case bytes() | bytearray() | memoryview() as data:
             kind = envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _OCTETS
-            return _block_of_bytes(bytes(data), kind)
+            return _bytes_to_block(bytes(data), kind)
         case str() as text if is_text(text):
             return {"type": "text", "text": text}
-    return {"type": "text", "text": served(envelope.data).decode()}
+    return {"type": "text", "text": dump(envelope.data).decode()}
 
 
-def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
-    kind = _essence(content_type)
+def _bytes_to_block(content: bytes, content_type: str) -> dict[str, Any]:
+    kind = _media_type(content_type)
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
         return {"type": family, "data": base64.b64encode(content).decode(), "mimeType": kind}
     if family == "text" or kind.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
-        text = decoded_text(content, content_type)
+        text = decode_text(content, content_type)
         if text is not None:
             return {"type": "text", "text": text}
     # A resource has a name. This one says that there is nothing to read under it.
@@ -263,5 +269,5 @@ def _block_of_bytes(content: bytes, content_type: str) -> dict[str, Any]:
     return {"type": "resource", "resource": resource}
 
 
-def _essence(content_type: str) -> str:
+def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower() or _OCTETS

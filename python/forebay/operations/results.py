@@ -17,34 +17,34 @@ from forebay.operations.envelope import (
     is_response_envelope,
     local_envelope,
 )
-from forebay.operations.envelope.body import is_only_json, parsed, says_json
+from forebay.operations.envelope.body import has_only_json_types, is_json_type, parse
 from forebay.operations.errors import CallError
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import is_meaningful
-from forebay.store.payload import encoded
+from forebay.store.payload import encode
 
-__all__ = ["finished", "finished_aside", "in_thread", "is_large", "is_only_blocks"]
+__all__ = ["is_blocks_only", "is_large", "run_in_thread", "to_envelope", "to_envelope_async"]
 
 _T = TypeVar("_T")
 
 _log = logging.getLogger("forebay")
 
-_MANY_BYTES, _MANY_VALUES = 1 << 20, 10_000
+_LARGE_BYTES, _LARGE_VALUES = 1 << 20, 10_000
 """What is made to fit a schema in more than a few milliseconds."""
 
 
-async def finished_aside(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """What `finished` gives; of what is large in a thread, so that nobody else has to wait for it.
+async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+    """What `to_envelope` gives; of what is large in a thread, so that nobody else has to wait for it.
 
     What is small goes there, too, while something large is made to fit the same schema: it would wait for that here.
     """
     data = result.data if isinstance(result, ResponseEnvelope) else result
     if is_meaningful(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
-        return await in_thread(lambda: finished(result, spec))
-    return finished(result, spec)
+        return await run_in_thread(lambda: to_envelope(result, spec))
+    return to_envelope(result, spec)
 
 
-async def in_thread(function: Callable[[], _T]) -> _T:
+async def run_in_thread(function: Callable[[], _T]) -> _T:
     """What a function gives."""
 
     def run() -> _T:
@@ -60,28 +60,28 @@ async def in_thread(function: Callable[[], _T]) -> _T:
 def is_large(data: Any) -> bool:
     """Whether it takes long to look at all of it; whether that is so does not."""
     if isinstance(data, Body):
-        return len(data.content) > _MANY_BYTES
+        return len(data.content) > _LARGE_BYTES
     waiting, count = [data], 0
-    while waiting and count <= _MANY_VALUES:
+    while waiting and count <= _LARGE_VALUES:
         value = waiting.pop()
         if isinstance(value, str | bytes):
-            count += len(value) * _MANY_VALUES // _MANY_BYTES
+            count += len(value) * _LARGE_VALUES // _LARGE_BYTES
         elif isinstance(value, Mapping | list | tuple):
             count += len(value)
-            if count <= _MANY_VALUES:
+            if count <= _LARGE_VALUES:
                 waiting += value.values() if isinstance(value, Mapping) else value
-    return count > _MANY_VALUES
+    return count > _LARGE_VALUES
 
 
-def finished(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     """The envelope of what a handler returned, made to fit the output schema if nothing is lost by it.
 
     What does not fit is told of, and stays what it is.
     """
-    envelope = _detected(result, spec)
-    if not is_meaningful(spec.output_schema) or not _is_of_the_schema(envelope):
+    envelope = _wrap(result, spec)
+    if not is_meaningful(spec.output_schema) or not _is_covered_by_schema(envelope):
         return envelope
-    envelope = dataclasses.replace(envelope, data=spec.caster.normalized(_as_json_has_it(envelope.data)))
+    envelope = dataclasses.replace(envelope, data=spec.caster.normalized(_to_json_types(envelope.data)))
     for problem in spec.output.problems(envelope.data):
         _log.warning(
             "forebay: %s answered what its schema does not say, at %r: %s",
@@ -92,7 +92,7 @@ def finished(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     return envelope
 
 
-def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+def _wrap(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     if not is_response_envelope(result):
         return local_envelope(result, spec.id)
     if isinstance(result, ResponseEnvelope):
@@ -103,27 +103,27 @@ def _detected(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
         raise CallError("EXECUTION_ERROR", f"{spec.id} returned an envelope that is none: {error}") from None
 
 
-def _is_of_the_schema(envelope: ResponseEnvelope[Any]) -> bool:
+def _is_covered_by_schema(envelope: ResponseEnvelope[Any]) -> bool:
     """Whether the schema speaks of this data.
 
     It does not speak of errors, of the blocks of a tool that says nothing else, and of bodies that are not JSON: a
     page of HTML, or nothing at all, must not become an object of defaults.
     """
     meta, data = envelope.meta, envelope.data
-    if isinstance(meta, MCPResponseMeta) and (meta.is_error or is_only_blocks(data, meta)):
+    if isinstance(meta, MCPResponseMeta) and (meta.is_error or is_blocks_only(data, meta)):
         return False
-    if isinstance(meta, HTTPResponseMeta) and (data is None or not says_json(meta.content_type)):
+    if isinstance(meta, HTTPResponseMeta) and (data is None or not is_json_type(meta.content_type)):
         return False
-    return not isinstance(data, Body) or _is_parsed(data)
+    return not isinstance(data, Body) or _is_parseable(data)
 
 
-def is_only_blocks(data: Any, meta: MCPResponseMeta) -> bool:
+def is_blocks_only(data: Any, meta: MCPResponseMeta) -> bool:
     """Whether a tool's data is its blocks, because it said nothing that is structured."""
     # Equal, and not only the same: an envelope that was JSON has its blocks twice.
     return meta.structured_content is None and bool(data == meta.content)
 
 
-def _is_parsed(body: Body) -> bool:
+def _is_parseable(body: Body) -> bool:
     """Parses a body, because a schema asks for it; it keeps what that gave."""
     try:
         body.json()
@@ -133,14 +133,14 @@ def _is_parsed(body: Body) -> bool:
     return True
 
 
-def _as_json_has_it(data: Any) -> Any:
+def _to_json_types(data: Any) -> Any:
     """Data that a schema can speak of: a body is parsed now, because one asks for it, and only once.
 
     Objects become what JSON has of them, wherever they are: what a schema does not name goes out of them, too.
     """
     if isinstance(data, Body):
         return data.json()
-    if is_only_json(data):
+    if has_only_json_types(data):
         return data
     failures: list[Exception] = []
 
@@ -158,7 +158,7 @@ def _as_json_has_it(data: Any) -> Any:
             raise
 
     try:
-        return parsed(encoded(data, by_alias))
+        return parse(encode(data, by_alias))
     except (TypeError, ValueError, RecursionError):
         if failures:
             raise failures[0] from None

@@ -6,10 +6,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
 from forebay.operations.cast import Caster
-from forebay.operations.env import NOWHERE, OperationEnv
+from forebay.operations.env import UNBOUND_ENV, OperationEnv
 from forebay.operations.validation import Schema, Validator
 
 __all__ = [
@@ -41,7 +41,7 @@ class Identity:
 def _check_scopes(name: str, scopes: object) -> None:
     # A text has letters, and each of them would be taken for a scope.
     if isinstance(scopes, str) or not isinstance(scopes, Collection):
-        raise InvalidArgument(f'{name} are a list of scopes, such as ["crm:read"], not {shown(scopes)}')
+        raise InvalidArgument(f'{name} are a list of scopes, such as ["crm:read"], not {short_repr(scopes)}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,18 +78,18 @@ class OperationSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.namespace, str) or not _NAMESPACE.fullmatch(self.namespace):
-            raise InvalidArgument(f"a namespace is letters, digits, and any of _-./, not {shown(self.namespace)}")
+            raise InvalidArgument(f"a namespace is letters, digits, and any of _-./, not {short_repr(self.namespace)}")
         if not isinstance(self.name, str) or not 0 < len(self.name) <= 256:
-            raise InvalidArgument(f"the name of an operation is 1 to 256 characters, not {shown(self.name)}")
+            raise InvalidArgument(f"the name of an operation is 1 to 256 characters, not {short_repr(self.name)}")
         if self.type not in get_args(OperationType):
             choices = ", ".join(get_args(OperationType))
-            raise InvalidArgument(f"the type of an operation is one of {choices}, not {shown(self.type)}")
+            raise InvalidArgument(f"the type of an operation is one of {choices}, not {short_repr(self.type)}")
         for name, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
             if schema is not None and not isinstance(schema, Mapping | bool):
                 told = "such as {'type': 'object'}, or what Model.model_json_schema() returns"
-                raise InvalidArgument(f"{name} is a JSON Schema as a dict, {told}; not {shown(schema)}")
+                raise InvalidArgument(f"{name} is a JSON Schema as a dict, {told}; not {short_repr(schema)}")
         if not isinstance(self.access_control, AccessControl):
-            raise InvalidArgument(f"access_control is an AccessControl(scopes), not {shown(self.access_control)}")
+            raise InvalidArgument(f"access_control is an AccessControl(scopes), not {short_repr(self.access_control)}")
 
     @functools.cached_property
     def id(self) -> str:
@@ -127,7 +127,7 @@ class CallContext:
     identity: Identity | None = None
     deadline: float | None = None
     """By `time.monotonic()`."""
-    env: OperationEnv = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    env: OperationEnv = dataclasses.field(default=UNBOUND_ENV, compare=False, repr=False)
     """The other operations, to call as a part of this call."""
 
 

@@ -9,37 +9,37 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from forebay.arguments import check_integer
-from forebay.outputs.contract.text import line
+from forebay.outputs.contract.text import to_single_line
 from forebay.store.journal import Journal
 
-__all__ = ["CONNECTION", "Monitor", "response_stats"]
+__all__ = ["CONNECTION_LIMIT_BYTES", "Monitor", "summarize_responses"]
 
 _log = logging.getLogger("forebay")
 
-CONNECTION = 25 * 1024
+CONNECTION_LIMIT_BYTES = 25 * 1024
 """What all responses of a connection together may weigh before someone is told."""
 
-_MOST_WATCHED = 4096
+_MAX_COUNTED = 4096
 """How many principals and tools are counted for; of principals, those that were quiet the longest are forgotten."""
 
-_OTHERS = "others"
-_LONGEST_NAME = 256
+_OTHER_TOOLS = "others"
+_MAX_NAME_LENGTH = 256
 
 
 class _Total:
     """What a connection was sent."""
 
-    __slots__ = ("is_told", "sent")
+    __slots__ = ("is_warned", "sent_bytes")
 
     def __init__(self) -> None:
-        self.sent = 0
-        self.is_told = False
+        self.sent_bytes = 0
+        self.is_warned = False
 
 
 class Monitor:
     """Notes every response in the journal. What is over its budget is logged, journalled and counted."""
 
-    def __init__(self, journal: Journal, connection_limit: int = CONNECTION) -> None:
+    def __init__(self, journal: Journal, connection_limit: int = CONNECTION_LIMIT_BYTES) -> None:
         check_integer("connection_limit_bytes", connection_limit, 1)
         self._journal = journal
         self._limit = connection_limit
@@ -61,11 +61,11 @@ class Monitor:
     ) -> None:
         """Notes a response; without a connection it counts for the principal."""
         # A client may call a tool of any name, also one that cannot be written.
-        name = line(tool, _LONGEST_NAME)
+        name = to_single_line(tool, _MAX_NAME_LENGTH)
         told = {"tool": name, "response_bytes": response_bytes, "mode": mode}
         self._journal.record("tool_called", principal=principal, **told)
         if response_bytes > budget:
-            self.oversize[name if name in self.oversize or len(self.oversize) < _MOST_WATCHED else _OTHERS] += 1
+            self.oversize[name if name in self.oversize or len(self.oversize) < _MAX_COUNTED else _OTHER_TOOLS] += 1
             self._journal.record("response_oversize", principal=principal, **told, budget_bytes=budget)
             _log.warning(
                 "forebay: a response of %.64s takes %d bytes, and its budget is %d; "
@@ -74,40 +74,40 @@ class Monitor:
                 response_bytes,
                 budget,
             )
-        self._add(response_bytes, principal, connection)
+        self._add_bytes(response_bytes, principal, connection)
 
-    def _add(self, size: int, principal: str | None, connection: object) -> None:
+    def _add_bytes(self, size: int, principal: str | None, connection: object) -> None:
         with self._lock:
-            total = self._total(principal, connection)
-            total.sent += size
-            if total.sent <= self._limit or total.is_told:
+            total = self._get_total(principal, connection)
+            total.sent_bytes += size
+            if total.sent_bytes <= self._limit or total.is_warned:
                 return
-            total.is_told = True
+            total.is_warned = True
         whose = "a connection" if connection is not None else "a principal"
         _log.warning(
             "forebay: the responses to %s take %d bytes by now, and %d were to be enough; "
             "smaller budgets, or output_mode='auto' with a smaller output_inline_limit_bytes, leave it more room",
             whose,
-            total.sent,
+            total.sent_bytes,
             self._limit,
         )
 
-    def sent(self, principal: str | None = None, connection: object = None) -> int:
+    def sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
         """What a connection or a principal was sent in all."""
         with self._lock:
-            return self._total(principal, connection).sent
+            return self._get_total(principal, connection).sent_bytes
 
-    def _total(self, principal: str | None, connection: object) -> _Total:
+    def _get_total(self, principal: str | None, connection: object) -> _Total:
         if connection is not None:
             return self._connections.setdefault(connection, _Total())
         total = self._principals.setdefault(principal, _Total())
         self._principals.move_to_end(principal)
-        if len(self._principals) > _MOST_WATCHED:
+        if len(self._principals) > _MAX_COUNTED:
             self._principals.popitem(last=False)
         return total
 
 
-def response_stats(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+def summarize_responses(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """How many responses each tool gave, and how large they were, by the journal; the heaviest tool first."""
     sizes: dict[str, array[int]] = {}
     oversize: Counter[str] = Counter()
@@ -121,10 +121,10 @@ def response_stats(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, i
         elif event.get("event") == "response_oversize":
             oversize[tool] += 1
     heaviest = sorted(sizes, key=lambda tool: (-sum(sizes[tool]), tool))
-    return {tool: _stats(sorted(sizes[tool]), oversize[tool]) for tool in heaviest}
+    return {tool: _summarize_sizes(sorted(sizes[tool]), oversize[tool]) for tool in heaviest}
 
 
-def _stats(sizes: list[int], oversize: int) -> dict[str, int]:
+def _summarize_sizes(sizes: list[int], oversize: int) -> dict[str, int]:
     return {
         "count": len(sizes),
         "max_bytes": sizes[-1],

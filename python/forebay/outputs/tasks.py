@@ -7,21 +7,21 @@ from typing import Any
 
 from forebay.outputs.modes import Mode
 
-__all__ = ["ASKING", "Owners", "Tasks", "filled", "result_in"]
+__all__ = ["TASK_RESULT_METHODS", "TaskCalls", "TaskOwners", "get_task_result", "set_task_result"]
 
-_RESULT, _STATE = "tasks/result", "tasks/get"
+_RESULT_METHOD, _GET_METHOD = "tasks/result", "tasks/get"
 
-ASKING = (_RESULT, _STATE)
+TASK_RESULT_METHODS = (_RESULT_METHOD, _GET_METHOD)
 """What is answered with the result of a call: until 2025-11-25 as it is, since then inside of what the task is."""
 
-_MOST = 4096
+_MAX_TASKS = 4096
 """How many tasks are known: nobody says of all of them when they are over."""
 
-Owners = tuple[Hashable, ...]
-_NOBODY: Owners = (None,)
+TaskOwners = tuple[Hashable, ...]
+_NO_OWNER: TaskOwners = (None,)
 
 
-class Tasks:
+class TaskCalls:
     """Which tool a task is a call of, and how that was to be answered.
 
     Servers number their tasks, so that two who have servers of their own have tasks of the same name: each is known by
@@ -29,41 +29,41 @@ class Tasks:
     """
 
     def __init__(self) -> None:
-        self._made_by: dict[Hashable, OrderedDict[str, tuple[str, Mode]]] = {}
+        self._calls_by_owner: dict[Hashable, OrderedDict[str, tuple[str, Mode]]] = {}
         self._count = 0
         self._lock = threading.Lock()
 
-    def note(self, answer: object, tool: str, mode: Mode, owners: Owners = _NOBODY) -> None:
+    def remember(self, answer: object, tool: str, mode: Mode, owners: TaskOwners = _NO_OWNER) -> None:
         """Remembers a call, if it is a task that it was answered with."""
-        if (task := _made(answer)) is not None:
+        if (task := _get_task_id(answer)) is not None:
             with self._lock:
                 for owner in owners:
                     self._forget(owner, task)
-                    self._made_by.setdefault(owner, OrderedDict())[task] = (tool, mode)
+                    self._calls_by_owner.setdefault(owner, OrderedDict())[task] = (tool, mode)
                     self._count += 1
-                while self._count > _MOST:
+                while self._count > _MAX_TASKS:
                     # Of whoever has most: nobody is to lose theirs to another.
-                    most = max(self._made_by, key=lambda owner: len(self._made_by[owner]))
-                    self._forget(most, next(iter(self._made_by[most])))
+                    most = max(self._calls_by_owner, key=lambda owner: len(self._calls_by_owner[owner]))
+                    self._forget(most, next(iter(self._calls_by_owner[most])))
 
     def _forget(self, owner: Hashable, task: str) -> None:
-        made = self._made_by.get(owner)
+        made = self._calls_by_owner.get(owner)
         if made is not None and made.pop(task, None) is not None:
             self._count -= 1
             if not made:
-                del self._made_by[owner]
+                del self._calls_by_owner[owner]
 
-    def call_of(self, params: object, owners: Owners = _NOBODY) -> tuple[str, Mode] | None:
+    def find_call(self, params: object, owners: TaskOwners = _NO_OWNER) -> tuple[str, Mode] | None:
         """The call whose task a request names, if it was made here."""
         task = params.get("taskId") if isinstance(params, Mapping) else None
         if not isinstance(task, str):
             return None
         with self._lock:
-            known = (self._made_by[owner] for owner in owners if owner in self._made_by)
+            known = (self._calls_by_owner[owner] for owner in owners if owner in self._calls_by_owner)
             return next((made[task] for made in known if task in made), None)
 
 
-def _made(answer: object) -> str | None:
+def _get_task_id(answer: object) -> str | None:
     """The task that a call was answered with; once it stood by itself, now it is the answer."""
     if not isinstance(answer, dict):
         return None
@@ -72,11 +72,11 @@ def _made(answer: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def result_in(method: str, answer: Any) -> Any:
+def get_task_result(method: str, answer: Any) -> Any:
     """The result of a call in what a task's client gets; `None` if it is not there."""
-    return answer if method != _STATE else answer.get("result") if isinstance(answer, dict) else None
+    return answer if method != _GET_METHOD else answer.get("result") if isinstance(answer, dict) else None
 
 
-def filled(method: str, answer: Any, result: Any) -> Any:
+def set_task_result(method: str, answer: Any, result: Any) -> Any:
     """The same answer with another result in it."""
-    return {**answer, "result": result} if method == _STATE else result
+    return {**answer, "result": result} if method == _GET_METHOD else result

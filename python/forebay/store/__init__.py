@@ -7,13 +7,13 @@ from urllib.parse import unquote, urlsplit
 
 from forebay.errors import InvalidArgument, StoreUnavailable
 from forebay.store.backends.local import LocalBackend
-from forebay.store.catalog import OPERATOR
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.store import Store, Stored
+from forebay.store.principals import OPERATOR
+from forebay.store.store import Store, StoredOutput
 from forebay.store.sweep import SweepReport
 
-__all__ = ["OPERATOR", "Options", "Store", "Stored", "SweepReport", "open_store", "root_of"]
+__all__ = ["OPERATOR", "Options", "Store", "StoredOutput", "SweepReport", "open_store", "resolve_root"]
 
 
 def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Store:
@@ -21,7 +21,7 @@ def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Sto
 
     The options are the fields of `Options`, all with defaults.
     """
-    root = root_of(url)
+    root = resolve_root(url)
     unknown = set(options).difference(Options.__slots__)
     if unknown:
         known = ", ".join(Options.__slots__)
@@ -31,7 +31,7 @@ def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Sto
     return Store(backend, Journal(backend.folders, chosen.clock), chosen)
 
 
-def root_of(url: str | os.PathLike[str] | None) -> Path:
+def resolve_root(url: str | os.PathLike[str] | None) -> Path:
     """The folder of a store."""
     if isinstance(url, os.PathLike):
         return Path(url).absolute()

@@ -6,28 +6,28 @@ import re
 
 import orjson
 
-__all__ = ["LONG", "SHORT", "Descriptor", "handle_in", "is_handle", "new_handle"]
+__all__ = ["LONG_HANDLE_LENGTH", "SHORT_HANDLE_LENGTH", "Descriptor", "extract_handle", "is_handle", "new_handle"]
 
-SHORT = 12
+SHORT_HANDLE_LENGTH = 12
 """Characters of a handle between programs of one user: what scripts over stdio expect."""
 
-LONG = 26
+LONG_HANDLE_LENGTH = 26
 """Characters of a handle that nobody may guess: 130 bits."""
 
 # Five bits of every random byte: each character is as likely as any other.
-_CHARACTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 
-_GRAMMAR = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT}}}|[A-Z2-7]{{{LONG}}})")
+_HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
 
 
-def new_handle(length: int = SHORT) -> str:
+def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
     """A handle from the operating system's randomness."""
-    return "oh_" + os.urandom(length).translate(_CHARACTERS).decode()
+    return "oh_" + os.urandom(length).translate(_ALPHABET).decode()
 
 
 def is_handle(text: object) -> bool:
     """Whether `text` is exactly a handle: nothing else comes near a path."""
-    return isinstance(text, str) and _GRAMMAR.fullmatch(text) is not None
+    return isinstance(text, str) and _HANDLE_PATTERN.fullmatch(text) is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Descriptor:
         return orjson.dumps(self.to_dict())
 
 
-def handle_in(text: object) -> object:
+def extract_handle(text: object) -> object:
     """The handle that a reference carries, `ax://domain/id~oh_…` or a resource's address; anything else as it is."""
     if isinstance(text, str) and "://" in text:
         return re.split(r"[~/]", text.partition("?")[0])[-1]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from forebay.errors import InvalidArgument
-from forebay.store.handles import LONG, SHORT
+from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.store.payload import Redaction
 
 __all__ = ["Options", "check_handle_length", "check_ttl"]
@@ -17,7 +17,7 @@ _Durability = Literal["process", "power"]
 _OnFull = Literal["refuse", "evict"]
 
 
-_LONGEST = 100 * 366 * 24 * 3600
+_MAX_TTL_SECONDS = 100 * 366 * 24 * 3600
 
 
 def _is_number(value: object) -> bool:
@@ -26,14 +26,14 @@ def _is_number(value: object) -> bool:
 
 def check_ttl(ttl: float) -> None:
     """Refuses what is no time to keep something for: without end is none, since it has no date."""
-    if not _is_number(ttl) or not 0 <= ttl <= _LONGEST:
-        raise InvalidArgument(f"ttl is from 0 seconds to {_LONGEST:,}, a century, not {ttl!r}")
+    if not _is_number(ttl) or not 0 <= ttl <= _MAX_TTL_SECONDS:
+        raise InvalidArgument(f"ttl is from 0 seconds to {_MAX_TTL_SECONDS:,}, a century, not {ttl!r}")
 
 
 def check_handle_length(length: object) -> None:
     """Refuses what handles are not as long as."""
-    if type(length) is not int or length not in (SHORT, LONG):
-        raise InvalidArgument(f"handle_length is {SHORT} or {LONG}, not {length!r:.32}")
+    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
+        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Options:
     redact: Callable[[bytes], bytes] | Sequence[Redaction] = ()
     """Applied to a payload, one after the other, before any of it is written. A payload that streams is first read
     whole for that."""
-    handle_length: int = SHORT
+    handle_length: int = SHORT_HANDLE_LENGTH
     """Characters behind `oh_`: 12, or 26 where strangers could guess."""
     sweep_interval: float = 300
     """How often what has expired is removed; 0 for never by itself."""

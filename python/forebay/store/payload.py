@@ -13,24 +13,24 @@ from typing_extensions import Buffer
 from forebay.errors import InvalidArgument
 
 __all__ = [
+    "CHUNK_BYTES",
     "EXTENSIONS",
-    "PIECE",
     "Payload",
     "Redaction",
-    "WrittenJSON",
+    "SerializedJSON",
+    "choose_extension",
     "detect_mime_type",
-    "encoded",
-    "expects_json",
-    "extension",
-    "in_one_piece",
+    "encode",
     "is_compressed",
-    "is_object",
-    "pieces_of",
-    "plausible",
-    "whole",
+    "is_json_mime_type",
+    "iter_chunks",
+    "needs_json_encoding",
+    "read_all",
+    "sanitize_mime_type",
+    "to_buffer",
 ]
 
-PIECE = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 """How much is handed on at once."""
 
 Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
@@ -41,7 +41,7 @@ Redaction: TypeAlias = Callable[[bytes], bytes]
 """Takes out of a payload what must not be stored."""
 
 
-class WrittenJSON(abc.ABC):
+class SerializedJSON(abc.ABC):
     """What is JSON already, and is written as it came."""
 
     __slots__ = ()
@@ -51,28 +51,28 @@ class WrittenJSON(abc.ABC):
         """All of it."""
 
 
-class _Readable(Protocol):
+class _ReadableFile(Protocol):
     def read(self, size: int, /) -> bytes | str | None: ...
 
 
-def whole(payload: Payload) -> Buffer | None:
+def to_buffer(payload: Payload) -> Buffer | None:
     """The payload in one piece that nobody can change, unless it streams."""
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):
         # A lone surrogate is no text, and is kept for what it is.
         return payload.encode("utf-8", "surrogatepass")
-    view = _view(payload)
+    view = _as_memoryview(payload)
     if view is not None:
         return view if view.readonly else bytes(view)
-    if _streams(payload):
+    if _is_stream(payload):
         return None
     if hasattr(payload, "__aiter__"):
         raise InvalidArgument("chunks that are awaited are for put_async")
     if isinstance(payload, os.PathLike):
         raise InvalidArgument('a path is not a payload; pass open(path, "rb")')
     try:
-        return encoded(payload)
+        return encode(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(
             f"this payload cannot be written as JSON ({error}); pass bytes, text, an open binary file, "
@@ -80,18 +80,18 @@ def whole(payload: Payload) -> Buffer | None:
         ) from None
 
 
-def in_one_piece(payload: Payload) -> Buffer:
+def read_all(payload: Payload) -> Buffer:
     """The payload whole, also if it streams."""
-    data = whole(payload)
-    return b"".join(pieces_of(payload)) if data is None else data
+    data = to_buffer(payload)
+    return b"".join(iter_chunks(payload)) if data is None else data
 
 
-def encoded(value: object, other: Callable[[object], object] | None = None) -> bytes:
+def encode(value: object, default: Callable[[object], object] | None = None) -> bytes:
     """A value as JSON; `other` makes something of what JSON has no room for, or returns it as it is."""
 
     def plain(inner: object) -> object:
-        found = inner if other is None else other(inner)
-        return _plain(inner) if found is inner else found
+        found = inner if default is None else default(inner)
+        return _to_serializable(inner) if found is inner else found
 
     def dumps(inner: object) -> bytes:
         return orjson.dumps(inner, default=plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
@@ -100,23 +100,23 @@ def encoded(value: object, other: Callable[[object], object] | None = None) -> b
         try:
             return dumps(inner)
         except TypeError:
-            return encoded(plain(inner), other)
+            return encode(plain(inner), default)
 
     try:
         return dumps(value)
     except TypeError:
         # It may only be an integer of more than 64 bits, which nothing but JSON itself has room for.
-        return _joined(value, piece)
+        return _encode_with_json_module(value, piece)
 
 
-def _joined(value: object, piece: Callable[[object], bytes]) -> bytes:
+def _encode_with_json_module(value: object, encode_unknown: Callable[[object], bytes]) -> bytes:
     """A value as Python's own JSON has it. What that does not know stands in it as it was written by `piece`."""
     pieces: list[bytes] = []
     # Nobody can have guessed it, so there is no such text in the value.
     mark = os.urandom(16).hex()
 
     def marked(inner: object) -> str:
-        pieces.append(piece(inner))
+        pieces.append(encode_unknown(inner))
         return f"{mark}{len(pieces) - 1}"
 
     def dumps(inner: object) -> bytes:
@@ -133,45 +133,45 @@ def _joined(value: object, piece: Callable[[object], bytes]) -> bytes:
     try:
         text = dumps(value)
     except TypeError:
-        text = dumps(_with_usual_keys(value))
+        text = dumps(_stringify_keys(value))
     return re.sub(rf'"{mark}(\d+)"'.encode(), lambda found: pieces[int(found[1])], text)
 
 
-def _with_usual_keys(value: object) -> object:
+def _stringify_keys(value: object) -> object:
     """A value without the keys that `orjson` can write and Python's own JSON cannot: UUIDs, dates, members of enums."""
     match value:
         case dict():
-            return {_usual_key(key): _with_usual_keys(inner) for key, inner in value.items()}
+            return {_stringify_key(key): _stringify_keys(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_with_usual_keys(inner) for inner in value]
+            return [_stringify_keys(inner) for inner in value]
     return value
 
 
-def _usual_key(key: object) -> object:
+def _stringify_key(key: object) -> object:
     if key is None or isinstance(key, str | int | float):
         return key
     (text,) = orjson.loads(orjson.dumps({key: None}, option=orjson.OPT_NON_STR_KEYS))
     return text
 
 
-def is_object(payload: Payload) -> bool:
+def needs_json_encoding(payload: Payload) -> bool:
     """Whether it is to be written as JSON, having no bytes of its own."""
-    return not isinstance(payload, bytes | str) and not _streams(payload) and _view(payload) is None
+    return not isinstance(payload, bytes | str) and not _is_stream(payload) and _as_memoryview(payload) is None
 
 
-def _streams(payload: object) -> bool:
+def _is_stream(payload: object) -> bool:
     return callable(getattr(payload, "read", None)) or isinstance(payload, Iterator)
 
 
-def _view(payload: object) -> memoryview | None:
+def _as_memoryview(payload: object) -> memoryview | None:
     try:
         return memoryview(cast("Buffer", payload)).cast("B")
     except TypeError:
         return None
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, WrittenJSON):
+def _to_serializable(value: object) -> object:
+    if isinstance(value, SerializedJSON):
         return orjson.Fragment(value.json())
     dump = getattr(value, "model_dump", None)
     if dump is not None:
@@ -185,21 +185,21 @@ def _plain(value: object) -> object:
     return to_jsonable_python(value)
 
 
-def pieces_of(payload: Payload) -> Iterator[Buffer]:
-    """The payload in pieces of `PIECE` bytes, the last one shorter. None is empty."""
-    data = whole(payload)
+def iter_chunks(payload: Payload) -> Iterator[Buffer]:
+    """The payload in pieces of `CHUNK_BYTES` bytes, the last one shorter. None is empty."""
+    data = to_buffer(payload)
     if data is not None:
         view = memoryview(data)
-        return (view[start : start + PIECE] for start in range(0, len(view), PIECE))
+        return (view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES))
     # A file is an iterator too, of lines, and one line may be all of it.
     if callable(getattr(payload, "read", None)):
-        return _even(_read(cast("_Readable", payload)))
-    return _even(cast("Iterator[object]", payload))
+        return _rechunk(_read_chunks(cast("_ReadableFile", payload)))
+    return _rechunk(cast("Iterator[object]", payload))
 
 
-def _read(file: _Readable) -> Iterator[object]:
+def _read_chunks(file: _ReadableFile) -> Iterator[object]:
     while True:
-        piece = file.read(PIECE)
+        piece = file.read(CHUNK_BYTES)
         if piece is None:
             raise InvalidArgument("this file has nothing to read yet, and does not wait for it; open it blocking")
         # A file of text ends in an empty text, not in empty bytes.
@@ -208,24 +208,24 @@ def _read(file: _Readable) -> Iterator[object]:
         yield piece
 
 
-def _even(chunks: Iterable[object]) -> Iterator[bytes]:
+def _rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
     waiting = bytearray()
     for chunk in chunks:
-        view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _view(chunk)
+        view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_memoryview(chunk)
         if view is None:
             raise InvalidArgument(f"a chunk of a payload is bytes or text, not {type(chunk).__name__}")
-        if not waiting and len(view) == PIECE:
+        if not waiting and len(view) == CHUNK_BYTES:
             yield chunk if isinstance(chunk, bytes) else bytes(view)
             continue
         waiting += view
-        while len(waiting) >= PIECE:
-            yield bytes(memoryview(waiting)[:PIECE])
-            del waiting[:PIECE]
+        while len(waiting) >= CHUNK_BYTES:
+            yield bytes(memoryview(waiting)[:CHUNK_BYTES])
+            del waiting[:CHUNK_BYTES]
     if waiting:
         yield bytes(waiting)
 
 
-_MAGIC: tuple[tuple[bytes, str], ...] = (
+_MAGIC_NUMBERS: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "application/gzip"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -235,7 +235,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "application/zstd"),
 )
 
-_EXTENSIONS = {
+_EXTENSION_BY_MIME_TYPE = {
     "application/json": "json",
     "application/x-ndjson": "ndjson",
     "text/markdown": "md",
@@ -249,10 +249,10 @@ _EXTENSIONS = {
     "application/zip": "zip",
 }
 
-EXTENSIONS = tuple(dict.fromkeys(["json", "txt", "ndjson", "md", "bin", *_EXTENSIONS.values()]))
+EXTENSIONS = tuple(dict.fromkeys(["json", "txt", "ndjson", "md", "bin", *_EXTENSION_BY_MIME_TYPE.values()]))
 """All that a stored file may have, the usual ones first."""
 
-_COMPRESSED = {
+_COMPRESSED_MIME_TYPES = {
     "image/png",
     "image/jpeg",
     "image/gif",
@@ -265,15 +265,15 @@ _COMPRESSED = {
 # A heading, a fence, a list of links, a table: one of them at the start of a line is no accident. The line's end stands
 # first in the pattern, so that nothing else is looked at.
 _MARKDOWN_LINE = rb"#{2,6} \S|```|[ \t]*[-*] \[[^\]\n]+\]\([^)\n]+\)|\|(?: *:?-+:? *\|)+[ \t\r]*(?:\n|\Z)"
-_MARKDOWN_TOP = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
-_MARKDOWN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
+_MARKDOWN_FIRST_LINE = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
+_MARKDOWN_LATER_LINE = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
-def magic_mime_type(head: bytes) -> str | None:
+def sniff_mime_type(head: bytes) -> str | None:
     """What the first bytes of a binary say."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
-    return next((mime for magic, mime in _MAGIC if head.startswith(magic)), None)
+    return next((mime for magic, mime in _MAGIC_NUMBERS if head.startswith(magic)), None)
 
 
 def detect_mime_type(nature: str, head: bytes) -> str:
@@ -284,21 +284,21 @@ def detect_mime_type(nature: str, head: bytes) -> str:
         case "ndjson":
             return "application/x-ndjson"
         case "text":
-            is_markdown = _MARKDOWN_TOP.match(head) or _MARKDOWN.search(head)
+            is_markdown = _MARKDOWN_FIRST_LINE.match(head) or _MARKDOWN_LATER_LINE.search(head)
             return "text/markdown" if is_markdown else "text/plain"
         case _:
-            return magic_mime_type(head) or "application/octet-stream"
+            return sniff_mime_type(head) or "application/octet-stream"
 
 
-_MIME_TYPE = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(?: *;[ -~]{0,127})?", re.ASCII)
+_MIME_TYPE_PATTERN = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(?: *;[ -~]{0,127})?", re.ASCII)
 
 
-def plausible(mime_type: str | None) -> str | None:
+def sanitize_mime_type(mime_type: str | None) -> str | None:
     """The type, if it is one: it comes from wherever the payload does, and goes into messages of a bounded size."""
-    return mime_type if mime_type is not None and _MIME_TYPE.fullmatch(mime_type) else None
+    return mime_type if mime_type is not None and _MIME_TYPE_PATTERN.fullmatch(mime_type) else None
 
 
-def expects_json(mime_type: str | None) -> bool | None:
+def is_json_mime_type(mime_type: str | None) -> bool | None:
     """Whether a type that was given is JSON or NDJSON; `None` where none was given."""
     if mime_type is None:
         return None
@@ -308,10 +308,10 @@ def expects_json(mime_type: str | None) -> bool | None:
 
 def is_compressed(head: bytes) -> bool:
     """Whether compressing it again would be in vain."""
-    return magic_mime_type(head) in _COMPRESSED
+    return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 
-def extension(mime_type: str, nature: str) -> str:
+def choose_extension(mime_type: str, nature: str) -> str:
     """What the stored file is called, for people who look."""
     fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
-    return _EXTENSIONS.get(mime_type, fallback)
+    return _EXTENSION_BY_MIME_TYPE.get(mime_type, fallback)

@@ -11,50 +11,50 @@ import orjson
 from typing_extensions import Buffer
 
 from forebay._core import Findings, ItemIndex, Survey, outline, preview, read_items
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, RedactionFailed, StoreFull
 from forebay.store.backends import Backend, Upload
-from forebay.store.catalog import LONGEST_NAME, is_name
-from forebay.store.frames import tail_of
+from forebay.store.frames import build_footer
 from forebay.store.handles import Descriptor, new_handle
 from forebay.store.journal import Journal
-from forebay.store.locks import Lock
 from forebay.store.options import Options, check_handle_length, check_ttl
-from forebay.store.pages import is_mostly_items, weigh
+from forebay.store.pages import escaped_size, is_mostly_items
 from forebay.store.payload import (
-    PIECE,
+    CHUNK_BYTES,
     Payload,
     Redaction,
+    choose_extension,
     detect_mime_type,
-    expects_json,
-    extension,
-    in_one_piece,
-    is_object,
-    pieces_of,
-    plausible,
-    whole,
+    is_json_mime_type,
+    iter_chunks,
+    needs_json_encoding,
+    read_all,
+    sanitize_mime_type,
+    to_buffer,
 )
-from forebay.store.quota import Quota, QuotaFull
-from forebay.store.times import is_time, timestamp
-from forebay.store.write import Written, write_frames
+from forebay.store.principals import MAX_NAME_LENGTH, is_valid_name
+from forebay.store.quota import Quota, QuotaExceeded
+from forebay.store.threads import ForkSafeLock
+from forebay.store.times import format_timestamp, is_valid_time
+from forebay.store.write import WriteProgress, write_frames
 
-__all__ = ["Intake", "redacted"]
+__all__ = ["PayloadWriter", "apply_redactions"]
 
 _log = logging.getLogger("forebay")
 
-_MESSAGE = 4096
+_MAX_MESSAGE_BYTES = 4096
 """What a message with a descriptor may weigh."""
-_ENVELOPE = 512
+_ENVELOPE_BYTES = 512
 """What of that is not the descriptor."""
-_OUTLINE = 512
-_MOST_TRIES = 10
+_MAX_OUTLINE_BYTES = 512
+_MAX_EVICTION_ATTEMPTS = 10
 """How often others are evicted for a payload before it is refused."""
-_MOST_WATCHED = 4096
+_MAX_WATCHED_PRINCIPALS = 4096
 """How many principals one open store knows the sums of, for its warning."""
-_PREVIEW = 2048
+_MAX_PREVIEW_BYTES = 2048
 
 
-class Intake:
+class PayloadWriter:
     """Takes payloads in."""
 
     def __init__(
@@ -63,17 +63,17 @@ class Intake:
         quota: Quota,
         journal: Journal,
         options: Options,
-        make_room: Callable[[str | None, int], None],
+        free_space: Callable[[str | None, int], None],
     ) -> None:
         self._backend = backend
         self._quota = quota
         self._journal = journal
         self._options = options
-        self._make_room = make_room
-        self._lock = Lock()
+        self._free_space = free_space
+        self._lock = ForkSafeLock()
         self._pool: ThreadPoolExecutor | None = None
-        self._pool_of = 0
-        self._stored: dict[str | None, int] = {}
+        self._pool_pid = 0
+        self._stored_bytes: dict[str | None, int] = {}
 
     def put(
         self,
@@ -92,14 +92,14 @@ class Intake:
         if ttl is not None:
             check_ttl(ttl)
         for name, given in (("source_tool", source_tool), ("principal", principal)):
-            if given is not None and not is_name(given):
-                raise InvalidArgument(f"{name} is at most {LONGEST_NAME} characters of text, not {given!r:.64}")
+            if given is not None and not is_valid_name(given):
+                raise InvalidArgument(f"{name} is at most {MAX_NAME_LENGTH} characters of text, not {given!r:.64}")
         if mime_type is not None and not isinstance(mime_type, str):
-            raise InvalidArgument(f"mime_type must be a text, such as text/plain, not {shown(mime_type)}")
+            raise InvalidArgument(f"mime_type must be a text, such as text/plain, not {short_repr(mime_type)}")
         if progress is not None and not callable(progress):
-            raise InvalidArgument(f"progress must be a function of the bytes done, not {shown(progress)}")
+            raise InvalidArgument(f"progress must be a function of the bytes done, not {short_repr(progress)}")
         try:
-            descriptor = self._put(payload, mime_type, source_tool, principal, ttl, progress, handle_length)
+            descriptor = self._store(payload, mime_type, source_tool, principal, ttl, progress, handle_length)
         except ForebayError as error:
             self._journal.record("store_failed", principal=principal, source_tool=source_tool, code=error.code)
             raise
@@ -112,10 +112,10 @@ class Intake:
             mime_type=descriptor.mime_type,
             shown_bytes=len(descriptor.to_json()),
         )
-        self._warn(principal, descriptor.size_bytes)
+        self._warn_if_large(principal, descriptor.size_bytes)
         return descriptor
 
-    def _put(
+    def _store(
         self,
         payload: Payload,
         mime_type: str | None,
@@ -125,111 +125,113 @@ class Intake:
         progress: Callable[[int], None] | None,
         handle_length: int | None,
     ) -> Descriptor:
-        mime_type = plausible(mime_type) or ("application/json" if is_object(payload) else None)
+        mime_type = sanitize_mime_type(mime_type) or ("application/json" if needs_json_encoding(payload) else None)
         if self._options.redactions:
-            payload = redacted(payload, self._options.redactions)
-        data = whole(payload)
+            payload = apply_redactions(payload, self._options.redactions)
+        data = to_buffer(payload)
         handle = new_handle(handle_length or self._options.handle_length)
 
-        def watch(written: Written) -> None:
-            self._check_room(principal, written.stored)
+        def watch(written: WriteProgress) -> None:
+            self._check_quota(principal, written.stored_bytes)
             if progress is not None:
-                progress(written.size)
+                progress(written.payload_bytes)
 
         upload = self._backend.create(handle)
         outlining = self._start_outline(data)
         try:
             written, findings, parts = write_frames(
-                pieces_of(payload if data is None else data),
-                Survey(expects_json(mime_type)),
+                iter_chunks(payload if data is None else data),
+                Survey(is_json_mime_type(mime_type)),
                 upload,
                 compress=self._options.compression == "zstd",
-                pool=self._workers,
-                watch=watch,
+                get_pool=self._get_pool,
+                on_progress=watch,
             )
-            items = findings.items if is_mostly_items(findings.items, written.size) else None
+            items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
             if parts and progress is not None:
-                progress(written.size)
+                progress(written.payload_bytes)
             now = self._options.clock()
             expires_at = now + (self._options.ttl if ttl is None else ttl)
-            if not is_time(now) or not is_time(expires_at):
+            if not is_valid_time(now) or not is_valid_time(expires_at):
                 raise InvalidArgument("this payload would expire, or was made, in no year there is; mend ttl or clock")
             meta: dict[str, Any] = {
                 "handle": handle,
-                "mime_type": _settled(mime_type, findings.nature, bytes(memoryview(written.head)[:16384])),
-                "size_bytes": written.size,
+                "mime_type": _resolve_mime_type(
+                    mime_type, findings.nature, bytes(memoryview(written.first_chunk)[:16384])
+                ),
+                "size_bytes": written.payload_bytes,
                 "nature": findings.nature,
                 "item_count": None if items is None else len(items),
                 "items_path": None if items is None else items.path,
-                "outline": _outline(outlining, data, written, findings),
+                "outline": _finish_outline(outlining, data, written, findings),
                 "created_at": now,
                 "expires_at": expires_at,
                 "principal": principal,
                 "source_tool": source_tool,
             }
-            tail = tail_of(meta, findings.items, findings.lines, written.frames)
-            stored = written.stored + len(tail)
+            tail = build_footer(meta, findings.items, findings.lines, written.frames)
+            stored = written.stored_bytes + len(tail)
             upload.write([*parts, tail])
-            self._commit(upload, principal, stored, extension(meta["mime_type"], findings.nature))
+            self._commit(upload, principal, stored, choose_extension(meta["mime_type"], findings.nature))
         finally:
             upload.abort()
-        return describe(meta, written.head)
+        return make_descriptor(meta, written.first_chunk)
 
     def _start_outline(self, data: Buffer | None) -> Future[str] | None:
         """A pass of its own over a large payload, beside those that write it; in vain if it is not JSON."""
-        if data is None or len(view := memoryview(data)) <= PIECE or view[0] not in b"[{":
+        if data is None or len(view := memoryview(data)) <= CHUNK_BYTES or view[0] not in b"[{":
             return None
-        return self._workers().submit(outline, data, _OUTLINE)
+        return self._get_pool().submit(outline, data, _MAX_OUTLINE_BYTES)
 
-    def _check_room(self, principal: str | None, size: int) -> None:
+    def _check_quota(self, principal: str | None, size: int) -> None:
         """Ends a payload early that will have no room; nothing is evicted for it before it is all there."""
         if self._options.on_full == "evict":
-            short = self._quota.excess(principal, size)
+            short = self._quota.explain_oversize(principal, size)
         else:
-            short = self._quota.shortage(principal, size)
+            short = self._quota.explain_shortage(principal, size)
             if short is not None:
-                self._make_room(principal, size)
-                short = self._quota.shortage(principal, size)
+                self._free_space(principal, size)
+                short = self._quota.explain_shortage(principal, size)
         if short is not None:
             raise StoreFull(short)
 
     def _commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
-        for _ in range(_MOST_TRIES if self._options.on_full == "evict" else 1):
-            with contextlib.suppress(QuotaFull), self._quota.taking(principal, size):
+        for _ in range(_MAX_EVICTION_ATTEMPTS if self._options.on_full == "evict" else 1):
+            with contextlib.suppress(QuotaExceeded), self._quota.reserve(principal, size):
                 upload.commit(extension)
                 return
             # Whoever is quicker may take the room that was made.
-            self._make_room(principal, size)
-        with self._quota.taking(principal, size):
+            self._free_space(principal, size)
+        with self._quota.reserve(principal, size):
             upload.commit(extension)
 
-    def _warn(self, principal: str | None, size: int) -> None:
-        before = self._stored.pop(principal, 0)
-        after = self._stored[principal] = before + size
-        if len(self._stored) > _MOST_WATCHED:
+    def _warn_if_large(self, principal: str | None, size: int) -> None:
+        before = self._stored_bytes.pop(principal, 0)
+        after = self._stored_bytes[principal] = before + size
+        if len(self._stored_bytes) > _MAX_WATCHED_PRINCIPALS:
             # The one that has not stored anything for the longest time.
-            self._stored.pop(next(iter(self._stored)), None)
+            self._stored_bytes.pop(next(iter(self._stored_bytes)), None)
         if before <= self._options.warn_bytes < after:
             whom = "this process" if principal is None else f"principal {principal!r}"
             told = f"forebay: {whom} has stored {after:,} bytes, more than warn_bytes={self._options.warn_bytes:,}"
             _log.warning("%s", told)
             self._journal.record("store_warning", principal=principal, size_bytes=after)
 
-    def _workers(self) -> ThreadPoolExecutor:
+    def _get_pool(self) -> ThreadPoolExecutor:
         with self._lock:
             # The threads of a pool do not come along when a process is forked.
-            if self._pool is None or self._pool_of != os.getpid():
-                self._pool_of = os.getpid()
+            if self._pool is None or self._pool_pid != os.getpid():
+                self._pool_pid = os.getpid()
                 self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "forebay-frames")
             return self._pool
 
     def close(self) -> None:
         with self._lock:
-            if self._pool is not None and self._pool_of == os.getpid():
+            if self._pool is not None and self._pool_pid == os.getpid():
                 self._pool.shutdown()
 
 
-def describe(meta: dict[str, Any], head: Buffer) -> Descriptor:
+def make_descriptor(meta: dict[str, Any], head: Buffer) -> Descriptor:
     """What is said of a payload in place of it, as long as the message it goes in allows."""
 
     said: dict[str, Any] = {
@@ -238,7 +240,7 @@ def describe(meta: dict[str, Any], head: Buffer) -> Descriptor:
         "size_bytes": meta["size_bytes"],
         "item_count": meta["item_count"],
         "preview": "",
-        "expires_at": timestamp(meta["expires_at"]),
+        "expires_at": format_timestamp(meta["expires_at"]),
         "fetch_with": "output_fetch",
         "items_path": meta["items_path"],
         "outline": meta["outline"],
@@ -252,17 +254,17 @@ def describe(meta: dict[str, Any], head: Buffer) -> Descriptor:
     if meta["nature"] == "binary":
         said["preview"] = None
     else:
-        said["preview"] = preview(head, _PREVIEW, max_escaped_bytes=max(0, room), escape_levels=2)
+        said["preview"] = preview(head, _MAX_PREVIEW_BYTES, max_escaped_bytes=max(0, room), escape_levels=2)
     return Descriptor(**said)
 
 
 def _room(said: dict[str, Any]) -> int:
-    return _MESSAGE - _ENVELOPE - weigh(orjson.dumps(said), 1)
+    return _MAX_MESSAGE_BYTES - _ENVELOPE_BYTES - escaped_size(orjson.dumps(said), 1)
 
 
-def redacted(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
+def apply_redactions(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
     """A payload in one piece, without what must not be stored."""
-    data = bytes(in_one_piece(payload))
+    data = bytes(read_all(payload))
     for redact in redactions:
         try:
             data = redact(data)
@@ -274,38 +276,40 @@ def redacted(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
     return data
 
 
-def _settled(mime_type: str | None, nature: str, head: bytes) -> str:
+def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
     """The type that was given, unless the payload is not what it says."""
     found = detect_mime_type(nature, head)
-    if mime_type is None or (expects_json(mime_type) and nature not in ("json", "ndjson")):
+    if mime_type is None or (is_json_mime_type(mime_type) and nature not in ("json", "ndjson")):
         return found
     return mime_type
 
 
-def _outline(outlining: Future[str] | None, data: Buffer | None, written: Written, findings: Findings) -> str | None:
+def _finish_outline(
+    outlining: Future[str] | None, data: Buffer | None, written: WriteProgress, findings: Findings
+) -> str | None:
     # What fits into the preview whole has no need of an outline.
-    if findings.nature not in ("json", "ndjson") or written.size <= _PREVIEW:
+    if findings.nature not in ("json", "ndjson") or written.payload_bytes <= _MAX_PREVIEW_BYTES:
         return None
     if outlining is not None:
         return outlining.result()
-    if data is None and written.size == len(memoryview(written.head)):
-        data = written.head
+    if data is None and written.payload_bytes == len(memoryview(written.first_chunk)):
+        data = written.first_chunk
     if data is not None:
-        return outline(data, _OUTLINE)
-    return _outline_of_head(written.head, findings.items)
+        return outline(data, _MAX_OUTLINE_BYTES)
+    return _outline_first_items(written.first_chunk, findings.items)
 
 
-def _outline_of_head(head: Buffer, items: ItemIndex | None) -> str | None:
+def _outline_first_items(head: Buffer, items: ItemIndex | None) -> str | None:
     """The shape of the first items of a payload that has streamed by; what is around them is `…`."""
     if items is None or items.kind is None or len(items) == 0:
         return None
     start = items.span(0, 1).start
     try:
         page = read_items(memoryview(head)[start:], items, 0, 100, len(memoryview(head)), base=start)
-        shape = outline(page.content, _OUTLINE - 24)
+        shape = outline(page.content, _MAX_OUTLINE_BYTES - 24)
     except ForebayError:
         return None
     shape = f"{shape.rpartition(' ×')[0]} ×{len(items)}"
     for key in reversed((items.path or "").split("/")[1:]):
         shape = f"{{{key.replace('~1', '/').replace('~0', '~')}: {shape}, …}}"
-    return shape if len(shape.encode()) <= _OUTLINE else None
+    return shape if len(shape.encode()) <= _MAX_OUTLINE_BYTES else None

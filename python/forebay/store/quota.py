@@ -9,10 +9,10 @@ from forebay.errors import StoreFull
 from forebay.store.backends import Backend, Counters
 from forebay.store.backends.counters import TOTAL
 
-__all__ = ["Quota", "QuotaFull"]
+__all__ = ["Quota", "QuotaExceeded"]
 
 
-class QuotaFull(StoreFull):
+class QuotaExceeded(StoreFull):
     """A quota has no room, as far as is counted."""
 
 
@@ -32,7 +32,7 @@ class Quota:
         with self._backend.counters() as counters:
             return counters.get(TOTAL) is not None
 
-    def counted(self) -> dict[str, int]:
+    def usage(self) -> dict[str, int]:
         """What the counters say."""
         with self._backend.counters() as counters:
             return {name: counters.get(name) or 0 for name in counters.names()}
@@ -44,24 +44,24 @@ class Quota:
             for principal, size in stored():
                 sums[TOTAL] += size
                 if principal is not None:
-                    sums[_name(principal)] += size
+                    sums[_counter_name(principal)] += size
             for name, value in sums.items():
                 counters.set(name, value)
 
-    def shortage(self, principal: str | None, size: int) -> str | None:
+    def explain_shortage(self, principal: str | None, size: int) -> str | None:
         """Why there seems to be no room; only `taking` knows."""
         with self._backend.counters() as counters:
-            return self._shortage(_used(counters, principal), size)
+            return self._explain_shortage(_read_usage(counters, principal), size)
 
-    def excess(self, principal: str | None, size: int) -> str | None:
+    def explain_oversize(self, principal: str | None, size: int) -> str | None:
         """Why there would be no room even if nothing else were stored."""
-        if self._shortage(dict.fromkeys(_counted_for(principal), 0), size) is None:
+        if self._explain_shortage(dict.fromkeys(_counter_names(principal), 0), size) is None:
             return None
         limits = [self._total, self._per_principal if principal is not None else None]
         least = min(limit for limit in limits if limit is not None)
         return f"this payload is larger than a quota of {least:,} bytes; store less of it, or raise the quota"
 
-    def _shortage(self, used: dict[str, int | None], size: int) -> str | None:
+    def _explain_shortage(self, used: dict[str, int | None], size: int) -> str | None:
         for name, counted in used.items():
             if name == TOTAL and counted is None:
                 return "what is stored was not counted yet; call again"
@@ -76,18 +76,18 @@ class Quota:
         return None
 
     @contextlib.contextmanager
-    def taking(self, principal: str | None, size: int) -> Iterator[None]:
+    def reserve(self, principal: str | None, size: int) -> Iterator[None]:
         """Takes room for what the block stores, and gives it back if that fails; `StoreFull` if there is none."""
         with self._backend.counters() as counters:
-            used = _used(counters, principal)
-            short = self._shortage(used, size)
+            used = _read_usage(counters, principal)
+            short = self._explain_shortage(used, size)
             if short is not None:
-                raise QuotaFull(short)
+                raise QuotaExceeded(short)
             try:
-                _set(counters, used, size)
+                _write_usage(counters, used, size)
                 yield
             except BaseException:
-                _set(counters, used, 0)
+                _write_usage(counters, used, 0)
                 raise
 
     def release(self, principal: str | None, size: int, delete: Callable[[], bool]) -> bool:
@@ -95,23 +95,23 @@ class Quota:
         with self._backend.counters() as counters:
             if not delete():
                 return False
-            _set(counters, _used(counters, principal), -size)
+            _write_usage(counters, _read_usage(counters, principal), -size)
             return True
 
 
-def _counted_for(principal: str | None) -> list[str]:
-    return [TOTAL] if principal is None else [TOTAL, _name(principal)]
+def _counter_names(principal: str | None) -> list[str]:
+    return [TOTAL] if principal is None else [TOTAL, _counter_name(principal)]
 
 
-def _used(counters: Counters, principal: str | None) -> dict[str, int | None]:
-    return {name: counters.get(name) for name in _counted_for(principal)}
+def _read_usage(counters: Counters, principal: str | None) -> dict[str, int | None]:
+    return {name: counters.get(name) for name in _counter_names(principal)}
 
 
-def _set(counters: Counters, used: dict[str, int | None], more: int) -> None:
+def _write_usage(counters: Counters, used: dict[str, int | None], more: int) -> None:
     for name, amount in used.items():
         counters.set(name, max(0, (amount or 0) + more))
 
 
-def _name(principal: str) -> str:
+def _counter_name(principal: str) -> str:
     """Whatever a principal is called, its counter's name is harmless."""
     return "p-" + hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

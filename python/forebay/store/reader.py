@@ -12,21 +12,21 @@ from typing import Protocol, Self, cast
 from typing_extensions import Buffer
 
 from forebay._core import ItemIndex, Survey, index_items, index_lines, locate, read_items
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import PathNotFound
 from forebay.store.backends import Blob
-from forebay.store.frames import Contents
-from forebay.store.os_errors import structured
+from forebay.store.backends.filesystem import translate_os_errors
+from forebay.store.frames import Footer
 
-__all__ = ["Array", "Document", "PayloadFile", "Reader", "View", "value_at"]
+__all__ = ["ArrayView", "PayloadFile", "PayloadReader", "ValueView", "View", "read_value"]
 
-_IN_MEMORY = 16 << 20
+_MAX_IN_MEMORY_BYTES = 16 << 20
 """Payloads up to this size are read into memory where all of one is needed, larger ones into a file without a name."""
 
-_WINDOW = 1 << 20
+_SCAN_BYTES = 1 << 20
 """How much is read at a time where all of something has to be gone through once."""
 
-_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
+_ITEM_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
 """How the rest of a path into the items begins."""
 
 
@@ -59,7 +59,7 @@ class View(Protocol):
         """These bytes, from as little of what is stored as holds them."""
 
 
-class Document:
+class ValueView:
     """A value inside of a payload, as a payload of its own."""
 
     nature = "json"
@@ -80,13 +80,13 @@ class Document:
         return self._data[start:end]
 
 
-class Array:
+class ArrayView:
     """The array of a payload's items, as a payload of its own: where it is, is known, so nothing else is read."""
 
     nature = "json"
     items_path = ""
 
-    def __init__(self, reader: "Reader", index: ItemIndex) -> None:
+    def __init__(self, reader: "PayloadReader", index: ItemIndex) -> None:
         self._reader = reader
         self.items = index
         self.origin = index.start
@@ -95,8 +95,8 @@ class Array:
     @functools.cached_property
     def lines(self) -> ItemIndex:
         survey = Survey(is_json=False)
-        for start in range(0, self.size, _WINDOW):
-            survey.feed(self.read(start, start + _WINDOW))
+        for start in range(0, self.size, _SCAN_BYTES):
+            survey.feed(self.read(start, start + _SCAN_BYTES))
         lines = survey.finish().lines
         # JSON is text, which always has lines.
         return cast("ItemIndex", lines)
@@ -105,19 +105,19 @@ class Array:
         return self._reader.read(self.origin + start, self.origin + min(end, self.size))
 
 
-class Reader:
+class PayloadReader:
     """A stored payload, by ranges of bytes."""
 
     origin = 0
 
-    def __init__(self, blob: Blob, contents: Contents) -> None:
+    def __init__(self, blob: Blob, footer: Footer) -> None:
         self._blob = blob
-        self.contents = contents
-        self._last = (0, memoryview(b""))
+        self.footer = footer
+        self._last_read = (0, memoryview(b""))
 
     @property
     def size(self) -> int:
-        return self.contents.size
+        return self.footer.size
 
     @property
     def version(self) -> object:
@@ -131,11 +131,11 @@ class Reader:
 
     @property
     def nature(self) -> str:
-        return str(self.contents.meta["nature"])
+        return str(self.footer.meta["nature"])
 
     @property
     def items(self) -> ItemIndex | None:
-        index = self.contents.items
+        index = self.footer.items
         return index if index is not None and index.kind is not None else None
 
     @property
@@ -144,22 +144,22 @@ class Reader:
 
     @property
     def lines(self) -> ItemIndex | None:
-        return self.contents.lines
+        return self.footer.lines
 
-    def window(self, start: int, end: int) -> tuple[int, memoryview]:
+    def read_frames(self, start: int, end: int) -> tuple[int, memoryview]:
         """At least the bytes from `start` to `end`, and where what is returned starts."""
-        base, data = self.contents.read(self._blob, start, end)
+        base, data = self.footer.read_frames(self._blob, start, end)
         return base, memoryview(data)
 
     def read(self, start: int, end: int) -> memoryview:
         """Exactly the bytes from `start` to `end`."""
-        base, data = self._last
+        base, data = self._last_read
         # A page that turned out too heavy is made again, of less.
         if not base <= start <= end <= base + len(data):
-            base, data = self._last = self.window(start, end)
+            base, data = self._last_read = self.read_frames(start, end)
         return data[start - base : end - base]
 
-    def item(self, index: ItemIndex, number: int) -> memoryview:
+    def read_item(self, index: ItemIndex, number: int) -> memoryview:
         """One of its items, from as little of what is stored as holds it."""
         span = index.span(number, 1)
         data = self.read(span.start, span.end)
@@ -167,12 +167,12 @@ class Reader:
         page = read_items(data, index, number, 1, len(data) + 16, base=span.start)
         return data[page.start - span.start : page.end - span.start]
 
-    def whole(self) -> Buffer:
+    def read_all(self) -> Buffer:
         """The payload. A large one is mapped, so that the memory it takes can be taken back."""
-        if self.size <= _IN_MEMORY:
-            return b"".join(self.contents.pieces(self._blob))
-        with structured, tempfile.TemporaryFile() as file:
-            for piece in self.contents.pieces(self._blob):
+        if self.size <= _MAX_IN_MEMORY_BYTES:
+            return b"".join(self.footer.iter_chunks(self._blob))
+        with translate_os_errors, tempfile.TemporaryFile() as file:
+            for piece in self.footer.iter_chunks(self._blob):
                 file.write(piece)
             file.flush()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -189,7 +189,7 @@ class Reader:
         self.close()
 
 
-def value_at(reader: Reader, path: str, whole: Callable[[], Buffer]) -> memoryview:
+def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buffer]) -> memoryview:
     """What a JSON Pointer leads to.
 
     Of equal keys the first is meant. Only on the way to the items and into them it is the one that leads there, so that
@@ -200,29 +200,29 @@ def value_at(reader: Reader, path: str, whole: Callable[[], Buffer]) -> memoryvi
         rest = path[len(index.path) :]
         if rest == "" and index.kind == "array":
             return reader.read(index.start, index.end)
-        number = _NUMBER.match(rest)
+        number = _ITEM_NUMBER.match(rest)
         if number is not None:
-            return _inside_item(reader, index, path, int(number[1]), rest[number.end() :])
-    data = memoryview(whole())
+            return _read_inside_item(reader, index, path, int(number[1]), rest[number.end() :])
+    data = memoryview(read_payload())
     start, end = locate(data, path)
     return data[start:end]
 
 
-def _inside_item(reader: Reader, index: ItemIndex, path: str, number: int, rest: str) -> memoryview:
+def _read_inside_item(reader: PayloadReader, index: ItemIndex, path: str, number: int, rest: str) -> memoryview:
     try:
         if number < len(index):
-            item = reader.item(index, number)
+            item = reader.read_item(index, number)
             start, end = locate(item, rest)
             return item[start:end]
     except PathNotFound:
         pass
-    raise PathNotFound(f"nothing at path {shown(path)}; outline() shows which paths exist")
+    raise PathNotFound(f"nothing at path {short_repr(path)}; outline() shows which paths exist")
 
 
 class PayloadFile(io.RawIOBase):
     """A stored payload as a file: it can be read, sought in, and is closed with its `Reader`."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: PayloadReader) -> None:
         self._reader = reader
         self._pos = 0
         self._base = 0
@@ -249,7 +249,7 @@ class PayloadFile(io.RawIOBase):
         if self._pos >= self._reader.size or not into:
             return 0
         if not self._base <= self._pos < self._base + len(self._data):
-            self._base, self._data = self._reader.window(self._pos, self._pos + 1)
+            self._base, self._data = self._reader.read_frames(self._pos, self._pos + 1)
         found = self._data[self._pos - self._base :][: len(into)]
         into[: len(found)] = found
         self._pos += len(found)

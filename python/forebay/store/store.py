@@ -15,32 +15,33 @@ from forebay import _core
 from forebay.arguments import check_integer, check_pointer
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from forebay.store.backends import Backend
-from forebay.store.catalog import OPERATOR, Catalog, Principal, is_name
+from forebay.store.catalog import Catalog
 from forebay.store.handles import Descriptor, is_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.pages import Format, Page, SearchPage
-from forebay.store.pages import fetch as fetch_page
+from forebay.store.pages import fetch_page as fetch_page
 from forebay.store.payload import Payload
-from forebay.store.put import Intake
+from forebay.store.principals import OPERATOR, Principal, is_valid_name
+from forebay.store.put import PayloadWriter
 from forebay.store.quota import Quota
-from forebay.store.reader import Array, Document, PayloadFile, Reader, View, value_at
-from forebay.store.search import search as search_page
+from forebay.store.reader import ArrayView, PayloadFile, PayloadReader, ValueView, View, read_value
+from forebay.store.search import search_payload as search_page
 from forebay.store.sweep import Sweeper, SweepReport
-from forebay.store.threads import Pulled, in_thread
-from forebay.store.times import timestamp
+from forebay.store.threads import BlockingChunks, start_in_thread
+from forebay.store.times import format_timestamp
 
-__all__ = ["Store", "Stored"]
+__all__ = ["Store", "StoredOutput"]
 
 
-_MOST_REFUSALS = 20
+_MAX_REFUSALS_PER_SECOND = 20
 """How many a second the journal is told of."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _awaited(
+def _make_async(
     method: Callable[Concatenate["Store", _P], _T],
 ) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
     """The same, done in another thread and awaited."""
@@ -53,7 +54,7 @@ def _awaited(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
+class StoredOutput:
     """What is known of a stored payload."""
 
     output_handle: str
@@ -75,9 +76,9 @@ class Stored:
         return dataclasses.asdict(self)
 
     @classmethod
-    def of(cls, reader: Reader) -> Self:
+    def from_reader(cls, reader: PayloadReader) -> Self:
         """What an open payload says of itself."""
-        meta, lines = reader.contents.meta, reader.lines
+        meta, lines = reader.footer.meta, reader.lines
         return cls(
             output_handle=meta["handle"],
             mime_type=meta["mime_type"],
@@ -88,8 +89,8 @@ class Stored:
             items_path=meta["items_path"],
             line_count=None if lines is None else len(lines),
             outline=meta["outline"],
-            created_at=timestamp(meta["created_at"]),
-            expires_at=timestamp(meta["expires_at"]),
+            created_at=format_timestamp(meta["created_at"]),
+            expires_at=format_timestamp(meta["expires_at"]),
             source_tool=meta["source_tool"],
             principal=meta["principal"],
         )
@@ -107,8 +108,8 @@ class Store:
         self._quota = Quota(backend, options.quota, options.principal_quota)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._intake = Intake(backend, self._quota, journal, options, self._sweeper.make_room)
-        self._refused = (0, 0)
+        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.free_space)
+        self._refusals = (0, 0)
         self.journal = journal
 
     def put(
@@ -133,8 +134,8 @@ class Store:
         Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`: then nothing was stored.
         """
         self._sweeper.start()
-        self._sweeper.count()
-        return self._intake.put(
+        self._sweeper.ensure_counted()
+        return self._writer.put(
             payload,
             mime_type=mime_type,
             source_tool=source_tool,
@@ -156,7 +157,7 @@ class Store:
     ) -> Descriptor:
         """`put`, awaited; takes an async iterator of chunks, too. Cancelled, it stores nothing."""
         is_abandoned = False
-        pulled = Pulled(payload) if isinstance(payload, AsyncIterable) else None
+        pulled = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
 
         def watch(done: int) -> None:
             if is_abandoned:
@@ -168,7 +169,7 @@ class Store:
             if not done.cancelled() and done.exception() is None:
                 self.delete(done.result().output_handle, principal=principal)
 
-        working = in_thread(
+        working = start_in_thread(
             lambda: self.put(
                 payload if pulled is None else pulled,
                 mime_type=mime_type,
@@ -184,7 +185,7 @@ class Store:
             # What runs in a thread does not end with it.
             is_abandoned = True
             if pulled is not None:
-                pulled.abandon()
+                pulled.cancel()
             working.add_done_callback(undo)
             raise
 
@@ -216,8 +217,8 @@ class Store:
 
         Raises `InvalidArgument`, `InvalidFormat` or `PathNotFound`, also for fields that no item has.
         """
-        with self._opened(handle, principal) as reader:
-            view = self._view(reader, path)
+        with self._open_reader(handle, principal) as reader:
+            view = self._select_view(reader, path)
             page = fetch_page(
                 view,
                 handle,
@@ -234,7 +235,7 @@ class Store:
         self._record_read(reader, page.format, len(shown), offset=page.offset, returned=page.returned)
         return page
 
-    def _opened(self, handle: str, principal: Principal) -> Reader:
+    def _open_reader(self, handle: str, principal: Principal) -> PayloadReader:
         self._sweeper.start()
         try:
             return self._catalog.open(handle, principal)
@@ -245,18 +246,18 @@ class Store:
     def _record_refusal(self, handle: object, principal: Principal, code: str) -> None:
         # Whoever guesses handles must not push out of the journal what else happened.
         second = int(self.options.clock())
-        self._refused = (second, self._refused[1] + 1 if self._refused[0] == second else 1)
-        if self._refused[1] <= _MOST_REFUSALS:
+        self._refusals = (second, self._refusals[1] + 1 if self._refusals[0] == second else 1)
+        if self._refusals[1] <= _MAX_REFUSALS_PER_SECOND:
             self.journal.record(
                 "output_handle_refused",
                 # What comes from outside may be anything, of any size.
-                principal=principal if is_name(principal) else None,
+                principal=principal if is_valid_name(principal) else None,
                 handle=handle if is_handle(handle) else None,
                 code=code,
             )
 
-    def _record_read(self, reader: Reader, format: str, size: int, **details: object) -> None:  # noqa: A002
-        meta = reader.contents.meta
+    def _record_read(self, reader: PayloadReader, format: str, size: int, **details: object) -> None:  # noqa: A002
+        meta = reader.footer.meta
         self.journal.record(
             "output_handle_fetched",
             principal=meta["principal"],
@@ -266,17 +267,17 @@ class Store:
             returned_bytes=size,
         )
 
-    def _view(self, reader: Reader, path: str | None) -> View:
+    def _select_view(self, reader: PayloadReader, path: str | None) -> View:
         if path is not None:
             check_pointer("path", path)
         # The payload as a whole has its items wherever they are.
         if path is None or (path == "" and reader.nature in ("json", "ndjson")):
             return reader
         if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:
-            return Array(reader, reader.items)
+            return ArrayView(reader, reader.items)
         if reader.nature not in ("json", "ndjson"):
             raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
-        return Document(value_at(reader, path, lambda: self._catalog.whole(reader)))
+        return ValueView(read_value(reader, path, lambda: self._catalog.read_payload(reader)))
 
     def search(
         self,
@@ -294,13 +295,13 @@ class Store:
         principal: Principal = None,
     ) -> SearchPage:
         """Where a text or a regular expression is found, from byte `start` on. Following `next_start` gives all."""
-        with self._opened(handle, principal) as reader:
+        with self._open_reader(handle, principal) as reader:
             page = search_page(
                 reader,
-                lambda: self._catalog.whole(reader),
+                lambda: self._catalog.read_payload(reader),
                 handle,
                 pattern,
-                is_whole_kept=self._catalog.kept(reader) is not None,
+                is_cached=self._catalog.get_cached_payload(reader) is not None,
                 regex=regex,
                 ignore_case=ignore_case,
                 start=start,
@@ -316,46 +317,46 @@ class Store:
     def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
         """The shape of a JSON payload in one line."""
         check_integer("max_bytes", max_bytes)
-        with self._opened(handle, principal) as reader:
+        with self._open_reader(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("only JSON has an outline; fetch this payload as text or bytes")
-            shape = _core.outline(self._catalog.whole(reader), max_bytes)
+            shape = _core.outline(self._catalog.read_payload(reader), max_bytes)
             self._record_read(reader, "outline", len(shape.encode()))
             return shape
 
     def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
         """The value at a JSON Pointer, as it stands in the payload, whole: what `fetch` means by the same `path`."""
-        with self._opened(handle, principal) as reader:
+        with self._open_reader(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
             check_pointer("pointer", pointer)
-            value = bytes(value_at(reader, pointer, lambda: self._catalog.whole(reader)))
+            value = bytes(read_value(reader, pointer, lambda: self._catalog.read_payload(reader)))
             self._record_read(reader, "value", len(value))
             return value
 
     def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:
         """The payload as a binary file to read and to seek in. Close it, or use it in a `with`."""
-        reader = self._opened(handle, principal)
-        self.journal.record("output_handle_opened", principal=reader.contents.meta["principal"], handle=handle)
+        reader = self._open_reader(handle, principal)
+        self.journal.record("output_handle_opened", principal=reader.footer.meta["principal"], handle=handle)
         return cast("BinaryIO", io.BufferedReader(PayloadFile(reader)))
 
     @contextlib.contextmanager
-    def part(self, handle: str, path: str | None = None, *, principal: Principal = None) -> Iterator[View]:
+    def open_view(self, handle: str, path: str | None = None, *, principal: Principal = None) -> Iterator[View]:
         """A payload, or the value that a path leads to, by ranges of bytes: to be handed on, not to be shown."""
-        with self._opened(handle, principal) as reader:
-            yield self._view(reader, path)
+        with self._open_reader(handle, principal) as reader:
+            yield self._select_view(reader, path)
 
     @property
     def folder(self) -> Path | None:
         """Where payloads are files, if they are."""
         return self._backend.folder
 
-    def stat(self, handle: str, *, principal: Principal = None) -> Stored:
+    def stat(self, handle: str, *, principal: Principal = None) -> StoredOutput:
         """All that is known of a payload, without reading it."""
-        with self._opened(handle, principal) as reader:
-            return Stored.of(reader)
+        with self._open_reader(handle, principal) as reader:
+            return StoredOutput.from_reader(reader)
 
-    def list(self, *, principal: Principal = None) -> Iterator[Stored]:
+    def list(self, *, principal: Principal = None) -> Iterator[StoredOutput]:
         """What is stored for a principal, in no order."""
         for listed in self._backend.list():
             # What is gone meanwhile, or damaged, or someone else's, is not listed.
@@ -363,13 +364,13 @@ class Store:
                 contextlib.suppress(HandleNotFound, HandleCorrupt),
                 self._catalog.open(listed.handle, principal) as found,
             ):
-                yield Stored.of(found)
+                yield StoredOutput.from_reader(found)
 
     def delete(self, handle: str, *, principal: Principal = None) -> None:
         """Removes a payload before it expires."""
         try:
-            with self._opened(handle, principal) as reader:
-                meta, size = reader.contents.meta, reader.stored_bytes
+            with self._open_reader(handle, principal) as reader:
+                meta, size = reader.footer.meta, reader.stored_bytes
         except HandleCorrupt:
             if principal is not OPERATOR:
                 raise
@@ -383,23 +384,23 @@ class Store:
         """Removes what has expired, and what crashed writers left."""
         return self._sweeper.sweep()
 
-    async def list_async(self, *, principal: Principal = None) -> Sequence[Stored]:
+    async def list_async(self, *, principal: Principal = None) -> Sequence[StoredOutput]:
         """`list`, awaited: all of it."""
         return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
 
-    open_async = _awaited(open)  # noqa: A003
-    fetch_async = _awaited(fetch)
-    search_async = _awaited(search)
-    outline_async = _awaited(outline)
-    get_async = _awaited(get)
-    stat_async = _awaited(stat)
-    delete_async = _awaited(delete)
-    sweep_async = _awaited(sweep)
+    open_async = _make_async(open)  # noqa: A003
+    fetch_async = _make_async(fetch)
+    search_async = _make_async(search)
+    outline_async = _make_async(outline)
+    get_async = _make_async(get)
+    stat_async = _make_async(stat)
+    delete_async = _make_async(delete)
+    sweep_async = _make_async(sweep)
 
     def close(self) -> None:
         """Ends what runs in the background. Payloads stay until they expire."""
         self._sweeper.stop()
-        self._intake.close()
+        self._writer.close()
         self.journal.close()
         self._backend.close()
 

@@ -8,18 +8,18 @@ import time
 from collections.abc import Iterator
 
 from forebay.errors import ForebayError, HandleCorrupt
-from forebay.store.backends import Backend, Listed
+from forebay.store.backends import Backend, ObjectInfo
 from forebay.store.catalog import Catalog
 from forebay.store.journal import Journal
-from forebay.store.locks import Lock
 from forebay.store.options import Options
 from forebay.store.quota import Quota
+from forebay.store.threads import ForkSafeLock
 
 __all__ = ["SweepReport", "Sweeper"]
 
 _log = logging.getLogger("forebay")
 
-_JUMP = 60
+_MAX_CLOCK_DRIFT_SECONDS = 60
 """Seconds by which the clock on the wall may leave the one that only counts before it is not believed."""
 
 
@@ -37,7 +37,7 @@ class SweepReport:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Known:
+class _Entry:
     principal: str | None
     created_at: float
     expires_at: float
@@ -53,26 +53,26 @@ class Sweeper:
         self._quota = quota
         self._journal = journal
         self._options = options
-        self._known: dict[str, _Known] = {}
-        self._clocks = (options.clock(), time.monotonic())
-        self._lock = Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._last_clocks = (options.clock(), time.monotonic())
+        self._lock = ForkSafeLock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._started_in = 0
+        self._started_pid = 0
         self._is_counted = False
 
     def start(self) -> None:
         """Sweeps every so often from now on, in the background."""
-        if self._started_in == os.getpid() or self._options.sweep_interval == 0:
+        if self._started_pid == os.getpid() or self._options.sweep_interval == 0:
             return
         with self._lock:
             # A child that was forked has no threads but one.
-            if self._started_in != os.getpid():
-                self._started_in = os.getpid()
+            if self._started_pid != os.getpid():
+                self._started_pid = os.getpid()
                 self._thread = threading.Thread(target=self._run, name="forebay-sweep", daemon=True)
                 self._thread.start()
 
-    def count(self) -> None:
+    def ensure_counted(self) -> None:
         """Sees to it that what is stored was counted."""
         if not self._is_counted:
             with self._lock:
@@ -96,7 +96,7 @@ class Sweeper:
 
     def stop(self) -> None:
         self._wake.set()
-        if self._thread is not None and self._started_in == os.getpid():
+        if self._thread is not None and self._started_pid == os.getpid():
             self._thread.join()
 
     def sweep(self) -> SweepReport:
@@ -107,53 +107,53 @@ class Sweeper:
         return report
 
     def _sweep(self, *, wait: bool) -> SweepReport | None:
-        with self._backend.alone(wait=wait) as is_alone:
-            return self._sweep_alone() if is_alone else None
+        with self._backend.lock(wait=wait) as is_alone:
+            return self._sweep_locked() if is_alone else None
 
-    def _sweep_alone(self) -> SweepReport:
-        orphans = self._backend.tidy()
+    def _sweep_locked(self) -> SweepReport:
+        orphans = self._backend.remove_leftovers()
         now = self._options.clock()
         # If it jumped, what it says is believed the next time.
-        has_jumped = self._has_jumped(now)
-        self._clocks = (now, time.monotonic())
+        has_jumped = self._has_clock_jumped(now)
+        self._last_clocks = (now, time.monotonic())
         expired = freed = 0
         for listed in self._backend.list():
-            known = self._look(listed)
+            known = self._read_entry(listed)
             if known.expires_at <= now and not has_jumped and self._remove(listed, known, "output_handle_expired"):
                 expired += 1
                 freed += listed.size
         if expired:
-            self._backend.tidy()
+            self._backend.remove_leftovers()
         left = self._recount()
         corrupt = tuple(listed.handle for known, listed in left if known.is_corrupt)
         return SweepReport(expired, orphans, corrupt, len(left), freed, sum(listed.size for _, listed in left))
 
-    def _recount(self) -> list[tuple[_Known, Listed]]:
+    def _recount(self) -> list[tuple[_Entry, ObjectInfo]]:
         """What is there, which from now on is also what is counted."""
-        found: list[tuple[_Known, Listed]] = []
+        found: list[tuple[_Entry, ObjectInfo]] = []
 
         def stored() -> Iterator[tuple[str | None, int]]:
             for listed in self._backend.list():
-                known = self._look(listed)
+                known = self._read_entry(listed)
                 found.append((known, listed))
                 yield known.principal, listed.size
 
         self._quota.recount(stored)
-        self._known = {listed.handle: known for known, listed in found}
+        self._entries = {listed.handle: known for known, listed in found}
         return found
 
-    def make_room(self, principal: str | None, size: int) -> None:
+    def free_space(self, principal: str | None, size: int) -> None:
         """Removes what has expired and then, if told so, a principal's oldest until `size` more bytes have room.
 
         None of those that have not expired, if there would not be room without all of them either.
         """
         with self._lock:
             now = self._options.clock()
-            has_jumped = self._has_jumped(now)
+            has_jumped = self._has_clock_jumped(now)
             if self._options.sweep_interval == 0:
                 # There may never be a sweep to believe it.
-                self._clocks = (now, time.monotonic())
-            theirs: list[tuple[_Known, Listed]] = []
+                self._last_clocks = (now, time.monotonic())
+            theirs: list[tuple[_Entry, ObjectInfo]] = []
             # What others removed by hand, or died in the middle of, is still counted.
             for known, listed in self._recount():
                 if known.expires_at <= now and not has_jumped:
@@ -161,37 +161,37 @@ class Sweeper:
                 elif known.principal == principal:
                     theirs.append((known, listed))
             freed = sum(listed.size for _, listed in theirs)
-            if self._options.on_full != "evict" or self._quota.shortage(principal, size - freed) is not None:
+            if self._options.on_full != "evict" or self._quota.explain_shortage(principal, size - freed) is not None:
                 return
             for known, listed in sorted(theirs, key=lambda pair: pair[0].created_at):
-                if self._quota.shortage(principal, size) is None:
+                if self._quota.explain_shortage(principal, size) is None:
                     return
                 self._remove(listed, known, "output_handle_evicted")
 
-    def _has_jumped(self, now: float) -> bool:
+    def _has_clock_jumped(self, now: float) -> bool:
         """Whether the clock on the wall went on otherwise than time did since the last sweep."""
-        wall, counted = self._clocks
-        return abs((now - wall) - (time.monotonic() - counted)) >= _JUMP
+        wall, counted = self._last_clocks
+        return abs((now - wall) - (time.monotonic() - counted)) >= _MAX_CLOCK_DRIFT_SECONDS
 
-    def _look(self, listed: Listed) -> _Known:
-        known = self._known.get(listed.handle)
+    def _read_entry(self, listed: ObjectInfo) -> _Entry:
+        known = self._entries.get(listed.handle)
         if known is not None and not known.is_corrupt:
             return known
         try:
             with self._backend.open(listed.handle) as blob:
-                meta = self._catalog.contents(listed.handle, blob).meta
+                meta = self._catalog.read_footer(listed.handle, blob).meta
         except KeyError:
             # Someone else's sweep was first.
-            return _Known(None, listed.modified, listed.modified)
+            return _Entry(None, listed.modified_at, listed.modified_at)
         except HandleCorrupt:
             # Nobody can read it; it is kept as long as it would have been.
-            return _Known(None, listed.modified, listed.modified + self._options.ttl, is_corrupt=True)
-        known = self._known[listed.handle] = _Known(meta["principal"], meta["created_at"], meta["expires_at"])
+            return _Entry(None, listed.modified_at, listed.modified_at + self._options.ttl, is_corrupt=True)
+        known = self._entries[listed.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
         return known
 
-    def _remove(self, listed: Listed, known: _Known, event: str) -> bool:
+    def _remove(self, listed: ObjectInfo, known: _Entry, event: str) -> bool:
         self._catalog.forget(listed.handle)
-        self._known.pop(listed.handle, None)
+        self._entries.pop(listed.handle, None)
         if not self._quota.release(known.principal, listed.size, lambda: self._backend.delete(listed.handle)):
             return False
         self._journal.record(event, principal=known.principal, handle=listed.handle, size_bytes=listed.size)

@@ -4,11 +4,11 @@ import re
 import zlib
 from collections.abc import Iterator
 
-__all__ = ["ACCEPTED_CODINGS", "Inflating", "is_coding"]
+__all__ = ["ACCEPT_ENCODING", "Inflater", "is_compression"]
 
-ACCEPTED_CODINGS = "gzip, deflate"
+ACCEPT_ENCODING = "gzip, deflate"
 
-_NO_CODING = re.compile(
+_IDENTITY_CODINGS = re.compile(
     r"|identity|none|binary|[78]bit|utf-?(8|16|32)([bl]e)?|(us-)?ascii|iso-8859-\d+|windows-\d+|shift[_-]jis|gb\w+|euc-\w+"
 )
 """What servers say of bytes that are as they are: words of mail, and charsets.
@@ -16,59 +16,59 @@ _NO_CODING = re.compile(
 Only what is known to be no coding is passed over. A name that nobody knows may be a coding that nobody knows.
 """
 
-_FIRST_OF_GZIP = 0x1F
+_GZIP_FIRST_BYTE = 0x1F
 
-_PIECE = 1024 * 1024
+_MAX_CHUNK_BYTES = 1024 * 1024
 """At most so much at once: a few bytes can stand for very many."""
 
 
-def is_coding(name: str) -> bool:
+def is_compression(name: str) -> bool:
     """Whether bytes of which this is said are to be undone."""
-    return not _NO_CODING.fullmatch(name)
+    return not _IDENTITY_CODINGS.fullmatch(name)
 
 
-class Inflating:
+class Inflater:
     """What was compressed by one coding of HTTP. Raises `ValueError` for what is broken; the message follows a name."""
 
     def __init__(self, coding: str) -> None:
         self._coding = coding
-        self._stream: zlib._Decompress | None = None
-        self._told = f"what is not {coding}, as it says"
+        self._decompressor: zlib._Decompress | None = None
+        self._problem = f"what is not {coding}, as it says"
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """More of it."""
         rest = chunk
         while rest:
-            if self._stream is None:
-                self._stream = self._decompressor(rest)
-            elif self._stream.eof:
+            if self._decompressor is None:
+                self._decompressor = self._new_decompressor(rest)
+            elif self._decompressor.eof:
                 # After the end there may be zeros up to a full block, or another member of a gzip file. Anything else
                 # is no part of the answer by the book, but it was sent: it is not dropped unseen.
                 rest = rest.lstrip(b"\0")
                 if not rest:
                     return
-                self._told = f"{self._coding} with something else behind its end; it may have been carried out"
-                if self._coding == "deflate" or rest[0] != _FIRST_OF_GZIP:
-                    raise ValueError(f"was answered {self._told}")
-                self._stream = self._decompressor(rest)
+                self._problem = f"{self._coding} with something else behind its end; it may have been carried out"
+                if self._coding == "deflate" or rest[0] != _GZIP_FIRST_BYTE:
+                    raise ValueError(f"was answered {self._problem}")
+                self._decompressor = self._new_decompressor(rest)
             try:
-                piece = self._stream.decompress(rest, _PIECE)
+                piece = self._decompressor.decompress(rest, _MAX_CHUNK_BYTES)
             except zlib.error as error:
-                raise ValueError(f"was answered {self._told}: {error}") from None
-            rest = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+                raise ValueError(f"was answered {self._problem}: {error}") from None
+            rest = self._decompressor.unused_data if self._decompressor.eof else self._decompressor.unconsumed_tail
             if piece:
                 yield piece
 
     def finish(self) -> bytes:
         """The last of it."""
-        if self._stream is None or self._stream.eof:
+        if self._decompressor is None or self._decompressor.eof:
             return b""
-        last = self._stream.flush()
-        if not self._stream.eof:
+        last = self._decompressor.flush()
+        if not self._decompressor.eof:
             raise ValueError(f"was answered {self._coding} that ends too early; it may have been carried out")
         return last
 
-    def _decompressor(self, start: bytes) -> "zlib._Decompress":
+    def _new_decompressor(self, start: bytes) -> "zlib._Decompress":
         if self._coding in ("gzip", "x-gzip"):
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
         if self._coding == "deflate":

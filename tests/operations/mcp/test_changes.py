@@ -47,6 +47,6 @@ async def _is_heard(code: int) -> bool:
 
 @pytest.mark.slow
 def test_a_server_that_is_just_being_started_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "_FIRST_DELAY", 0)
+    monkeypatch.setattr(changes, "_MIN_DELAY_SECONDS", 0)
     assert asyncio.run(_is_heard(INTERNAL_ERROR))
     assert not asyncio.run(_is_heard(METHOD_NOT_FOUND))

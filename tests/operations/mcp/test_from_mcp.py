@@ -10,12 +10,12 @@ from typing import Any
 import changing_server
 import pytest
 from forebay import InvalidArgument
-from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, finished
+from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, to_envelope
 from forebay.operations.envelope import MCPResponseMeta, unwrap
-from forebay.operations.mcp import results
-from forebay.operations.mcp.results import envelope_of
-from forebay.operations.mcp.tools import MCPOperations, from_mcp
-from forebay.operations.registry import run
+from forebay.operations.mcp import errors as results
+from forebay.operations.mcp.errors import result_to_envelope
+from forebay.operations.mcp.operations import MCPOperations, from_mcp
+from forebay.operations.registry import run_handler
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
@@ -133,7 +133,7 @@ def test_a_text_is_not_parsed_where_nothing_asks_for_it(monkeypatch: pytest.Monk
     def never(_: bytes) -> None:
         raise AssertionError("this must not be parsed")
 
-    monkeypatch.setattr(results, "parsed", never)
+    monkeypatch.setattr(results, "parse", never)
     block = {"type": "text", "text": "[1]"}
     for result, schema in (
         ({"content": [block]}, None),
@@ -142,7 +142,7 @@ def test_a_text_is_not_parsed_where_nothing_asks_for_it(monkeypatch: pytest.Monk
         ({"content": [block], "isError": True}, NUMBER),
     ):
         spec = OperationSpec(namespace="up", name="says", output_schema=schema)
-        envelope = finished(envelope_of(result, spec, parse_json=True), spec)
+        envelope = to_envelope(result_to_envelope(result, spec, parse_json=True), spec)
         assert unwrap(envelope) == result.get("structuredContent", [block])
 
 
@@ -305,9 +305,9 @@ def test_arguments_that_cannot_be_sent_are_refused(wrong: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         rows = server.operations[0]
         with pytest.raises(CallError, match=r"tests\.rows takes") as caught:
-            await run(rows, wrong, CallContext())
+            await run_handler(rows, wrong, CallContext())
         assert caught.value.code == "VALIDATION_ERROR"
-        assert unwrap(await registry.execute("tests.rows", {})) == unwrap(await run(rows, None, CallContext()))
+        assert unwrap(await registry.execute("tests.rows", {})) == unwrap(await run_handler(rows, None, CallContext()))
 
     with_tools_of(make_server(), test, mode=LEGACY)
 

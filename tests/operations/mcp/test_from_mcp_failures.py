@@ -12,8 +12,8 @@ from failing_calls import failing, told
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, OperationRegistry
 from forebay.operations.envelope import unwrap
-from forebay.operations.mcp.tools import MCPOperations, from_mcp
-from forebay.operations.registry import run
+from forebay.operations.mcp.operations import MCPOperations, from_mcp
+from forebay.operations.registry import run_handler
 from mcp.client.streamable_http import streamable_http_client
 from mcp_server import make_server
 from mcp_types import Tool
@@ -55,9 +55,9 @@ def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:
 
 def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        gone = server._operation("up", Tool(name="gone", input_schema={"type": "object"}))
+        gone = server._to_operation("up", Tool(name="gone", input_schema={"type": "object"}))
         with pytest.raises(CallError, match=r"up\.gone is not there any more") as caught:
-            await run(gone, {}, CallContext())
+            await run_handler(gone, {}, CallContext())
         assert caught.value.code == "OPERATION_NOT_FOUND"
         # A tool that fails with other words is a result.
         assert (await registry.execute("up.failing", {})).is_error
@@ -129,8 +129,8 @@ def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         before = (await told(registry))["pid"]
         os.kill(before, signal.SIGKILL)
-        assert server._link._connection is not None
-        lost = server._link._connection
+        assert server._shared._connection is not None
+        lost = server._shared._connection
         await until(lambda: not lost.is_open)
         assert (await told(registry))["pid"] != before
 
@@ -252,7 +252,7 @@ def test_what_was_closed_stays_closed() -> None:
         operation = server.operations[0]
         await server.close()
         await server.close()
-        for again in (run(operation, {}, CallContext()), server.connect(), server.refresh()):
+        for again in (run_handler(operation, {}, CallContext()), server.connect(), server.refresh()):
             with pytest.raises(CallError, match="was closed"):
                 await again
 

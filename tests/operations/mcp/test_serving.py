@@ -20,14 +20,14 @@ from forebay.operations import (
     OperationSpec,
 )
 from forebay.operations.envelope import Body, http_envelope, mcp_envelope, unwrap
-from forebay.operations.mcp import serving
-from forebay.operations.mcp.serving import serve_operations, tool_names
-from forebay.operations.mcp.tools import from_mcp
+from forebay.operations.mcp import server as serving
+from forebay.operations.mcp.operations import from_mcp
+from forebay.operations.mcp.server import assign_tool_names, serve_operations
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.shared.exceptions import MCPError
-from mcp_harness import text_of, told
+from mcp_harness import get_text, parse_text
 from mcp_types import Tool
 from wires import LEGACY, MODERN
 
@@ -78,12 +78,12 @@ def test_operations_are_tools(era: str) -> None:
             assert not Draft202012Validator(put.output_schema).is_valid(each)
         # The client checks what comes by what is listed, references and all.
         got = await client.call_tool("get", {"n": 7})
-        assert (got.structured_content, told(got)) == ({"n": 7}, {"n": 7})
+        assert (got.structured_content, parse_text(got)) == ({"n": 7}, {"n": 7})
         done = await client.call_tool("put", {})
         assert done.structured_content == ([{"n": 1}] if era == MODERN else {"result": [{"n": 1}]})
         wrong = await client.call_tool("get", {"n": "x"})
         assert wrong.is_error
-        assert told(wrong)["error"]["code"] == "VALIDATION_ERROR"
+        assert parse_text(wrong)["error"]["code"] == "VALIDATION_ERROR"
         with pytest.raises(MCPError, match="Unknown tool: watch; tools/list has all"):
             await client.call_tool("watch", {})
         with pytest.raises(MCPError, match=r"Unknown tool: gett; did you mean get\? tools/list has all"):
@@ -118,10 +118,10 @@ def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
             ("any", {"input": 1}, '{"input":1}'),
         ):
             assert listed[name].is_valid(given)
-            assert text_of(await client.call_tool(name, given)) == taken
+            assert get_text(await client.call_tool(name, given)) == taken
         for wrong in ({}, {"input": ["x"]}):
             assert not listed["total"].is_valid(wrong)
-            assert told(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
+            assert parse_text(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
 
     serve(registry, test, era)
 
@@ -135,7 +135,7 @@ def test_names_are_as_short_as_they_can_be() -> None:
         spec("watch", "crm", type="subscription"),
         spec("watch", "shop"),
     ]
-    names = {name: each.id for name, each in tool_names(specs).items()}
+    names = {name: each.id for name, each in assign_tool_names(specs).items()}
     assert names == {
         "crm_find": "crm.find",
         "shop_find_2": "shop.find",
@@ -156,10 +156,10 @@ def test_what_goes_wrong_is_a_result_without_a_trace(era: str) -> None:
         for name, code in (("fail", "EXECUTION_ERROR"), ("late", "TIMEOUT"), ("odd", "EXECUTION_ERROR")):
             result = await client.call_tool(name, {})
             assert result.is_error
-            assert told(result)["error"]["code"] == code
-            assert "Traceback" not in text_of(result)
-        assert "the disk is on fire" in text_of(await client.call_tool("fail", {}))
-        assert told(await client.call_tool("late", {}))["error"]["details"] == {"after": 3}
+            assert parse_text(result)["error"]["code"] == code
+            assert "Traceback" not in get_text(result)
+        assert "the disk is on fire" in get_text(await client.call_tool("fail", {}))
+        assert parse_text(await client.call_tool("late", {}))["error"]["details"] == {"after": 3}
 
     serve(registry_of(fail=fail, late=late, odd=lambda *_: {"a": object()}), test, era)
 
@@ -185,7 +185,7 @@ def test_what_someone_may_not_call_they_are_not_shown(era: str) -> None:
             assert said[0].replace(name, unknown) == said[1]
         scopes.append("root")
         assert await names() == ["open", "secret"]
-        assert text_of(await client.call_tool("secret", {})) == "ada"
+        assert get_text(await client.call_tool("secret", {})) == "ada"
 
     serve(registry, test, era, identity=lambda _: Identity("ada", scopes))
 
@@ -207,7 +207,7 @@ def test_a_name_is_never_given_to_another(era: str) -> None:
         registry.register(spec("find", "shop"), lambda *_: "shop")
         assert await names() == ["crm_find", "shop_find"]
         # Whoever listed them before still calls what they meant.
-        assert text_of(await client.call_tool("find", {})) == "crm"
+        assert get_text(await client.call_tool("find", {})) == "crm"
         registry.unregister("crm.find")
         assert await names() == ["shop_find"]
         await refusal(client, "find")
@@ -227,7 +227,7 @@ def test_a_tool_is_called_by_the_name_that_is_listed_and_not_by_an_id(era: str) 
         # Nobody's calls change hands when one comes that is named like the id of another.
         registry.register(spec("crm.find", "shop"), lambda *_: "shop")
         assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == ["find", "crm.find"]
-        assert [text_of(await client.call_tool(name, {})) for name in ("find", "crm.find")] == ["crm", "shop"]
+        assert [get_text(await client.call_tool(name, {})) for name in ("find", "crm.find")] == ["crm", "shop"]
         await refusal(client, "shop.crm.find")
 
     serve(registry, test, era)
@@ -243,9 +243,9 @@ def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> 
             return super().get(*args)
 
     # All of them clash, with and without their namespaces.
-    monkeypatch.setattr(serving, "_fit", lambda _: "one")
+    monkeypatch.setattr(serving, "_to_tool_name", lambda _: "one")
     many = [spec("same", f"n{number}") for number in range(2000)]
-    assert len(tool_names(many, Counting())) == len(many)
+    assert len(assign_tool_names(many, Counting())) == len(many)
     assert looked <= 3 * len(many)
 
 
@@ -304,7 +304,7 @@ def test_a_result_that_cannot_be_written_is_an_error_and_ends_nothing(schema: An
     registry = OperationRegistry([Operation(spec("op", output_schema=schema), lambda *_: data)])
 
     async def test(client: Client) -> None:
-        assert told(await client.call_tool("op", {}))["error"]["code"] == "EXECUTION_ERROR"
+        assert parse_text(await client.call_tool("op", {}))["error"]["code"] == "EXECUTION_ERROR"
 
     serve(registry, test, era)
 
@@ -349,7 +349,7 @@ def test_a_tool_that_only_says_a_text_can_be_served_again(era: str) -> None:
             imported.register_into(outer)
             async with Client(serve_operations(outer), mode=era) as client:
                 await client.list_tools()
-                assert text_of(await client.call_tool("op", {})) == "none today"
+                assert get_text(await client.call_tool("op", {})) == "none today"
 
     asyncio.run(run())
 
@@ -373,10 +373,10 @@ def test_large_bodies_become_handles_without_being_parsed(
             patch.setattr(orjson, "loads", refuse)
             patch.setattr(json, "loads", refuse)
             result = await client.call_tool("get", {})
-        handle = told(result)["output_handle"]
+        handle = parse_text(result)["output_handle"]
         assert gate.store.open(handle).read() == body.content
         small = await client.call_tool("small", {})
-        assert text_of(small) == "[1]"
+        assert get_text(small) == "[1]"
 
     registry = registry_of(get=lambda *_: over_http(body), small=lambda *_: over_http(Body(b"[1]", "application/json")))
     serve(registry, test, era, forebay=gate)
@@ -395,7 +395,7 @@ def test_servers_behind_servers_lose_nothing(era: str) -> None:
             assert [each.type for each in outer] == ["query", "query"]
             async with Client(serve_operations(outer, Server("outer")), mode=era) as client:
                 result = await client.call_tool("number", {})
-                assert text_of(result) == "t"
+                assert get_text(result) == "t"
                 meta = dict(result.meta or {})
                 stamp = meta.pop("io.modelcontextprotocol/serverInfo", None)
                 assert meta == {"own": 1}
@@ -427,7 +427,7 @@ def test_what_cannot_be_structured_is_stored_as_it_came(era: str, tmp_path: Path
 
     async def test(client: Client) -> None:
         await client.list_tools()
-        handle = told(await client.call_tool("table", {}))["output_handle"]
+        handle = parse_text(await client.call_tool("table", {}))["output_handle"]
         assert gate.store.open(handle).read() == content
 
     registry = OperationRegistry()

@@ -25,18 +25,18 @@ def sent(value: Any, **said: Any) -> str:
     """What is sent in the place of a parameter, as the client writes it into its request."""
     parameter = Parameter(NAME, NAME, schema={}, **said)
     if said["location"] == "path":
-        path = parameters.filled_path("/x/{" + NAME + "}/y", [parameter], {NAME: value})
+        path = parameters.fill_path("/x/{" + NAME + "}/y", [parameter], {NAME: value})
         target = httpx2.URL(f"http://localhost{path}").raw_path.decode()
         assert target.startswith("/x/")
         assert target.endswith("/y")
         assert not {*target[3:-2]} & {*"/?#"}
         return target[3:-2]
     if said["location"] == "query":
-        query = parameters.query([parameter], {NAME: value})
+        query = parameters.build_query([parameter], {NAME: value})
         target = httpx2.URL(f"http://localhost/x?{query}").raw_path.decode()
         assert target.startswith("/x?")
         return target[3:]
-    return "; ".join(parameters.cookies([parameter], {NAME: value}))
+    return "; ".join(parameters.build_cookies([parameter], {NAME: value}))
 
 
 def pairs(parts: list[str]) -> list[tuple[str, str]]:
@@ -137,7 +137,7 @@ def test_lists_and_objects_in_one(location: Any, style: str, delimiter: str, val
 def test_what_would_be_taken_apart_is_refused(said: Any, delimiter: str) -> None:
     def write(value: Any) -> str:
         if said["location"] == "header":
-            return parameters.headers([Parameter("X", "X", schema={}, **said)], {"X": value})["X"]
+            return parameters.build_headers([Parameter("X", "X", schema={}, **said)], {"X": value})["X"]
         return sent(value, **said)
 
     inside = f"a{delimiter}b"

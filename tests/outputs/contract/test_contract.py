@@ -23,8 +23,8 @@ from forebay.outputs.contract import (
     store_artifact,
     wrap_response,
 )
-from forebay.outputs.contract.artifacts import reference
-from forebay.store.handles import handle_in, is_handle, new_handle
+from forebay.outputs.contract.artifacts import make_reference
+from forebay.store.handles import extract_handle, is_handle, new_handle
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
@@ -173,7 +173,7 @@ def test_the_user_s_own_store_is_used_where_none_is_given(tmp_path: Path, monkey
     said = wrap_response(list(range(11)), summary="s").to_dict()
     assert retrieve_artifact(said["artifactRef"]) == list(range(11))
     with forebay.open_store(tmp_path / "home", sweep_interval=0) as store:
-        assert store.stat(str(handle_in(said["artifactRef"]))).source_tool == "ax://result/result"
+        assert store.stat(str(extract_handle(said["artifactRef"]))).source_tool == "ax://result/result"
 
 
 # References.
@@ -188,9 +188,9 @@ ids = st.text(min_size=1, max_size=14) | st.sampled_from(
 @given(domains, ids, st.sampled_from([12, 26]))
 def test_every_reference_leads_to_its_handle(domain: str, id: str, length: int) -> None:  # noqa: A002
     handle = new_handle(length)
-    ref = reference(domain, id, handle)
-    assert handle_in(ref) == handle
-    assert is_handle(handle_in(ref))
+    ref = make_reference(domain, id, handle)
+    assert extract_handle(ref) == handle
+    assert is_handle(extract_handle(ref))
     assert ref.isascii()
     assert not set(' "\\\n') & set(ref)
 

@@ -11,7 +11,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp_harness import Client, serve
 from fastmcp_server import make_server
 from forebay.adapters.fastmcp import ForebayMiddleware
-from mcp_harness import told
+from mcp_harness import parse_text
 from mcp_types import Icon
 from stores import events
 
@@ -23,7 +23,7 @@ def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) 
             for size in (3, 3000):
                 argument = "size" if tool == "text" else "count"
                 answer = await client.call_tool_mcp(tool, {argument: size})
-                said = told(answer)
+                said = parse_text(answer)
                 assert (said["success"], said["hasMore"]) == (True, size == 3000)
                 if tool != "json_text":
                     assert answer.structured_content is not None
@@ -63,7 +63,7 @@ def test_a_tool_that_calls_another_gets_what_that_returns(options: Any, era: str
     async def test(client: Client, gate: ForebayMiddleware) -> None:
         for tool, arguments, answer in (("total", {"count": 5000}, 12497500), ("guarded", {}, True)):
             result = await client.call_tool_mcp(tool, arguments)
-            said = told(result) if options != {"output_mode": "auto"} else None
+            said = parse_text(result) if options != {"output_mode": "auto"} else None
             if said is None:
                 assert result.structured_content == {"result": answer}
             elif "output_handle" in said:
@@ -83,9 +83,9 @@ def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: P
         result = await client.call_tool_mcp("kid_rows", {"count": 5000})
         # An address of ours would not be found from out there.
         assert [block.type for block in result.content] == ["text"]
-        descriptor = told(result)
+        descriptor = parse_text(result)
         assert descriptor["fetch_with"] == "kid_output_fetch"
-        page = told(
+        page = parse_text(
             await client.call_tool_mcp(
                 descriptor["fetch_with"], {"output_handle": descriptor["output_handle"], "offset": 4999}
             )
@@ -109,7 +109,7 @@ def test_a_server_that_says_much_of_itself_leaves_room_for_results(options: Any,
 
 def test_sizes_are_recorded_as_they_are_sent(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: ForebayMiddleware) -> None:
-        handle = told(await client.call_tool_mcp("rows", {"count": 5000}))["output_handle"]
+        handle = parse_text(await client.call_tool_mcp("rows", {"count": 5000}))["output_handle"]
         await client.call_tool_mcp("output_fetch", {"output_handle": handle})
         fetched, called = events(gate.store, "tool_called")
         assert (fetched["tool"], called["tool"]) == ("output_fetch", "rows")
@@ -126,7 +126,7 @@ def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
         async with fastmcp.Client(server, mode="legacy") as client:
             await client.call_tool("text", {"size": 1000})
             assert gate.monitor is not None
-            return [total.sent for total in gate.monitor._connections.values()]
+            return [total.sent_bytes for total in gate.monitor._connections.values()]
 
     async def run() -> None:
         (first,) = await sent()

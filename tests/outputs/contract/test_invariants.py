@@ -19,9 +19,9 @@ from forebay.outputs.contract import (
     retrieve_artifact,
     wrap_response,
 )
-from forebay.outputs.contract.view import View, largest
-from forebay.store.pages import weigh
-from forebay.store.payload import encoded
+from forebay.outputs.contract.response import PayloadView, find_largest
+from forebay.store.pages import escaped_size
+from forebay.store.payload import encode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invariants import check, message
@@ -113,15 +113,15 @@ def test_any_bytes(store: Store, payload: bytes, limits: ResponseLimits) -> None
 @settings(max_examples=100)
 @given(payloads, st.integers(32, 3000))
 def test_about_the_most_is_shown_that_fits(payload: Any, most: int) -> None:
-    view = View(encoded(payload), ResponseLimits(), "application/json")
+    view = PayloadView(encode(payload), ResponseLimits(), "application/json")
 
     def heavy(shown: bytes) -> int:
-        return weigh(shown, 1)
+        return escaped_size(shown, 1)
 
-    found = heavy(largest(view.within, heavy, most))
+    found = heavy(find_largest(view.truncate, heavy, most))
     assert found <= most
     # Every budget tried, one after the other.
-    best = max(weight for budget in range(13, most + 1) if (weight := heavy(view.within(budget))) <= most)
+    best = max(weight for budget in range(13, most + 1) if (weight := heavy(view.truncate(budget))) <= most)
     assert found >= best - 64 - most // 16
 
 

@@ -17,11 +17,11 @@ from forebay.outputs.contract import (
     store_artifact,
     wrap_response,
 )
-from forebay.outputs.contract.context import Place
+from forebay.outputs.contract.context import ResponseContext
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_harness import serve, text_of, told
+from mcp_harness import get_text, parse_text, serve
 from mcp_types import CallToolResult, TextContent
 from stores import store_at
 from wires import ERAS
@@ -66,11 +66,11 @@ def test_a_list_whose_redaction_fails_shows_nothing(tmp_path: Path) -> None:
 def test_a_cursor_is_its_principal_s(store: Store) -> None:
     cursors = {}
     for who in ("ann", "bob"):
-        with Place(store, who):
+        with ResponseContext(store, who):
             cursors[who] = paginated_list(ROWS, domain="x").to_dict()["nextCursor"]
-    with Place(store, "bob"), pytest.raises(InvalidArgument, match="leave cursor out"):
+    with ResponseContext(store, "bob"), pytest.raises(InvalidArgument, match="leave cursor out"):
         paginated_list(ROWS, domain="x", cursor=cursors["ann"])
-    with Place(store, "ann"):
+    with ResponseContext(store, "ann"):
         page = paginated_list(ROWS, domain="x", cursor=cursors["ann"]).to_dict()
         assert page["items"][0]["id"] == "10"
         assert retrieve_artifact(page["artifactRef"]) == ROWS
@@ -170,8 +170,8 @@ def test_what_goes_wrong_in_a_tool_says_what_to_do(era: str, contract: bool, tmp
         ):
             result = await client.call_tool(tool, arguments)
             assert result.is_error
-            assert step in text_of(result)
-            assert not contract or told(result)["success"] is False
+            assert step in get_text(result)
+            assert not contract or parse_text(result)["success"] is False
 
     serve(test, tmp_path / "store", era, make_server(), contract=contract)
 
@@ -179,14 +179,14 @@ def test_what_goes_wrong_in_a_tool_says_what_to_do(era: str, contract: bool, tmp
 @pytest.mark.parametrize("era", ERAS)
 def test_tools_that_are_not_quite_as_they_should_be(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        assert told(await client.call_tool("row_list", {}))["artifactRef"]
-        assert len(text_of(await client.call_tool("plain_status", {}))) < 1536
+        assert parse_text(await client.call_tool("row_list", {}))["artifactRef"]
+        assert len(get_text(await client.call_tool("plain_status", {}))) < 1536
         boasted = await client.call_tool("boast", {})
         assert boasted.is_error
-        assert told(boasted)["success"] is False
+        assert parse_text(boasted)["success"] is False
         assert (await client.call_tool("failed", {})).is_error
-        assert told(await client.call_tool("odd", {}))["data"] == {"set": [1], "decimal": "1.5", "path": "/a"}
-        assert told(await client.call_tool("summed", {})) == {
+        assert parse_text(await client.call_tool("odd", {}))["data"] == {"set": [1], "decimal": "1.5", "path": "/a"}
+        assert parse_text(await client.call_tool("summed", {})) == {
             "summary": "summed: done",
             "success": True,
             "hasMore": False,
@@ -203,7 +203,7 @@ def test_what_python_cannot_hold_is_told(store: Store) -> None:
 
 
 def test_limits_of_a_server_hold_for_what_its_tools_wrap(store: Store) -> None:
-    with Place(store, max_bytes=1536):
+    with ResponseContext(store, max_bytes=1536):
         assert len(wrap_response(["x" * 400] * 10, summary="s")) < 1536
         assert len(paginated_list([{"id": "x" * 400}] * 10, domain="x")) < 1536
         small = wrap_response(["x" * 400] * 10, summary="s", limits=ResponseLimits(max_bytes=1024))

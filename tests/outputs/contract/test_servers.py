@@ -13,13 +13,13 @@ import orjson
 import pytest
 from forebay.adapters.mcp import Forebay
 from forebay.outputs.contract import Response, ResponseLimits, contracted, wrap_response
-from forebay.outputs.contract.rules import Contracts
-from forebay.store.handles import handle_in
+from forebay.outputs.contract.rules import ToolContracts
+from forebay.store.handles import extract_handle
 from invariants import check
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp_harness import serve, text_of, told
+from mcp_harness import get_text, parse_text, serve
 from stores import events
 from wires import NASTY, Servers
 
@@ -51,14 +51,14 @@ def test_a_response_is_within_its_budget_as_a_whole_message(
 def test_tools_that_exist_answer_by_it(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         small = await client.call_tool("rows", {"count": 2})
-        said = check(Response(text_of(small)), ResponseLimits())
+        said = check(Response(get_text(small)), ResponseLimits())
         assert (said["summary"], said["success"], said["count"], said["hasMore"]) == ("rows: 2 items", True, 2, False)
         assert said["data"]["result"][1] == {"id": 1, "name": "naïve 1"}
-        large = told(await client.call_tool("rows", {"count": 5000}))
+        large = parse_text(await client.call_tool("rows", {"count": 5000}))
         page = await client.call_tool(large["fetchWith"], {"output_handle": large["artifactRef"], "offset": 4999})
-        assert told(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
+        assert parse_text(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
         found = await client.call_tool("output_search", {"output_handle": large["artifactRef"], "pattern": 'naïve 77"'})
-        assert told(found)["matches"][0]["item"] == 77
+        assert parse_text(found)["matches"][0]["item"] == 77
         assert [event["mode"] for event in events(gate.store, "tool_called")][-2:] == ["contract", "contract"]
 
     serve(test, tmp_path / "store", era, contract=True)
@@ -85,21 +85,21 @@ def test_a_tool_that_failed_says_so(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         for tool, size in (("failing", 3), ("failing", 20_000), ("breaking", None)):
             result = await client.call_tool(tool, {} if size is None else {"size": size})
-            said = told(result)
+            said = parse_text(result)
             assert result.is_error
             assert said["success"] is False
             assert said["summary"].startswith(f"{tool} failed: ")
             assert said["hasMore"] == (size == 20_000)
-            assert "secret" not in text_of(result)
+            assert "secret" not in get_text(result)
 
     serve(test, tmp_path / "store", era, contract=True)
 
 
 def test_only_the_tools_that_are_named(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        assert told(await client.call_tool("json_text", {}))["data"]["count"] == 3
-        assert "output_handle" in told(await client.call_tool("text", {"size": 50_000}))
-        assert text_of(await client.call_tool("text", {"size": 5})) == "xxxxx"
+        assert parse_text(await client.call_tool("json_text", {}))["data"]["count"] == 3
+        assert "output_handle" in parse_text(await client.call_tool("text", {"size": 50_000}))
+        assert get_text(await client.call_tool("text", {"size": 5})) == "xxxxx"
 
     serve(test, tmp_path / "store", era, contract=["json_*"], output_mode="auto", per_call=True)
 
@@ -109,14 +109,14 @@ def test_calls_choose_nothing_where_there_is_a_contract(era: str, tmp_path: Path
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert "output_mode" not in schemas["json_text"]["properties"]
         assert "output_mode" in schemas["text"]["properties"]
-        assert told(await client.call_tool("json_text", {"output_mode": "handle"}))["success"] is True
+        assert parse_text(await client.call_tool("json_text", {"output_mode": "handle"}))["success"] is True
 
     serve(test, tmp_path / "store", era, contract=["json_*"], per_call=True)
 
 
 def test_what_cannot_be_stored_is_said(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        said = told(await client.call_tool("rows", {"count": 5000}))
+        said = parse_text(await client.call_tool("rows", {"count": 5000}))
         assert (said["error"]["code"], said["hasMore"], "artifactRef" in said) == ("store_full", True, False)
         assert said["data"]["result"]["totalCount"] == 5000
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_stored_is_said(era: str, tmp_path: Path) -> None:
 def test_what_must_not_be_shown_is_not_in_the_summary_either(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
         for tool in ("failing", "text"):
-            assert "eee" not in text_of(
+            assert "eee" not in get_text(
                 await client.call_tool(tool, {"size": 60, **({"of": "e"} if tool == "text" else {})})
             )
 
@@ -164,16 +164,16 @@ def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, er
             assert list(schemas[tool].input_schema["properties"]) == ["count"]
         for tool in ("bug_scan", "slow_list", "by_hand"):
             result = await client.call_tool(tool, {"count": 3000})
-            said = told(result)
+            said = parse_text(result)
             # Not a response inside of another.
             assert "data" not in said["data"]
             assert said["count"] == 3000
             assert len(result.content) == 1
-            page = told(
+            page = parse_text(
                 await client.call_tool(said["fetchWith"], {"output_handle": said["artifactRef"], "offset": 2999})
             )
             assert len(page["content"]) == 1
-            assert gate.store.stat(str(handle_in(said["artifactRef"]))).item_count == 3000
+            assert gate.store.stat(str(extract_handle(said["artifactRef"]))).item_count == 3000
         assert len(list(gate.store.list())) == 3
 
     serve(test, tmp_path / "store", era, make_decorated(), contract=contract)
@@ -181,8 +181,8 @@ def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, er
 
 def test_what_a_tool_stores_is_its_caller_s(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    with gate.place("ada", 26):
-        handle = str(handle_in(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
+    with gate.make_context("ada", 26):
+        handle = str(extract_handle(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
     assert len(handle) == 29
     assert gate.store.stat(handle, principal="ada").principal == "ada"
     for other in ("bob", None):
@@ -213,15 +213,15 @@ def test_a_decorated_tool_of_fastmcp(tmp_path: Path) -> None:
 
 def test_rules() -> None:
     limits = ResponseLimits(max_bytes=5000)
-    rules = Contracts({"secret_*": False, "a_list": limits, "b": "execution", "*_scan": True, "*": True})
-    assert rules.of("secret_list") is None
-    assert rules.of("a_list") is limits
-    found = [rules.of(tool) for tool in ("b", "x_scan", "crawl")]
+    rules = ToolContracts({"secret_*": False, "a_list": limits, "b": "execution", "*_scan": True, "*": True})
+    assert rules.find_limits("secret_list") is None
+    assert rules.find_limits("a_list") is limits
+    found = [rules.find_limits(tool) for tool in ("b", "x_scan", "crawl")]
     assert [each and each.max_bytes for each in found] == [3072, 2048, 10240]
-    assert Contracts(True).of("t_status") == ResponseLimits(max_bytes=1536)
-    assert not Contracts(False)
-    assert Contracts(["a"]).of("b") is None
+    assert ToolContracts(True).find_limits("t_status") == ResponseLimits(max_bytes=1536)
+    assert not ToolContracts(False)
+    assert ToolContracts(["a"]).find_limits("b") is None
     wrong: list[Any] = ["*_list", 3, {"a": "big"}]
     for each in wrong:
         with pytest.raises(forebay.InvalidArgument, match=r"contract is True|category is one of"):
-            Contracts(each)
+            ToolContracts(each)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from forebay import FileRefDenied, FileRefNotFound, ForebayError, InvalidArgument
 from forebay.outputs.references import files
-from forebay.outputs.references.files import Roots, is_pseudo
-from refs_files import SECRET, read, refused
+from forebay.outputs.references.files import FileRoots, is_pseudo_device
+from refs_files import SECRET, read, read_refused
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", ["a/b/file", "./a/b/file", "a//b/./file", "a/b/file/"])
 def test_a_path_is_relative_to_the_first_root(root: Path, outside: Path, path: str) -> None:
-    assert read(Roots([root, outside], None), path) == b"deep"
+    assert read(FileRoots([root, outside], None), path) == b"deep"
 
 
 def test_an_absolute_path_is_below_any_root(root: Path, outside: Path) -> None:
-    roots = Roots([str(root), outside], None)
+    roots = FileRoots([str(root), outside], None)
     assert read(roots, str(root / "file")) == b"top"
     assert read(roots, str(outside / "file")) == SECRET
 
@@ -47,15 +47,15 @@ def test_a_root_may_be_named_by_a_link_or_from_here(
     (tmp_path / "link").symlink_to(root)
     monkeypatch.chdir(tmp_path)
     for named in (tmp_path / "link", "link", "root"):
-        roots = Roots([named], None)
+        roots = FileRoots([named], None)
         assert read(roots, "file") == b"top"
         assert read(roots, str(tmp_path / Path(named).name / "file")) == b"top"
         assert read(roots, str(root / "file")) == b"top"
 
 
 def test_everything_below_the_top_if_the_top_is_a_root(root: Path) -> None:
-    assert read(Roots(["/"], None), str(root / "file")) == b"top"
-    assert read(Roots(["/"], None), str(root / "file")[1:]) == b"top"
+    assert read(FileRoots(["/"], None), str(root / "file")) == b"top"
+    assert read(FileRoots(["/"], None), str(root / "file")[1:]) == b"top"
 
 
 @pytest.mark.parametrize(
@@ -64,40 +64,40 @@ def test_everything_below_the_top_if_the_top_is_a_root(root: Path) -> None:
 )
 def test_what_is_no_plain_path_is_refused(root: Path, outside: Path, path: str) -> None:
     assert outside.exists()
-    assert "write a plain path" in refused(Roots([root], None), path)
+    assert "write a plain path" in read_refused(FileRoots([root], None), path)
 
 
 def test_outside_it_is_not_said_what_there_is(root: Path, outside: Path) -> None:
-    roots = Roots([root], None)
+    roots = FileRoots([root], None)
     there, absent = str(outside / "file"), str(outside / "none")
-    assert refused(roots, there).replace("file", "none") == refused(roots, absent).replace("file", "none")
-    assert refused(roots, f"{root}side/file")
-    assert str(root) in refused(roots, there)
+    assert read_refused(roots, there).replace("file", "none") == read_refused(roots, absent).replace("file", "none")
+    assert read_refused(roots, f"{root}side/file")
+    assert str(root) in read_refused(roots, there)
     assert (
         "symbolic link"
-        in refused_through(root, outside / "file", roots)
-        == refused_through(root, outside / "none", roots)
+        in read_through_link(root, outside / "file", roots)
+        == read_through_link(root, outside / "none", roots)
     )
 
 
-def refused_through(root: Path, target: Path, roots: Roots) -> str:
+def read_through_link(root: Path, target: Path, roots: FileRoots) -> str:
     link = root / "link"
     link.symlink_to(target)
     try:
-        return refused(roots, "link")
+        return read_refused(roots, "link")
     finally:
         link.unlink()
 
 
 def test_without_roots_there_are_no_files() -> None:
-    assert "file_roots is empty" in refused(Roots([], None), "file")
-    assert "file_roots is empty" in refused(Roots([], None), "/etc/passwd")
+    assert "file_roots is empty" in read_refused(FileRoots([], None), "file")
+    assert "file_roots is empty" in read_refused(FileRoots([], None), "/etc/passwd")
 
 
 @pytest.mark.parametrize("path", ["none", "a/none", "none/file", "file/none", "n" * 10_000 + "/b"])
 def test_what_is_not_there_is_not_found(root: Path, path: str) -> None:
     with pytest.raises((FileRefNotFound, FileRefDenied)) as caught:
-        read(Roots([root], None), path)
+        read(FileRoots([root], None), path)
     assert len(str(caught.value)) < 600
     assert isinstance(caught.value, FileRefNotFound) or len(path) > 10_000
 
@@ -108,100 +108,100 @@ def test_a_link_is_refused_wherever_it_leads(root: Path, outside: Path, link: st
     target = root / "file" if inside else outside / "file"
     (root / link).symlink_to(target)
     assert (root / link).read_bytes()
-    assert "symbolic link" in refused(Roots([root], None), link)
+    assert "symbolic link" in read_refused(FileRoots([root], None), link)
 
 
 @pytest.mark.parametrize("at", ["link", "a/link", "a/b/link"])
 def test_a_link_on_the_way_is_refused(root: Path, outside: Path, at: str) -> None:
     (root / at).symlink_to(outside)
     assert (root / at / "file").read_bytes() == SECRET
-    assert "symbolic link" in refused(Roots([root], None), f"{at}/file")
-    assert "symbolic link" in refused(Roots([root], None), f"{at}/none")
+    assert "symbolic link" in read_refused(FileRoots([root], None), f"{at}/file")
+    assert "symbolic link" in read_refused(FileRoots([root], None), f"{at}/none")
 
 
 def test_a_root_that_becomes_a_link_is_refused(root: Path, outside: Path, tmp_path: Path) -> None:
-    roots = Roots([root], None)
+    roots = FileRoots([root], None)
     root.rename(tmp_path / "moved")
     root.symlink_to(outside)
-    assert "symbolic link" in refused(roots, "file")
+    assert "symbolic link" in read_refused(roots, "file")
 
 
 def test_a_pipe_is_refused_and_not_waited_for(root: Path) -> None:
     os.mkfifo(root / "pipe")
-    assert "a pipe" in refused(Roots([root], None), "pipe")
+    assert "a pipe" in read_refused(FileRoots([root], None), "pipe")
 
 
 def test_a_socket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        assert "a socket" in refused(Roots([root], None), "socket")
+        assert "a socket" in read_refused(FileRoots([root], None), "socket")
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/tty"])
 def test_a_device_is_refused(path: str) -> None:
-    assert refused(Roots(["/"], None), path)
+    assert read_refused(FileRoots(["/"], None), path)
 
 
 @pytest.mark.parametrize("path", ["version", "{pid}/environ", "{pid}/status", "{pid}/mountinfo"])
 def test_what_the_kernel_makes_up_is_refused(path: str) -> None:
     path = "/proc/" + path.format(pid=os.getpid())
     assert Path(path).read_bytes()
-    assert "not a file on a disk" in refused(Roots(["/"], None), path)
+    assert "not a file on a disk" in read_refused(FileRoots(["/"], None), path)
 
 
 def test_what_says_it_is_empty_and_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "is_pseudo", lambda device: not device)
-    assert "not a file on a disk" in refused(Roots(["/"], None), "/proc/version")
+    monkeypatch.setattr(files, "is_pseudo_device", lambda device: not device)
+    assert "not a file on a disk" in read_refused(FileRoots(["/"], None), "/proc/version")
 
 
 def test_what_is_mounted_decides(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "is_pseudo", root.stat().st_dev.__eq__)
-    assert "not a file on a disk" in refused(Roots([root], None), "file")
+    monkeypatch.setattr(files, "is_pseudo_device", root.stat().st_dev.__eq__)
+    assert "not a file on a disk" in read_refused(FileRoots([root], None), "file")
 
 
 def test_what_is_mounted_tells_which_files_are_none(root: Path) -> None:
-    assert is_pseudo(Path("/proc/version").stat().st_dev)
-    assert not is_pseudo(root.stat().st_dev)
+    assert is_pseudo_device(Path("/proc/version").stat().st_dev)
+    assert not is_pseudo_device(root.stat().st_dev)
 
 
 def test_through_the_link_of_a_process_nothing_is_read(root: Path) -> None:
     with (root / "file").open() as file:
-        assert "symbolic link" in refused(Roots(["/"], None), "/proc/self/environ")
-        assert refused(Roots(["/"], None), f"/proc/{os.getpid()}/fd/{file.fileno()}")
-        assert refused(Roots(["/"], None), f"/proc/{os.getpid()}/root{root}/file")
+        assert "symbolic link" in read_refused(FileRoots(["/"], None), "/proc/self/environ")
+        assert read_refused(FileRoots(["/"], None), f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        assert read_refused(FileRoots(["/"], None), f"/proc/{os.getpid()}/root{root}/file")
 
 
 @pytest.mark.parametrize("path", ["a", "a/b", ".", "", "a/"])
 def test_a_folder_is_refused(root: Path, path: str) -> None:
-    assert "is a folder" in refused(Roots([root], None), path)
+    assert "is a folder" in read_refused(FileRoots([root], None), path)
 
 
 def test_a_file_of_several_names_is_refused(root: Path, outside: Path) -> None:
     os.link(outside / "file", root / "hard")
-    assert "copy it" in refused(Roots([root], None), "hard")
+    assert "copy it" in read_refused(FileRoots([root], None), "hard")
 
 
 def test_the_store_is_never_read_whatever_the_roots(root: Path) -> None:
     store = root / "a"
     for allowed in ("/", root, store, store / "b"):
-        roots = Roots([allowed], store)
-        assert "$handle" in refused(roots, str(store / "b" / "file"))
-    assert read(Roots([root], store), "file") == b"top"
+        roots = FileRoots([allowed], store)
+        assert "$handle" in read_refused(roots, str(store / "b" / "file"))
+    assert read(FileRoots([root], store), "file") == b"top"
     store.rename(root / "moved")
-    assert read(Roots([root], store), "moved/b/file") == b"deep"
+    assert read(FileRoots([root], store), "moved/b/file") == b"deep"
 
 
 def test_a_root_has_to_be_a_folder(root: Path) -> None:
     for wrong in ("none", root / "file"):
         with pytest.raises(InvalidArgument, match="is no folder; make it"):
-            Roots([wrong], None)
+            FileRoots([wrong], None)
     with pytest.raises(InvalidArgument, match="a list of folders"):
-        Roots(str(root), None)
+        FileRoots(str(root), None)
 
 
 def test_what_a_file_grows_by_is_not_read(root: Path) -> None:
-    with Roots([root], None).open("file") as file:
+    with FileRoots([root], None).open("file") as file:
         (root / "file").write_bytes(b"top and more")
         assert file.size == 3
         assert file.read(0, file.size) == b"top"
@@ -211,7 +211,7 @@ def test_a_disk_that_fails_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with Roots([root], None).open("file") as file:
+    with FileRoots([root], None).open("file") as file:
         monkeypatch.setattr(os, "pread", fail)
         with pytest.raises(FileRefDenied, match="cannot be read: Input/output error; name another one"):
             file.read(0, 3)
@@ -220,7 +220,7 @@ def test_a_disk_that_fails_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_stays_open(root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
     before = len([*Path("/proc/self/fd").iterdir()])
-    roots = Roots([root], None)
+    roots = FileRoots([root], None)
     for path in ("file", "a/b/file", "none", "a/none", "link/file", "a", "../x"):
         for _ in range(20):
             with contextlib.suppress(ForebayError):

@@ -2,8 +2,8 @@
 
 import pytest
 from forebay import FileRefTooLarge
-from forebay.outputs.references.parts import bytes_of
-from forebay.outputs.references.reference import Bytes, Lines, Part
+from forebay.outputs.references.reference import ByteRange, LineRange, ReferenceRange
+from forebay.outputs.references.resolver import read_range
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY
@@ -20,8 +20,8 @@ class Memory:
         return self._data[start:end]
 
 
-def naively(data: bytes, part: Part) -> bytes:
-    if isinstance(part, Lines):
+def naive_read_range(data: bytes, part: ReferenceRange) -> bytes:
+    if isinstance(part, LineRange):
         lines = data.split(b"\n")
         whole = [line + b"\n" for line in lines[:-1]] + lines[-1:]
         return b"".join(whole[part.first : part.end])
@@ -29,21 +29,21 @@ def naively(data: bytes, part: Part) -> bytes:
 
 
 numbers = st.integers(0, 12) | st.just(10**30)
-parts: st.SearchStrategy[Part] = st.builds(Bytes, numbers, st.none() | numbers) | st.builds(
-    lambda a, b: Lines(min(a, b), max(a, b)), numbers, numbers
+parts: st.SearchStrategy[ReferenceRange] = st.builds(ByteRange, numbers, st.none() | numbers) | st.builds(
+    lambda a, b: LineRange(min(a, b), max(a, b)), numbers, numbers
 )
 
 
 @given(st.text("a\nb").map(str.encode), parts, st.integers(1, 9))
-def test_a_part_is_what_slicing_gives_however_it_is_read(data: bytes, part: Part, piece: int) -> None:
-    assert bytes_of(Memory(data), part, len(data) + 1, piece) == naively(data, part)
+def test_a_part_is_what_slicing_gives_however_it_is_read(data: bytes, part: ReferenceRange, piece: int) -> None:
+    assert read_range(Memory(data), part, len(data) + 1, piece) == naive_read_range(data, part)
 
 
 def test_every_range_of_bytes() -> None:
     data = NASTY.encode()
     for start in range(len(data) + 2):
         for length in (0, 1, 7, len(data)):
-            assert bytes_of(Memory(data), Bytes(start, length), 10**6) == data[start : start + length]
+            assert read_range(Memory(data), ByteRange(start, length), 10**6) == data[start : start + length]
 
 
 def test_every_range_of_lines_cut_at_every_byte() -> None:
@@ -51,21 +51,23 @@ def test_every_range_of_lines_cut_at_every_byte() -> None:
     for piece in range(1, len(data) + 1):
         for first in range(6):
             for end in range(first, 7):
-                assert bytes_of(Memory(data), Lines(first, end), 100, piece) == naively(data, Lines(first, end))
+                assert read_range(Memory(data), LineRange(first, end), 100, piece) == naive_read_range(
+                    data, LineRange(first, end)
+                )
 
 
 @given(st.text("a\nb", min_size=1).map(str.encode), parts, st.integers(0, 20), st.integers(1, 9))
-def test_never_more_than_may_be(data: bytes, part: Part, most: int, piece: int) -> None:
+def test_never_more_than_may_be(data: bytes, part: ReferenceRange, most: int, piece: int) -> None:
     source = Memory(data)
     try:
-        found = bytes_of(source, part, most, piece)
+        found = read_range(source, part, most, piece)
     except FileRefTooLarge:
         # Lines have to be looked for; of bytes it is known how many they are.
-        assert len(data) > most if isinstance(part, Lines) else len(naively(data, part)) > most
+        assert len(data) > most if isinstance(part, LineRange) else len(naive_read_range(data, part)) > most
     else:
-        assert found == naively(data, part)
+        assert found == naive_read_range(data, part)
         assert len(found) <= most
-    assert not isinstance(part, Lines) or source.most <= most
+    assert not isinstance(part, LineRange) or source.most <= most
 
 
 def test_what_shrinks_while_it_is_read_has_an_end() -> None:
@@ -74,6 +76,6 @@ def test_what_shrinks_while_it_is_read_has_an_end() -> None:
             return super().read(start, end)[: max(0, 5 - start)]
 
     data = b"ab\ncd\nef\n"
-    assert bytes_of(Shrinking(data), Lines(0, 9), 100, 2) == b"ab\ncd"
+    assert read_range(Shrinking(data), LineRange(0, 9), 100, 2) == b"ab\ncd"
     with pytest.raises(FileRefTooLarge, match="with offset and length"):
-        bytes_of(Shrinking(data), Bytes(), 3)
+        read_range(Shrinking(data), ByteRange(), 3)

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.outputs.references.reference import Bytes, Lines, Reference, _is_near, reference_in, refers, unescaped
+from forebay.outputs.references.reference import (
+    ByteRange,
+    LineRange,
+    Reference,
+    _is_near_match,
+    contains_references,
+    parse_reference,
+    unescape_key,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_values import escape, escape_key, marked
@@ -13,14 +21,14 @@ from reference_values import escape, escape_key, marked
 @pytest.mark.parametrize(
     ("value", "reference"),
     [
-        ({"$file": "a"}, Reference("$file", "a", None, False, Bytes())),
-        ({"$file": "a", "encoding": "base64"}, Reference("$file", "a", None, True, Bytes())),
-        ({"$file": "a", "encoding": "utf-8"}, Reference("$file", "a", None, False, Bytes())),
-        ({"$file": "a", "encoding": None, "lines": None}, Reference("$file", "a", None, False, Bytes())),
-        ({"$file": "a", "offset": 3}, Reference("$file", "a", None, False, Bytes(3))),
-        ({"$file": "a", "offset": 3, "length": 0}, Reference("$file", "a", None, False, Bytes(3, 0))),
-        ({"$handle": "b", "lines": [2, 5]}, Reference("$handle", "b", None, False, Lines(2, 5))),
-        ({"$handle": "b", "path": "/a/0"}, Reference("$handle", "b", "/a/0", False, Bytes())),
+        ({"$file": "a"}, Reference("$file", "a", None, False, ByteRange())),
+        ({"$file": "a", "encoding": "base64"}, Reference("$file", "a", None, True, ByteRange())),
+        ({"$file": "a", "encoding": "utf-8"}, Reference("$file", "a", None, False, ByteRange())),
+        ({"$file": "a", "encoding": None, "lines": None}, Reference("$file", "a", None, False, ByteRange())),
+        ({"$file": "a", "offset": 3}, Reference("$file", "a", None, False, ByteRange(3))),
+        ({"$file": "a", "offset": 3, "length": 0}, Reference("$file", "a", None, False, ByteRange(3, 0))),
+        ({"$handle": "b", "lines": [2, 5]}, Reference("$handle", "b", None, False, LineRange(2, 5))),
+        ({"$handle": "b", "path": "/a/0"}, Reference("$handle", "b", "/a/0", False, ByteRange())),
         ({"file": "a"}, None),
         ({"$filter": "a"}, None),
         ({"$$file": "a"}, None),
@@ -28,7 +36,7 @@ from reference_values import escape, escape_key, marked
     ],
 )
 def test_an_object_is_a_reference_by_its_key(value: dict[str, Any], reference: Reference | None) -> None:
-    assert reference_in(value) == reference
+    assert parse_reference(value) == reference
 
 
 @pytest.mark.parametrize(
@@ -58,14 +66,14 @@ def test_an_object_is_a_reference_by_its_key(value: dict[str, Any], reference: R
 )
 def test_what_is_nearly_one_is_told_what_to_write(value: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        reference_in(value)
+        parse_reference(value)
     assert told in str(caught.value)
 
 
 def test_a_message_is_short_whatever_was_sent() -> None:
     for value in ({"$file": "a", "k" * 10**6: 1}, {"$file": ["a" * 10**6]}, {"$file": "a", "encoding": "b" * 10**6}):
         with pytest.raises(InvalidArgument) as caught:
-            reference_in(value)
+            parse_reference(value)
         assert len(str(caught.value)) < 400
 
 
@@ -77,8 +85,8 @@ def test_escaping_goes_back_to_what_it_was(value: Any) -> None:
             return [unescape(each) for each in inner]
         if not isinstance(inner, dict):
             return inner
-        assert reference_in(inner) is None
-        return {unescaped(key): unescape(each) for key, each in inner.items()}
+        assert parse_reference(inner) is None
+        return {unescape_key(key): unescape(each) for key, each in inner.items()}
 
     assert unescape(escape(value)) == value
 
@@ -91,7 +99,7 @@ def test_what_refers_to_nothing_is_seen_to_do_so(value: Any) -> None:
         own = isinstance(inner, dict) and any(escape_key(key) != key for key in inner)
         return own or any(map(naively, members))
 
-    assert refers(value) == naively(value)
+    assert contains_references(value) == naively(value)
 
 
 @pytest.mark.slow
@@ -100,8 +108,8 @@ def test_nothing_is_too_deep_to_be_looked_through() -> None:
     plain: Any = 1
     for _ in range(100_000):
         deep, plain = [deep], [plain]
-    assert refers(deep)
-    assert not refers(plain)
+    assert contains_references(deep)
+    assert not contains_references(plain)
 
 
 @pytest.mark.parametrize(
@@ -114,17 +122,17 @@ def test_nothing_is_too_deep_to_be_looked_through() -> None:
 def test_what_is_all_but_a_reference_is_an_error_that_names_the_right_key(key: str, kind: str) -> None:
     for options in ({}, {"encoding": "base64"}, {"lines": [0, 1]}):
         value = {key: "x", **options}
-        assert refers([{"a": value}])
+        assert contains_references([{"a": value}])
         with pytest.raises(InvalidArgument) as caught:
-            reference_in(value)
+            parse_reference(value)
         assert str(caught.value) == (
             f'there is no reference "{key}"; did you mean "{kind}"? To pass the object as it is, write "${key}"'
         )
     # And so it is passed.
-    assert refers({f"${key}": "x"})
-    assert reference_in({f"${key}": "x"}) is None
-    assert unescaped(f"${key}") == key
-    assert unescaped(f"$${key}") == f"${key}"
+    assert contains_references({f"${key}": "x"})
+    assert parse_reference({f"${key}": "x"}) is None
+    assert unescape_key(f"${key}") == key
+    assert unescape_key(f"$${key}") == f"${key}"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_what_is_all_but_a_reference_is_an_error_that_names_the_right_key(key: s
     ],
 )
 def test_what_is_far_from_a_reference_is_none(value: dict[str, object]) -> None:
-    assert reference_in(value) is None
+    assert parse_reference(value) is None
 
 
 @given(st.text("filehand", max_size=8), st.sampled_from(["file", "handle"]))
@@ -155,6 +163,6 @@ def test_near_is_one_slip_of_the_pen(name: str, right: str) -> None:
     slips = {right} | {before + after[1:] for before, after in cuts}
     slips |= {before + letter + after[skip:] for before, after in cuts for letter in letters for skip in (0, 1)}
     slips |= {before + after[1] + after[0] + after[2:] for before, after in cuts if len(after) > 1}
-    assert _is_near(name, right) == (name in slips)
+    assert _is_near_match(name, right) == (name in slips)
     for slip in slips:
-        assert _is_near(slip, right)
+        assert _is_near_match(slip, right)

@@ -19,8 +19,7 @@ from forebay import (
     InvalidJSON,
     Store,
 )
-from forebay.outputs.references.resolved import Resolved, as_fragments, as_objects, escaped
-from forebay.outputs.references.resolver import References
+from forebay.outputs.references.resolver import ReferenceResolver, ResolvedValue, escape_text, to_fragments, to_objects
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_values import escape, marked
@@ -57,18 +56,18 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def references(store: Store, root: Path) -> References:
-    return References(store, [root])
+def references(store: Store, root: Path) -> ReferenceResolver:
+    return ReferenceResolver(store, [root])
 
 
-def naively(arguments: Any, path: tuple[str | int, ...] = ()) -> Any:
+def naive_resolve(arguments: Any, path: tuple[str | int, ...] = ()) -> Any:
     """For arguments of which the first key says what is wanted below it."""
     if isinstance(arguments, list):
-        return [naively(inner, (*path, number)) for number, inner in enumerate(arguments)]
+        return [naive_resolve(inner, (*path, number)) for number, inner in enumerate(arguments)]
     if not isinstance(arguments, dict):
         return arguments
     if "$file" not in arguments:
-        return {key.replace("$$", "$"): naively(inner, (*path, key)) for key, inner in arguments.items()}
+        return {key.replace("$$", "$"): naive_resolve(inner, (*path, key)) for key, inner in arguments.items()}
     data = FILES[arguments["$file"]].encode()
     if "lines" in arguments:
         first, end = arguments["lines"]
@@ -109,14 +108,14 @@ of_one_place = settings(suppress_health_check=[HealthCheck.function_scoped_fixtu
 @pytest.mark.slow
 @of_one_place
 @given(call=calls)
-def test_arguments_are_what_plain_reading_makes_of_them(references: References, call: Any) -> None:
+def test_arguments_are_what_plain_reading_makes_of_them(references: ReferenceResolver, call: Any) -> None:
     before = json.dumps(call)
     resolved = references.resolve(call, SCHEMA)
-    assert as_objects(resolved) == naively(call)
-    sent = orjson.dumps(as_fragments(resolved), option=orjson.OPT_PASSTHROUGH_DATACLASS) if _fits(call) else b"{}"
+    assert to_objects(resolved) == naive_resolve(call)
+    sent = orjson.dumps(to_fragments(resolved), option=orjson.OPT_PASSTHROUGH_DATACLASS) if _fits(call) else b"{}"
     assert b"\n" not in sent
     assert b"\r" not in sent
-    assert json.loads(sent) == (naively(call) if _fits(call) else {})
+    assert json.loads(sent) == (naive_resolve(call) if _fits(call) else {})
     assert json.dumps(call) == before
 
 
@@ -132,35 +131,35 @@ def _fits(value: Any) -> bool:
 @pytest.mark.slow
 @of_one_place
 @given(value=marked)
-def test_what_was_escaped_arrives_as_it_was(references: References, value: Any) -> None:
-    assert as_objects(references.resolve({"a": escape(value)})) == {"a": value}
+def test_what_was_escaped_arrives_as_it_was(references: ReferenceResolver, value: Any) -> None:
+    assert to_objects(references.resolve({"a": escape(value)})) == {"a": value}
 
 
 @pytest.mark.slow
 @of_one_place
 @given(value=values)
-def test_without_references_nothing_is_touched(references: References, value: Any) -> None:
+def test_without_references_nothing_is_touched(references: ReferenceResolver, value: Any) -> None:
     assert references.resolve(value, SCHEMA) is value
 
 
-def test_what_is_not_of_json_passes_as_it_is(references: References) -> None:
+def test_what_is_not_of_json_passes_as_it_is(references: ReferenceResolver) -> None:
     opaque = object()
     found = references.resolve({"a": [opaque, {"$file": "plain"}], "b": opaque, "c": (1,)})
-    assert as_objects(found) == {"a": [opaque, FILES["plain"]], "b": opaque, "c": (1,)}
-    assert found["a"][1] == Resolved(FILES["plain"].encode())
+    assert to_objects(found) == {"a": [opaque, FILES["plain"]], "b": opaque, "c": (1,)}
+    assert found["a"][1] == ResolvedValue(FILES["plain"].encode())
 
 
-def test_what_was_read_is_never_looked_at_for_references(references: References, store: Store) -> None:
+def test_what_was_read_is_never_looked_at_for_references(references: ReferenceResolver, store: Store) -> None:
     stored = store.put(b'{"a": {"$file": "plain"}, "b": {"$$file": 1}}').output_handle
     call = {"text": {"$file": "reference"}, "json": {"$file": "reference"}, "other": {"$handle": stored}}
-    found = as_objects(references.resolve(call, SCHEMA))
+    found = to_objects(references.resolve(call, SCHEMA))
     assert found["text"] == FILES["reference"]
     assert found["json"] == {"$file": "plain"}
     assert json.loads(found["other"]) == {"a": {"$file": "plain"}, "b": {"$$file": 1}}
 
 
-def test_all_arguments_may_be_one_file(references: References) -> None:
-    assert as_objects(references.resolve({"$file": "object"}))["b"] == "é\n"
+def test_all_arguments_may_be_one_file(references: ReferenceResolver) -> None:
+    assert to_objects(references.resolve({"$file": "object"}))["b"] == "é\n"
     with pytest.raises(InvalidArgument, match="arguments of a tool are an object"):
         references.resolve({"$file": "array"})
 
@@ -178,7 +177,7 @@ def test_all_arguments_may_be_one_file(references: References) -> None:
     ],
 )
 def test_what_is_not_one_document_is_refused_where_json_is_wanted(
-    references: References, root: Path, data: bytes, told: str
+    references: ReferenceResolver, root: Path, data: bytes, told: str
 ) -> None:
     (root / "wrong").write_bytes(data)
     with pytest.raises(InvalidJSON) as caught:
@@ -188,24 +187,26 @@ def test_what_is_not_one_document_is_refused_where_json_is_wanted(
     assert "refer to" in str(caught.value)
 
 
-def test_json_may_begin_with_a_mark_and_text_keeps_it(references: References, root: Path) -> None:
+def test_json_may_begin_with_a_mark_and_text_keeps_it(references: ReferenceResolver, root: Path) -> None:
     (root / "bom").write_bytes(b'\xef\xbb\xbf{"a": 1}')
     call = {"json": {"$file": "bom"}, "text": {"$file": "bom"}}
-    assert as_objects(references.resolve(call, SCHEMA)) == {"json": {"a": 1}, "text": '\ufeff{"a": 1}'}
+    assert to_objects(references.resolve(call, SCHEMA)) == {"json": {"a": 1}, "text": '\ufeff{"a": 1}'}
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"a\x00b", "é".encode("latin-1"), "é".encode()[:1]])
-def test_what_is_not_text_says_to_ask_for_base64(references: References, store: Store, root: Path, data: bytes) -> None:
+def test_what_is_not_text_says_to_ask_for_base64(
+    references: ReferenceResolver, store: Store, root: Path, data: bytes
+) -> None:
     (root / "binary").write_bytes(data)
     handle = store.put(data).output_handle
     for reference in ({"$file": "binary"}, {"$handle": handle}):
         with pytest.raises(InvalidFormat, match='add "encoding": "base64"'):
             references.resolve({"text": reference}, SCHEMA)
-        found = as_objects(references.resolve({"text": {**reference, "encoding": "base64"}}, SCHEMA))
+        found = to_objects(references.resolve({"text": {**reference, "encoding": "base64"}}, SCHEMA))
         assert base64.b64decode(found["text"]) == data
 
 
-def test_a_range_may_not_cut_a_character(references: References, root: Path) -> None:
+def test_a_range_may_not_cut_a_character(references: ReferenceResolver, root: Path) -> None:
     (root / "wide").write_text("é漢😀")
     data = (root / "wide").read_bytes()
     for start in range(len(data) + 1):
@@ -219,21 +220,21 @@ def test_a_range_may_not_cut_a_character(references: References, root: Path) -> 
                 with pytest.raises(InvalidFormat):
                     references.resolve(call)
             else:
-                assert as_objects(references.resolve(call)) == {"text": text}
+                assert to_objects(references.resolve(call)) == {"text": text}
 
 
 def test_a_call_takes_in_no_more_than_it_may(store: Store, root: Path) -> None:
-    references = References(store, [root], 10)
+    references = ReferenceResolver(store, [root], 10)
     (root / "ten").write_bytes(b"0123456789")
     (root / "more").write_bytes(b"0123456789x")
     with (root / "huge").open("wb") as file:
         file.truncate(1 << 42)
     handle = store.put({"a": "0123456789x", "b": "0123456789", "c": "x" * 99}).output_handle
-    assert as_objects(references.resolve({"a": {"$file": "ten"}})) == {"a": "0123456789"}
-    assert as_objects(references.resolve({"a": {"$file": "more", "offset": 1}})) == {"a": "123456789x"}
-    assert as_objects(references.resolve({"a": {"$handle": handle, "path": "/b"}})) == {"a": "0123456789"}
+    assert to_objects(references.resolve({"a": {"$file": "ten"}})) == {"a": "0123456789"}
+    assert to_objects(references.resolve({"a": {"$file": "more", "offset": 1}})) == {"a": "123456789x"}
+    assert to_objects(references.resolve({"a": {"$handle": handle, "path": "/b"}})) == {"a": "0123456789"}
     huge = {"$file": "huge", "offset": (1 << 42) - 3, "encoding": "base64"}
-    assert as_objects(references.resolve({"a": huge})) == {"a": "AAAA"}
+    assert to_objects(references.resolve({"a": huge})) == {"a": "AAAA"}
     for reference in (
         {"$file": "more"},
         {"$file": "huge"},
@@ -249,7 +250,7 @@ def test_a_call_takes_in_no_more_than_it_may(store: Store, root: Path) -> None:
         references.resolve({"a": {"$file": "ten", "length": 6}, "b": [{"$file": "ten", "length": 5}]})
 
 
-def test_arguments_that_are_too_deep_are_refused_only_if_they_refer(references: References) -> None:
+def test_arguments_that_are_too_deep_are_refused_only_if_they_refer(references: ReferenceResolver) -> None:
     deep: Any = {"$file": "plain"}
     for _ in range(5000):
         deep = [deep]
@@ -258,7 +259,7 @@ def test_arguments_that_are_too_deep_are_refused_only_if_they_refer(references: 
 
 
 def test_json_that_python_cannot_hold_is_refused_in_process_and_sent_on_elsewhere(
-    references: References, root: Path
+    references: ReferenceResolver, root: Path
 ) -> None:
     for name, data in (("digits", b"[" + b"1" * 5000 + b"]"), ("deep", b"[" * 50_000 + b"]" * 50_000)):
         (root / name).write_bytes(data)
@@ -268,11 +269,11 @@ def test_json_that_python_cannot_hold_is_refused_in_process_and_sent_on_elsewher
             # The core has a depth of its own.
             continue
         with pytest.raises(InvalidJSON, match="refer to a part of it"):
-            as_objects(found)
-        assert orjson.dumps(as_fragments(found)) == b'{"json":' + data + b"}"
+            to_objects(found)
+        assert orjson.dumps(to_fragments(found)) == b'{"json":' + data + b"}"
 
 
-def test_what_happens_is_journalled_without_contents(references: References, store: Store, root: Path) -> None:
+def test_what_happens_is_journalled_without_contents(references: ReferenceResolver, store: Store, root: Path) -> None:
     (root / "secret").write_text("content")
     handle = store.put({"a": "content"}, principal="ann").output_handle
     call = {"a": {"$file": "secret"}, "b": {"$handle": handle, "path": "/a"}, "c": {"$file": "x" * 10**6}}
@@ -298,9 +299,9 @@ def test_by_default_files_are_below_here_or_temporary(
         (folder / "file").write_text(folder.name)
     monkeypatch.chdir(root)
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    references = References(store)
+    references = ReferenceResolver(store)
     for path, text in (("plain", FILES["plain"]), (str(temporary / "file"), "temporary")):
-        assert as_objects(references.resolve({"a": {"$file": path}})) == {"a": text}
+        assert to_objects(references.resolve({"a": {"$file": path}})) == {"a": text}
     with pytest.raises(FileRefDenied):
         references.resolve({"a": {"$file": str(elsewhere / "file")}})
     with pytest.raises(FileRefNotFound):
@@ -315,15 +316,15 @@ def test_started_at_the_very_top_there_are_but_temporary_files(
     (temporary / "file").write_text("temporary")
     monkeypatch.chdir("/")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    references = References(store)
-    assert as_objects(references.resolve({"a": {"$file": "file"}})) == {"a": "temporary"}
+    references = ReferenceResolver(store)
+    assert to_objects(references.resolve({"a": {"$file": "file"}})) == {"a": "temporary"}
     with pytest.raises(FileRefDenied):
         references.resolve({"a": {"$file": str(root / "plain")}})
 
 
 def test_no_file_of_the_store_is_read(store: Store, tmp_path: Path) -> None:
     store.put("mine", principal="ann")
-    references = References(store, [tmp_path])
+    references = ReferenceResolver(store, [tmp_path])
     found = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
     assert found
     for path in found:
@@ -333,9 +334,9 @@ def test_no_file_of_the_store_is_read(store: Store, tmp_path: Path) -> None:
 
 @given(nasty_text, st.integers(1, 9))
 def test_a_text_is_escaped_in_pieces_as_in_one(text: str, piece: int) -> None:
-    assert escaped(text.encode(), piece) == orjson.dumps(text)
+    assert escape_text(text.encode(), piece) == orjson.dumps(text)
 
 
 def test_a_text_is_escaped_whatever_the_pieces() -> None:
     for piece in range(1, len(NASTY.encode()) + 1):
-        assert escaped(NASTY.encode(), piece) == orjson.dumps(NASTY)
+        assert escape_text(NASTY.encode(), piece) == orjson.dumps(NASTY)

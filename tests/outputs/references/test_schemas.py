@@ -5,24 +5,24 @@ from typing import Any
 
 import jsonschema
 import pytest
-from forebay.outputs.references.schemas import admitting, takes_text
+from forebay.outputs.references.schemas import accepts_text, allow_references
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 TEXT, OBJECT, NUMBER, NULL = ({"type": kind} for kind in ("string", "object", "number", "null"))
 
 
-def of(**properties: Any) -> dict[str, Any]:
+def make_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
 DEFINED = {
     "$defs": {
         "text": TEXT,
-        "tree": of(name=TEXT, more={"type": "array", "items": {"$ref": "#/$defs/tree"}}),
+        "tree": make_schema(name=TEXT, more={"type": "array", "items": {"$ref": "#/$defs/tree"}}),
         "a/~b": OBJECT,
     },
-    **of(
+    **make_schema(
         text={"$ref": "#/$defs/text"},
         tree={"$ref": "#/$defs/tree"},
         odd={"$ref": "#/$defs/a~1~0b"},
@@ -39,34 +39,34 @@ DEFINED = {
         (None, ["a"], True),
         (True, ["a"], True),
         ({}, ["a"], True),
-        (of(), ["a"], True),
-        (of(a=TEXT), ["a"], True),
-        (of(a=OBJECT), ["a"], False),
-        (of(a={"type": "array"}), ["a"], False),
-        (of(a=NUMBER), ["a"], False),
-        (of(a={}), ["a"], True),
-        (of(a={"type": ["object", "string"]}), ["a"], True),
-        (of(a={"type": ["object", "null"]}), ["a"], False),
-        (of(a={"anyOf": [TEXT, NULL]}), ["a"], True),
-        (of(a={"anyOf": [OBJECT, NULL]}), ["a"], False),
-        (of(a={"anyOf": [OBJECT, {}]}), ["a"], True),
-        (of(a={"oneOf": [OBJECT, {"type": "array"}]}), ["a"], False),
-        (of(a={"allOf": [{"type": ["string", "object"]}, {"type": ["object", "array"]}]}), ["a"], False),
-        (of(a={"enum": ["x", 1]}), ["a"], True),
-        (of(a={"const": {}}), ["a"], False),
-        (of(a=of(b=OBJECT)), ["a", "b"], False),
-        (of(a=of(b=OBJECT)), ["a", "c"], True),
-        (of(a={"type": "object", "additionalProperties": OBJECT}), ["a", "x"], False),
-        (of(a={"patternProperties": {"^x": TEXT}, "additionalProperties": OBJECT}), ["a", "x"], True),
-        (of(a={"type": "array", "items": OBJECT}), ["a", 5], False),
-        (of(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 0], True),
-        (of(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 1], False),
-        (of(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 0], True),
-        (of(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 9], False),
+        (make_schema(), ["a"], True),
+        (make_schema(a=TEXT), ["a"], True),
+        (make_schema(a=OBJECT), ["a"], False),
+        (make_schema(a={"type": "array"}), ["a"], False),
+        (make_schema(a=NUMBER), ["a"], False),
+        (make_schema(a={}), ["a"], True),
+        (make_schema(a={"type": ["object", "string"]}), ["a"], True),
+        (make_schema(a={"type": ["object", "null"]}), ["a"], False),
+        (make_schema(a={"anyOf": [TEXT, NULL]}), ["a"], True),
+        (make_schema(a={"anyOf": [OBJECT, NULL]}), ["a"], False),
+        (make_schema(a={"anyOf": [OBJECT, {}]}), ["a"], True),
+        (make_schema(a={"oneOf": [OBJECT, {"type": "array"}]}), ["a"], False),
+        (make_schema(a={"allOf": [{"type": ["string", "object"]}, {"type": ["object", "array"]}]}), ["a"], False),
+        (make_schema(a={"enum": ["x", 1]}), ["a"], True),
+        (make_schema(a={"const": {}}), ["a"], False),
+        (make_schema(a=make_schema(b=OBJECT)), ["a", "b"], False),
+        (make_schema(a=make_schema(b=OBJECT)), ["a", "c"], True),
+        (make_schema(a={"type": "object", "additionalProperties": OBJECT}), ["a", "x"], False),
+        (make_schema(a={"patternProperties": {"^x": TEXT}, "additionalProperties": OBJECT}), ["a", "x"], True),
+        (make_schema(a={"type": "array", "items": OBJECT}), ["a", 5], False),
+        (make_schema(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 0], True),
+        (make_schema(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 1], False),
+        (make_schema(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 0], True),
+        (make_schema(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 9], False),
         # Only the branch that has such a member counts.
-        (of(a={"anyOf": [of(b=OBJECT), NULL, TEXT]}), ["a", "b"], False),
-        (of(a={"anyOf": [of(b=OBJECT), of(b=TEXT)]}), ["a", "b"], True),
-        (of(a={"allOf": [of(b=OBJECT), of(c=TEXT)]}), ["a", "b"], False),
+        (make_schema(a={"anyOf": [make_schema(b=OBJECT), NULL, TEXT]}), ["a", "b"], False),
+        (make_schema(a={"anyOf": [make_schema(b=OBJECT), make_schema(b=TEXT)]}), ["a", "b"], True),
+        (make_schema(a={"allOf": [make_schema(b=OBJECT), make_schema(c=TEXT)]}), ["a", "b"], False),
         (DEFINED, ["text"], True),
         (DEFINED, ["tree"], False),
         (DEFINED, ["tree", "more", 3, "more", 0, "name"], True),
@@ -75,13 +75,17 @@ DEFINED = {
         (DEFINED, ["none"], True),
         (DEFINED, ["far"], True),
         (DEFINED, ["own", "own", "tree"], False),
-        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, **of(a={"$ref": "#/$defs/a"})}, ["a"], True),
-        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 9}}, **of(a={"$ref": "#/$defs/a"})}, ["a", "b"], True),
+        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, **make_schema(a={"$ref": "#/$defs/a"})}, ["a"], True),
+        (
+            {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 9}}, **make_schema(a={"$ref": "#/$defs/a"})},
+            ["a", "b"],
+            True,
+        ),
         ({"properties": 3, "anyOf": {}, "allOf": [3], "$ref": 3, "type": 3, "items": 3}, ["a", 0], True),
     ],
 )
 def test_what_is_wanted_is_found_along_the_path(schema: Any, path: list[str | int], is_text: bool) -> None:
-    assert takes_text(schema, path) is is_text
+    assert accepts_text(schema, path) is is_text
 
 
 kinds = st.sampled_from(["string", "object", "array", "integer", "null"])
@@ -123,7 +127,7 @@ def is_valid(schema: Any, arguments: Any) -> bool:
 @given(schemas)
 def test_a_listed_schema_takes_what_it_took_and_references_besides(inner: dict[str, Any]) -> None:
     schema = {"$defs": DEFS, "type": "object", "properties": {"a": inner}, "required": ["a"]}
-    listed = admitting(schema)
+    listed = allow_references(schema)
     jsonschema.Draft202012Validator.check_schema(listed)
     taken = [sample for sample in SAMPLES if is_valid(schema, {"a": sample})]
     assert all(is_valid(listed, {"a": sample}) for sample in taken)
@@ -144,16 +148,16 @@ def test_a_listed_schema_takes_what_it_took_and_references_besides(inner: dict[s
     [
         {},
         {"type": "object"},
-        of(),
-        of(a=NUMBER, b={"type": "boolean"}, c={"enum": ["x"]}, d={"type": "string", "enum": ["x"]}),
-        of(a={"anyOf": [{"enum": ["x"]}, NULL]}),
-        of(a=OBJECT, b={"type": "object", "title": "B", "additionalProperties": True}, c={}),
+        make_schema(),
+        make_schema(a=NUMBER, b={"type": "boolean"}, c={"enum": ["x"]}, d={"type": "string", "enum": ["x"]}),
+        make_schema(a={"anyOf": [{"enum": ["x"]}, NULL]}),
+        make_schema(a=OBJECT, b={"type": "object", "title": "B", "additionalProperties": True}, c={}),
         {"properties": 3},
-        of(a=True, b=3),
+        make_schema(a=True, b=3),
     ],
 )
 def test_what_takes_references_or_has_no_use_for_them_is_not_touched(schema: dict[str, Any]) -> None:
-    assert admitting(schema) is schema
+    assert allow_references(schema) is schema
 
 
 @pytest.mark.parametrize(
@@ -166,13 +170,13 @@ def test_what_takes_references_or_has_no_use_for_them_is_not_touched(schema: dic
     ],
 )
 def test_most_arguments_pay_a_few_bytes(before: Any, after: Any) -> None:
-    assert admitting(of(a=before)) == of(a=after)
+    assert allow_references(make_schema(a=before)) == make_schema(a=after)
 
 
 def test_an_object_that_names_its_members_takes_no_other_but_references() -> None:
     strict = {"type": "object", "properties": {"x": NUMBER}, "required": ["x"], "additionalProperties": False}
     for inner in (strict, {"anyOf": [strict, NULL]}, {"oneOf": [strict, TEXT]}):
-        listed = admitting(of(a=inner))
+        listed = allow_references(make_schema(a=inner))
         assert is_valid(listed, {"a": {"x": 1}})
         assert all(is_valid(listed, {"a": reference}) for reference in REFERENCES)
         assert not is_valid(listed, {"a": {"y": 1}})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from forebay import open_store
 from forebay.errors import InvalidArgument
-from forebay.outputs.policy import Gate
+from forebay.outputs.policy import OutputPolicy
 from refs_server import digest, make_rows
 from stores import events
 from wires import Servers, Wire, message_of
@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def options_of(sdk: str, tmp_path: Path, **more: Any) -> dict[str, Any]:
+def make_options(sdk: str, tmp_path: Path, **more: Any) -> dict[str, Any]:
     store = (tmp_path / "store").as_uri()
     roots = {"file_refs": True, "file_roots": [str(tmp_path / "root")]}
     return {"sdk": sdk, "store": store, "sweep_interval": 0, "output_mode": "auto", **roots, **more}
@@ -47,7 +47,7 @@ def test_what_one_tool_made_another_takes_to_the_byte(
     sdk: str, era: str, transport: str, root: Path, servers: Servers, tmp_path: Path
 ) -> None:
     assert root.exists()
-    with servers.wired(options_of(sdk, tmp_path), era, transport) as wire:
+    with servers.wired(make_options(sdk, tmp_path), era, transport) as wire:
         for of in ('"\\\n', "\x01\x1f", "😀é", "</script>"):
             made, _ = call(wire, "make", size=200_000, of=of)
             handle = made["output_handle"]
@@ -59,7 +59,7 @@ def test_what_one_tool_made_another_takes_to_the_byte(
 
 def test_a_part_of_what_one_tool_made(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
     assert root.exists()
-    with servers.wired(options_of(sdk, tmp_path), era) as wire:
+    with servers.wired(make_options(sdk, tmp_path), era) as wire:
         made, _ = call(wire, "make_rows", count=5000)
         handle = made["output_handle"]
         rows = json.loads(make_rows(5000))["rows"]
@@ -77,7 +77,7 @@ def test_a_part_of_what_one_tool_made(sdk: str, era: str, root: Path, servers: S
 
 def test_a_file_is_as_the_schema_wants_it(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
     (root / "rows.json").write_text('[{"id": 1},\n {"id": 2}]')
-    with servers.wired(options_of(sdk, tmp_path), era) as wire:
+    with servers.wired(make_options(sdk, tmp_path), era) as wire:
         taken, _ = call(wire, "take_rows", rows={"$file": "rows.json"})
         assert (taken["ids"], taken["count"]) == (3, 2)
         taken, _ = call(wire, "take", content={"$file": str(root / "rows.json")})
@@ -104,7 +104,7 @@ def test_a_refusal_is_an_error_and_no_call(sdk: str, era: str, root: Path, serve
         "large": "file_ref_too_large",
         "binary": "invalid_format_for_payload",
     }
-    options = options_of(sdk, tmp_path, file_ref_max_bytes=1000)
+    options = make_options(sdk, tmp_path, file_ref_max_bytes=1000)
     with servers.wired(options, era) as wire:
         for path, code in refusals.items():
             told, is_error = call(wire, "take", content={"$file": path})
@@ -138,7 +138,7 @@ def test_a_list_says_where_references_may_stand(
     sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path
 ) -> None:
     assert root.exists()
-    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(options_of(sdk, tmp_path), era) as gated:
+    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(make_options(sdk, tmp_path), era) as gated:
         before, after = (
             {tool["name"]: tool for tool in json.loads(wire.ask("tools/list"))["result"]["tools"]}
             for wire in (plain, gated)
@@ -163,5 +163,5 @@ def test_what_is_wrong_with_the_options_is_told(tmp_path: Path) -> None:
     ]
     for options, told in mistakes:
         with pytest.raises(InvalidArgument, match=told):
-            Gate(store, sweep_interval=0, **options)
+            OutputPolicy(store, sweep_interval=0, **options)
     assert len([*Path("/proc/self/fd").iterdir()]) == before

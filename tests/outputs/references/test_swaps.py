@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from forebay import FileRefDenied, FileRefNotFound, ForebayError
 from forebay.outputs.references import files
-from forebay.outputs.references.files import Roots
-from refs_files import SECRET, read, refused
+from forebay.outputs.references.files import FileRoots
+from refs_files import SECRET, read, read_refused
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 def test_what_is_put_in_its_place_after_the_first_look_is_refused(
     root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check, looks = files._check, []
+    check, looks = files._check_regular, []
 
     def check_and_swap(status: os.stat_result, path: str) -> None:
         check(status, path)
@@ -55,8 +55,8 @@ def test_what_is_put_in_its_place_after_the_first_look_is_refused(
             case "folder":
                 (root / "file").mkdir()
 
-    monkeypatch.setattr(files, "_check", check_and_swap)
-    assert refused(Roots([root], None), "file")
+    monkeypatch.setattr(files, "_check_regular", check_and_swap)
+    assert read_refused(FileRoots([root], None), "file")
     assert len(looks) == 1
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_is_swapped_all_the_time_is_never_another_one(root: Path, ou
         new.replace(root / "swapped")
 
     swap(0)
-    assert_never_outside(Roots([root], None), "swapped", swap, lambda: (root / "swapped").read_bytes())
+    assert_never_outside(FileRoots([root], None), "swapped", swap, lambda: (root / "swapped").read_bytes())
 
 
 def test_a_folder_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
@@ -87,11 +87,11 @@ def test_a_folder_that_is_swapped_all_the_time_is_never_another_one(root: Path, 
             kept.rename(folder)
 
     swap(0)
-    assert_never_outside(Roots([root], None), "a/swapped/file", swap, lambda: (folder / "file").read_bytes())
+    assert_never_outside(FileRoots([root], None), "a/swapped/file", swap, lambda: (folder / "file").read_bytes())
 
 
 def assert_never_outside(
-    roots: Roots, path: str, swap: Callable[[int], None], naively: Callable[[], bytes], tries: int = 4000
+    roots: FileRoots, path: str, swap: Callable[[int], None], naively: Callable[[], bytes], tries: int = 4000
 ) -> None:
     is_over = threading.Event()
 

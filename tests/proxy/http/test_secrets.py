@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from faulty_server import EVENTS, JSON, faulty_server
 from forebay.proxy.http.connection import Endpoint
-from forebay.proxy.http.secrets import without_secrets
+from forebay.proxy.http.streams import redact_errors
 from gateways import gateway_to
 
 pytestmark = pytest.mark.slow
@@ -70,21 +70,21 @@ def test_what_stands_in_the_url_is_hidden_as_it_is_sent() -> None:
     endpoint = Endpoint("http://user:p%40ssword@localhost/mcp?key=long-enough&mode=full")
     sent = base64.b64encode(b"user:p@ssword").decode()
     said = f"Basic {sent}, p@ssword, p%40ssword, long-enough, full"
-    assert endpoint.veiled(said) == "Basic ***, ***, ***, ***, full"
+    assert endpoint.redact(said) == "Basic ***, ***, ***, ***, full"
 
 
 def test_errors_go_on_as_the_bytes_that_came_unless_they_have_a_secret() -> None:
-    veiled = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).veiled
+    veiled = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).redact
     for kept in (
         b'{"jsonrpc":"2.0", "id":1, "error":{"code":1,"message":"\\u0041", "big":123456789012345678901234567890}}',
         b'{"method":"notifications/message","params":{"error":"s3cr3t"}}',
         b'{"id":1,"result":{"error":"s3cr3t"}}',
         b'not json "error" s3cr3t',
     ):
-        assert without_secrets(kept, veiled) == kept
+        assert redact_errors(kept, veiled) == kept
     half = b'{"id":1,"error":{"message":"s3cr3t","half":"\\ud800"}}'
-    assert without_secrets(half, veiled) == half.replace(b"s3cr3t", b"***")
+    assert redact_errors(half, veiled) == half.replace(b"s3cr3t", b"***")
     batch = b'[{"id":1,"error":{"message":"s3cr3t"}}]'
-    assert json.loads(bytes(without_secrets(batch, veiled))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
+    assert json.loads(bytes(redact_errors(batch, veiled))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
     long = b'{"id":1,"error":{"message":"' + b"x" * 200_000 + b's3cr3t"}}'
-    assert without_secrets(long, veiled) == long.replace(b"s3cr3t", b"***")
+    assert redact_errors(long, veiled) == long.replace(b"s3cr3t", b"***")

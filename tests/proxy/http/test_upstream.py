@@ -258,5 +258,5 @@ def test_what_is_wrong_is_said_at_once_and_without_secrets(told: dict[str, Any],
     from forebay.proxy.http.upstream import HttpUpstream
 
     with pytest.raises(InvalidArgument, match=words) as raised:
-        HttpUpstream(**told, most_bytes=1, make_spool=lambda: None)  # type: ignore[arg-type, return-value]
+        HttpUpstream(**told, spool_above_bytes=1, make_spool=lambda: None)  # type: ignore[arg-type, return-value]
     assert "hunter2" not in str(raised.value)

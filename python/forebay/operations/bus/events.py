@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from forebay.errors import InvalidArgument
-from forebay.operations.deadlines import from_wire, to_wire
+from forebay.operations.deadlines import from_epoch_ms, to_epoch_ms
 from forebay.operations.envelope import RESPONSE_ENVELOPE_SCHEMA
-from forebay.operations.envelope.body import from_plain, parsed, written
+from forebay.operations.envelope.body import dump_reversible, from_jsonable, parse
 from forebay.operations.errors import CODES, CallCode
 from forebay.operations.spec import CallContext, Identity
 
@@ -23,10 +23,10 @@ __all__ = [
     "CallRequestedEvent",
     "CallRespondedEvent",
     "IdentityClaim",
-    "context_of",
+    "build_requested_event",
+    "context_from_event",
     "event_from_json",
     "event_to_json",
-    "requested_event",
 ]
 
 CallEventName: TypeAlias = Literal["call.requested", "call.responded", "call.error", "call.aborted"]
@@ -109,31 +109,31 @@ CALL_EVENT_SCHEMAS: dict[CallEventName, dict[str, Any]] = {
 
 def event_to_json(event: CallEvent) -> bytes:
     """An event as JSON, with bytes and bodies as envelopes write them. Raises `TypeError` for what has no JSON."""
-    return written(event)
+    return dump_reversible(event)
 
 
 def event_from_json(data: bytes | str) -> Any:
     """The event that was written with `event_to_json`."""
     try:
         content = data.encode() if isinstance(data, str) else data
-        return from_plain(parsed(content), content)
+        return from_jsonable(parse(content), content)
     except ValueError as error:
         raise InvalidArgument(f"this is not JSON: {error}") from None
 
 
-def requested_event(operation_id: str, given: Any, context: CallContext) -> CallRequestedEvent:
+def build_requested_event(operation_id: str, given: Any, context: CallContext) -> CallRequestedEvent:
     """The request of a call that has this context."""
     event: CallRequestedEvent = {"requestId": context.request_id or "", "operationId": operation_id, "input": given}
     if context.parent_request_id is not None:
         event["parentRequestId"] = context.parent_request_id
     if context.deadline is not None:
-        event["deadline"] = to_wire(context.deadline)
+        event["deadline"] = to_epoch_ms(context.deadline)
     if context.identity is not None:
         event["identity"] = {"id": context.identity.id, "scopes": sorted(context.identity.scopes)}
     return event
 
 
-def context_of(event: Mapping[str, Any]) -> CallContext:
+def context_from_event(event: Mapping[str, Any]) -> CallContext:
     """The context of a call that was requested. Raises `InvalidArgument` for what tells of none."""
     parent, deadline = event.get("parentRequestId"), event.get("deadline")
     if parent is not None and not isinstance(parent, str):
@@ -141,12 +141,12 @@ def context_of(event: Mapping[str, Any]) -> CallContext:
     return CallContext(
         request_id=event["requestId"],
         parent_request_id=parent,
-        identity=_identity(event.get("identity")),
-        deadline=None if deadline is None else _deadline(deadline),
+        identity=_parse_identity(event.get("identity")),
+        deadline=None if deadline is None else _parse_deadline(deadline),
     )
 
 
-def _identity(claim: Any) -> Identity | None:
+def _parse_identity(claim: Any) -> Identity | None:
     match claim:
         case None:
             return None
@@ -155,12 +155,12 @@ def _identity(claim: Any) -> Identity | None:
     raise InvalidArgument("identity has an id and a list of scopes")
 
 
-_FAR = 1e18
+_MAX_EPOCH_MS = 1e18
 
 
-def _deadline(milliseconds: Any) -> float:
+def _parse_deadline(milliseconds: Any) -> float:
     is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
     # Compared, because an integer may be more than any float.
-    if not is_number or not -_FAR < milliseconds < _FAR:
+    if not is_number or not -_MAX_EPOCH_MS < milliseconds < _MAX_EPOCH_MS:
         raise InvalidArgument("deadline is a number of milliseconds since 1970")
-    return from_wire(milliseconds)
+    return from_epoch_ms(milliseconds)

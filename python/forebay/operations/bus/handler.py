@@ -13,26 +13,26 @@ from collections.abc import Mapping, Set
 from typing import Any, Self, TypeAlias, cast
 
 from forebay.errors import InvalidArgument
-from forebay.operations.bus.events import context_of
+from forebay.operations.bus.events import context_from_event
 from forebay.operations.bus.pending import PendingRequestMap
 from forebay.operations.bus.pubsub import Unsubscribe, subscribe_all
-from forebay.operations.cleanup import FAREWELL, to_the_end
-from forebay.operations.deadlines import within
+from forebay.operations.cleanup import CLEANUP_SECONDS, wait_shielded
+from forebay.operations.deadlines import DeadlineScope
 from forebay.operations.env import build_env
 from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
-from forebay.operations.registry import OperationRegistry, answer
+from forebay.operations.registry import OperationRegistry, run_operation
 from forebay.operations.spec import CallContext, Identity, OperationSpec
 
 __all__ = ["CallHandler"]
 
 _log = logging.getLogger("forebay")
 
-_MOST_ANSWERED = 4096
+_MAX_SETTLED_IDS = 4096
 
 _Task: TypeAlias = asyncio.Task[None]
 
-_answering: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
+_enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
 """The tasks of the calls that whatever runs here is a part of."""
 
 
@@ -50,57 +50,57 @@ class CallHandler:
         self._running: dict[str, _Task] = {}
         self._tasks: dict[_Task, frozenset[_Task]] = {}
         """Of those that run, and of those that were aborted and have not ended yet; and what each is a part of."""
-        self._closing: set[_Task] = set()
+        self._closing_tasks: set[_Task] = set()
         """Of those that close this from within. Two that do would wait for each other."""
-        self._limits: dict[_Task, within] = {}
+        self._deadline_scopes: dict[_Task, DeadlineScope] = {}
         """Of those that run and have a deadline."""
-        self._answered: dict[str, None] = {}
+        self._settled_ids: dict[str, None] = {}
         """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
-        self._starting = asyncio.Lock()
+        self._subscribe_lock = asyncio.Lock()
         self._unsubscribe: Unsubscribe | None = None
         self._is_closing = False
 
     async def start(self) -> None:
         """Answers from now on."""
-        async with self._starting:
+        async with self._subscribe_lock:
             self._is_closing = False
             if self._unsubscribe is None:
                 self._unsubscribe = await subscribe_all(
-                    self._call_map.pubsub, {"call.requested": self._requested, "call.aborted": self._aborted}
+                    self._call_map.pubsub, {"call.requested": self._on_requested, "call.aborted": self._on_aborted}
                 )
 
-    async def close(self, *, within: float | None = None) -> None:
+    async def close(self, *, timeout: float | None = None) -> None:
         """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then.
 
         So they are if this is cancelled. Of an operation that closes what it runs in, the call itself is left alone.
         """
         self._is_closing = True
-        spared = self._spared()
+        spared = self._tasks_to_spare()
         try:
             if others := self._tasks.keys() - spared:
                 # They may still ask for others, which is why this goes on listening.
-                await asyncio.wait(others, timeout=within)
+                await asyncio.wait(others, timeout=timeout)
         finally:
-            await to_the_end(self._leave(spared))
+            await wait_shielded(self._shut_down(spared))
 
-    def _spared(self) -> Set[_Task]:
+    def _tasks_to_spare(self) -> Set[_Task]:
         """Those that are waiting themselves for whoever closes this, now and later."""
-        if not (own := _answering.get() & self._tasks.keys()):
+        if not (own := _enclosing_calls.get() & self._tasks.keys()):
             return frozenset()
-        self._closing |= own
-        return self._closing
+        self._closing_tasks |= own
+        return self._closing_tasks
 
-    async def _leave(self, spared: Set[_Task]) -> None:
+    async def _shut_down(self, spared: Set[_Task]) -> None:
         try:
             if others := self._tasks.keys() - spared:
                 # A task that is cancelled before it begins never does, and nobody would be told.
                 await asyncio.sleep(0)
                 for task in others & {*self._running.values()}:
-                    self._lift(task)
+                    self._lift_deadline(task)
                     task.cancel()
                 await asyncio.wait(others)
         finally:
-            async with asyncio.timeout(FAREWELL), self._starting:
+            async with asyncio.timeout(CLEANUP_SECONDS), self._subscribe_lock:
                 if self._unsubscribe is not None:
                     await self._unsubscribe()
                     self._unsubscribe = None
@@ -110,61 +110,61 @@ class CallHandler:
         return self
 
     async def __aexit__(self, error: object, *_: object) -> None:
-        await self.close(within=None if error is None else 0)
+        await self.close(timeout=None if error is None else 0)
 
-    def _requested(self, event: Any) -> None:
+    def _on_requested(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id), "operationId": str()}:
-                if request_id not in self._running and request_id not in self._answered:
-                    self._start(request_id, event)
+                if request_id not in self._running and request_id not in self._settled_ids:
+                    self._start_call(request_id, event)
             case _:
                 _log.warning("forebay: a request without requestId or operationId was ignored: %.200r", event)
 
-    def _start(self, request_id: str, event: Mapping[str, Any]) -> None:
+    def _start_call(self, request_id: str, event: Mapping[str, Any]) -> None:
         def ended(task: _Task) -> None:
             del self._tasks[task]
-            self._closing.discard(task)
+            self._closing_tasks.discard(task)
             if self._running.get(request_id) is task:
                 del self._running[request_id]
-            self._remember(request_id)
+            self._remember_settled(request_id)
 
-        task = asyncio.create_task(self._answer(request_id, event, is_closing=self._is_closing))
-        self._tasks[task] = self._callers(event) | {task}
+        task = asyncio.create_task(self._handle_call(request_id, event, is_closing=self._is_closing))
+        self._tasks[task] = self._caller_tasks(event) | {task}
         self._running[request_id] = task
         task.add_done_callback(ended)
 
-    def _callers(self, event: Mapping[str, Any]) -> frozenset[_Task]:
+    def _caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
         """The tasks that wait for a call: on the bus it says whose part it is, in a process it is called from there."""
         match event:
             case {"parentRequestId": str(parent)} if parent in self._running:
                 return self._tasks[self._running[parent]]
-        return _answering.get() & self._tasks.keys()
+        return _enclosing_calls.get() & self._tasks.keys()
 
-    def _remember(self, request_id: str) -> None:
-        self._answered[request_id] = None
-        if len(self._answered) > _MOST_ANSWERED:
-            del self._answered[next(iter(self._answered))]
+    def _remember_settled(self, request_id: str) -> None:
+        self._settled_ids[request_id] = None
+        if len(self._settled_ids) > _MAX_SETTLED_IDS:
+            del self._settled_ids[next(iter(self._settled_ids))]
 
-    def _aborted(self, event: Any) -> None:
+    def _on_aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)}:
                 # Also if it comes before its request, or that comes again.
-                self._remember(request_id)
+                self._remember_settled(request_id)
                 task = self._running.pop(request_id, None)
                 # Its deadline ends it by itself, and mostly is why its caller gave up: what cleans up is left to it.
-                if task is not None and self._lift(task):
+                if task is not None and self._lift_deadline(task):
                     task.cancel()
 
-    def _lift(self, task: _Task) -> bool:
+    def _lift_deadline(self, task: _Task) -> bool:
         """Takes the deadline from a call that is about to be cancelled: it would cancel what cleans up then."""
-        return task not in self._limits or self._limits[task].lift()
+        return task not in self._deadline_scopes or self._deadline_scopes[task].lift()
 
-    async def _answer(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
+    async def _handle_call(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         operation_id, failure = event["operationId"], None
         task = cast("_Task", asyncio.current_task())
-        _answering.set(self._tasks[task])
+        _enclosing_calls.set(self._tasks[task])
         try:
-            outcome = await self._outcome(event, is_closing)
+            outcome = await self._run_request(event, is_closing)
         except asyncio.CancelledError:
             outcome = CallError("ABORTED", f"{operation_id} was cancelled where it ran; call it again")
         except BaseException as error:
@@ -173,36 +173,38 @@ class CallHandler:
             outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
         # Of a call that was aborted, whoever waited for it knows already.
         if self._running.get(request_id) is task:
-            await to_the_end(self._publish(request_id, outcome, operation_id))
+            await wait_shielded(self._publish_outcome(request_id, outcome, operation_id))
         if isinstance(failure, KeyboardInterrupt | SystemExit):
             raise failure
 
-    async def _outcome(self, event: Mapping[str, Any], is_closing: bool) -> ResponseEnvelope[Any] | CallError:
+    async def _run_request(self, event: Mapping[str, Any], is_closing: bool) -> ResponseEnvelope[Any] | CallError:
         try:
-            context = context_of(event)
+            context = context_from_event(event)
             if is_closing and context.parent_request_id not in self._running:
                 return CallError("ABORTED", "no more calls are taken here; call again when it runs again")
-            return await self._called(event["operationId"], event.get("input"), context)
+            return await self._run_operation(event["operationId"], event.get("input"), context)
         except CallError as error:
             return error
         except InvalidArgument as error:
             return CallError("VALIDATION_ERROR", f"this is no request: {error}")
 
-    async def _called(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+    async def _run_operation(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
         operation = self._registry.find(operation_id)
         _check_access(operation.spec, context.identity)
         env = build_env(self._call_map, context=context)
         context = dataclasses.replace(context, env=env)
         if context.deadline is None:
-            return await answer(operation, given, context)
+            return await run_operation(operation, given, context)
         task = cast("_Task", asyncio.current_task())
-        limit = self._limits[task] = within(context.deadline, operation_id)
+        limit = self._deadline_scopes[task] = DeadlineScope(context.deadline, operation_id)
         try:
-            return await answer(operation, given, context, limit)
+            return await run_operation(operation, given, context, limit)
         finally:
-            del self._limits[task]
+            del self._deadline_scopes[task]
 
-    async def _publish(self, request_id: str, outcome: ResponseEnvelope[Any] | CallError, operation_id: str) -> None:
+    async def _publish_outcome(
+        self, request_id: str, outcome: ResponseEnvelope[Any] | CallError, operation_id: str
+    ) -> None:
         try:
             if isinstance(outcome, ResponseEnvelope):
                 return await self._call_map.respond(request_id, outcome)
@@ -210,11 +212,11 @@ class CallHandler:
             # A transport may have no way to write what a handler returned.
             outcome = CallError("EXECUTION_ERROR", f"the answer of {operation_id} could not be sent: {error!s:.1000}")
         try:
-            await self._tell(request_id, outcome)
+            await self._publish_error(request_id, outcome)
         except Exception:
             _log.warning("forebay: the answer of %s could not be sent", operation_id, exc_info=True)
 
-    async def _tell(self, request_id: str, error: CallError) -> None:
+    async def _publish_error(self, request_id: str, error: CallError) -> None:
         try:
             await self._call_map.error(request_id, error.code, str(error), error.details)
         except Exception:

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Self, TypeAlias, cast
 
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
-from forebay.operations.bus.events import CallAbortedEvent, CallErrorEvent, requested_event
+from forebay.operations.bus.events import CallAbortedEvent, CallErrorEvent, build_requested_event
 from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, Unsubscribe, subscribe_all
-from forebay.operations.cleanup import FAREWELL, briefly, to_the_end
-from forebay.operations.deadlines import after, earliest, within
+from forebay.operations.cleanup import CLEANUP_SECONDS, wait_bounded, wait_shielded
+from forebay.operations.deadlines import DeadlineScope, deadline_after, earliest_deadline
 from forebay.operations.envelope import ResponseEnvelope, is_response_envelope
 from forebay.operations.errors import CODES, CallCode, CallError
 from forebay.operations.spec import CallContext, Identity
@@ -21,7 +21,7 @@ __all__ = ["PendingRequestMap"]
 
 _log = logging.getLogger("forebay")
 
-_CLOSED = "the calls of this map were ended when it was closed; make another PendingRequestMap"
+_CLOSED_MESSAGE = "the calls of this map were ended when it was closed; make another PendingRequestMap"
 
 _Outcome: TypeAlias = ResponseEnvelope[Any] | CallError
 
@@ -37,7 +37,7 @@ class PendingRequestMap:
         self._timeout = timeout
         self._pending: dict[str, asyncio.Future[_Outcome]] = {}
         self._unsubscribe: Unsubscribe | None = None
-        self._starting = asyncio.Lock()
+        self._subscribe_lock = asyncio.Lock()
         self._is_closed = False
 
     async def call(
@@ -56,18 +56,20 @@ class PendingRequestMap:
         passes, or when whoever waits is cancelled.
         """
         if not isinstance(operation_id, str):
-            raise InvalidArgument(f"an operation is called by its id, such as 'crm.get', not {shown(operation_id)}")
+            raise InvalidArgument(
+                f"an operation is called by its id, such as 'crm.get', not {short_repr(operation_id)}"
+            )
         if identity is not None and not isinstance(identity, Identity):
-            raise InvalidArgument(f"identity is an Identity(id, scopes), not {shown(identity)}")
-        deadline = earliest(deadline, after(self._timeout if timeout is None else timeout))
+            raise InvalidArgument(f"identity is an Identity(id, scopes), not {short_repr(identity)}")
+        deadline = earliest_deadline(deadline, deadline_after(self._timeout if timeout is None else timeout))
         context = CallContext(str(uuid.uuid4()), parent_request_id, identity, deadline)
-        async with within(deadline, operation_id):
-            outcome = await self._outcome(operation_id, input, context)
+        async with DeadlineScope(deadline, operation_id):
+            outcome = await self._request(operation_id, input, context)
         if isinstance(outcome, CallError):
             raise outcome
         return outcome
 
-    async def call_for(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
+    async def call_nested(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
         """Asks for a call that is a part of another: for the same identity, and by the same deadline."""
         return await self.call(
             operation_id,
@@ -105,12 +107,12 @@ class PendingRequestMap:
         self._is_closed = True
         waited_for = [*self._pending]
         for request_id in waited_for:
-            self._settle(request_id, CallError("ABORTED", _CLOSED))
-        await to_the_end(self._leave(waited_for))
+            self._settle(request_id, CallError("ABORTED", _CLOSED_MESSAGE))
+        await wait_shielded(self._shut_down(waited_for))
 
-    async def _leave(self, waited_for: list[str]) -> None:
-        await asyncio.gather(*(self._withdraw(request_id, "its caller was closed") for request_id in waited_for))
-        async with asyncio.timeout(FAREWELL), self._starting:
+    async def _shut_down(self, waited_for: list[str]) -> None:
+        await asyncio.gather(*(self._publish_abort(request_id, "its caller was closed") for request_id in waited_for))
+        async with asyncio.timeout(CLEANUP_SECONDS), self._subscribe_lock:
             if self._unsubscribe is not None:
                 await self._unsubscribe()
 
@@ -120,56 +122,56 @@ class PendingRequestMap:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _outcome(self, operation_id: str, given: Any, context: CallContext) -> _Outcome:
+    async def _request(self, operation_id: str, given: Any, context: CallContext) -> _Outcome:
         request_id = context.request_id or ""
         answer: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         try:
-            await self._listen()
+            await self._ensure_subscribed()
             if self._is_closed:
-                return CallError("ABORTED", _CLOSED)
+                return CallError("ABORTED", _CLOSED_MESSAGE)
             self._pending[request_id] = answer
-            await self.pubsub.publish("call.requested", requested_event(operation_id, given, context))
+            await self.pubsub.publish("call.requested", build_requested_event(operation_id, given, context))
             return await answer
         except asyncio.CancelledError:
             # Of the caller, or of the deadline, which cancels this too.
             is_late = context.deadline is not None and time.monotonic() >= context.deadline
             reason = "its deadline passed" if is_late else "its caller was cancelled"
-            await to_the_end(self._withdraw(request_id, reason))
+            await wait_shielded(self._publish_abort(request_id, reason))
             raise
         except Exception as error:
             return CallError("EXECUTION_ERROR", f"{operation_id} could not be asked for: {str(error)[:1000]}")
         finally:
             self._pending.pop(request_id, None)
 
-    async def _withdraw(self, request_id: str, reason: str) -> None:
+    async def _publish_abort(self, request_id: str, reason: str) -> None:
         try:
-            await briefly(self.abort(request_id, reason))
+            await wait_bounded(self.abort(request_id, reason))
         except Exception:
             _log.warning("forebay: nobody could be told that %s was aborted", request_id, exc_info=True)
 
-    async def _listen(self) -> None:
-        async with self._starting:
+    async def _ensure_subscribed(self) -> None:
+        async with self._subscribe_lock:
             if self._unsubscribe is not None or self._is_closed:
                 return
             self._unsubscribe = await subscribe_all(
                 self.pubsub,
-                {"call.responded": self._responded, "call.error": self._failed, "call.aborted": self._aborted},
+                {"call.responded": self._on_responded, "call.error": self._on_error, "call.aborted": self._on_aborted},
             )
 
-    def _responded(self, event: Any) -> None:
-        if self._is_waited_for(event):
-            self._settle(event["requestId"], _answered(event.get("output")))
+    def _on_responded(self, event: Any) -> None:
+        if self._is_pending(event):
+            self._settle(event["requestId"], _parse_output(event.get("output")))
 
-    def _failed(self, event: Any) -> None:
-        if self._is_waited_for(event):
-            self._settle(event["requestId"], _told(event))
+    def _on_error(self, event: Any) -> None:
+        if self._is_pending(event):
+            self._settle(event["requestId"], _parse_error(event))
 
-    def _aborted(self, event: Any) -> None:
-        if self._is_waited_for(event):
+    def _on_aborted(self, event: Any) -> None:
+        if self._is_pending(event):
             reason = str(event.get("reason") or "no reason was given")
             self._settle(event["requestId"], CallError("ABORTED", f"this call was aborted: {reason[:1000]}"))
 
-    def _is_waited_for(self, event: Any) -> bool:
+    def _is_pending(self, event: Any) -> bool:
         """Whether an event is of a call of this map. Everyone's are on the same topics, and some come twice."""
         match event:
             case {"requestId": str(request_id)}:
@@ -182,7 +184,7 @@ class PendingRequestMap:
             answer.set_result(outcome)
 
 
-def _answered(output: Any) -> _Outcome:
+def _parse_output(output: Any) -> _Outcome:
     """What was answered: an envelope, also if it became a dict on its way."""
     if isinstance(output, ResponseEnvelope):
         return output
@@ -192,7 +194,7 @@ def _answered(output: Any) -> _Outcome:
         return CallError("EXECUTION_ERROR", f"this call was answered with no envelope: {error}")
 
 
-def _told(event: Mapping[str, Any]) -> CallError:
+def _parse_error(event: Mapping[str, Any]) -> CallError:
     """The error that an event tells of, as far as it does."""
     code, message, details = event.get("code"), event.get("message"), event.get("details")
     return CallError(

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from forebay.operations.bus.events import CallEvent, CallEventName
-from forebay.operations.cleanup import briefly, to_the_end
+from forebay.operations.cleanup import wait_bounded, wait_shielded
 
 __all__ = ["InProcessPubSub", "PubSub", "Receiver", "Unsubscribe", "listen", "subscribe_all"]
 
@@ -68,7 +68,7 @@ async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiv
 
     async def unsubscribe() -> None:
         # Side by side, so that one that hangs keeps nobody from the others.
-        leaving = [briefly(ends.pop()()) for _ in range(len(ends))]
+        leaving = [wait_bounded(ends.pop()()) for _ in range(len(ends))]
         for outcome in await asyncio.gather(*leaving, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -77,7 +77,7 @@ async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiv
         for topic, receive in receivers.items():
             ends.append(await pubsub.subscribe(topic, receive))
     except BaseException:
-        await to_the_end(unsubscribe())
+        await wait_shielded(unsubscribe())
         raise
     return unsubscribe
 
@@ -104,4 +104,4 @@ async def listen(pubsub: PubSub, topic: CallEventName, *, limit: int = 1024) -> 
     try:
         yield events()
     finally:
-        await to_the_end(unsubscribe())
+        await wait_shielded(unsubscribe())

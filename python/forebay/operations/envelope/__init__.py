@@ -7,7 +7,11 @@ assert unwrap(envelope) == {"id": 7}
 assert envelope.meta.source == "local"
 """
 
-from forebay.operations.envelope.blocks import (
+from forebay.operations.envelope.body import Body
+from forebay.operations.envelope.envelope import (
+    RESPONSE_SOURCES,
+    HTTPResponseMeta,
+    LocalResponseMeta,
     MCPAnnotations,
     MCPAudioBlock,
     MCPContentBlock,
@@ -15,26 +19,18 @@ from forebay.operations.envelope.blocks import (
     MCPResourceBlock,
     MCPResourceContent,
     MCPResourceLink,
+    MCPResponseMeta,
     MCPTextBlock,
+    ResponseEnvelope,
+    ResponseMeta,
+    ResponseSource,
     content_block,
     content_blocks,
-)
-from forebay.operations.envelope.body import Body
-from forebay.operations.envelope.envelope import (
-    ResponseEnvelope,
     http_envelope,
     is_response_envelope,
     local_envelope,
     mcp_envelope,
     unwrap,
-)
-from forebay.operations.envelope.metas import (
-    RESPONSE_SOURCES,
-    HTTPResponseMeta,
-    LocalResponseMeta,
-    MCPResponseMeta,
-    ResponseMeta,
-    ResponseSource,
 )
 from forebay.operations.envelope.schemas import (
     HTTP_RESPONSE_META_SCHEMA,

@@ -16,43 +16,53 @@ import orjson
 from forebay import _core
 from forebay.arguments import is_text
 from forebay.errors import InvalidArgument, InvalidText
-from forebay.store.payload import encoded
+from forebay.store.payload import encode
 
-__all__ = ["Body", "decoded_text", "from_plain", "is_only_json", "parsed", "plain", "says_json", "served", "written"]
+__all__ = [
+    "Body",
+    "decode_text",
+    "dump",
+    "dump_reversible",
+    "from_jsonable",
+    "has_only_json_types",
+    "is_json_type",
+    "parse",
+    "to_jsonable",
+]
 
-_BASE64 = "$base64"
+_BASE64_KEY = "$base64"
 
 _LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
-_LIKE_OURS = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
+_RESERVED_KEY = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
 """Where a key in a JSON text begins that would be taken for ours, whichever of its letters are escapes.
 
 No quote that begins anything stands behind a backslash; one that is a part of a key does.
 """
 
-_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_PASSTHROUGH = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 _LONG_NUMBER = r"[0-9]{19}"
 """Beyond 64 bits `orjson` makes a float of an integer."""
 
-_PERHAPS_TOO_MUCH = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
+_POSSIBLE_OVERFLOW = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
 """In every number that is more than a float can be, and in every integer that Python refuses to read."""
 
 
 class Body:
     """Bytes and what they are said to be. `json()` parses them, once, and only if it is called."""
 
-    __slots__ = ("_parsed", "content", "content_type")
+    __slots__ = ("_value", "content", "content_type")
 
     def __init__(self, content: bytes, content_type: str = "application/octet-stream") -> None:
         self.content = content
         self.content_type = content_type
-        self._parsed: tuple[Any] | None = None
+        self._value: tuple[Any] | None = None
 
     def json(self) -> Any:
         """The value of a JSON body. Raises `ValueError` for what is none."""
-        if self._parsed is None:
-            self._parsed = (parsed(self.content),)
-        return self._parsed[0]
+        if self._value is None:
+            self._value = (parse(self.content),)
+        return self._value[0]
 
     def text(self) -> str:
         """The body as text. Raises `InvalidText` for what is not UTF-8."""
@@ -64,7 +74,7 @@ class Body:
     @property
     def is_json(self) -> bool:
         """Whether it says that it is JSON, and is."""
-        if not says_json(self.content_type):
+        if not is_json_type(self.content_type):
             return False
         survey = _core.Survey(True)
         survey.feed(self.content)
@@ -85,17 +95,17 @@ class Body:
         return f"Body({len(self.content)} bytes, {self.content_type!r})"
 
 
-_OURS = (Body, bytes, bytearray, memoryview)
+_BINARY_TYPES = (Body, bytes, bytearray, memoryview)
 """What JSON has nothing of."""
 
 
-def says_json(content_type: str) -> bool:
+def is_json_type(content_type: str) -> bool:
     """Whether a content type is that of JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind in ("application/json", "text/json") or kind.endswith("+json")
 
 
-def parsed(data: bytes) -> Any:
+def parse(data: bytes) -> Any:
     """The value of JSON, exactly: what `orjson` has no room for takes longer."""
     has_long = _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches
     if not has_long:
@@ -103,87 +113,87 @@ def parsed(data: bytes) -> Any:
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(data)
     try:
-        return json.loads(data, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(data, parse_constant=_reject_constant, parse_float=_parse_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text:.40} is more than a number here can be; use the bytes as they came")
     return number
 
 
-def is_only_json(data: Any) -> bool:
+def has_only_json_types(data: Any) -> bool:
     """Whether it is of JSON's own types all through, so that nothing in it has to be made JSON of first.
 
     `orjson` writes UUIDs and enums as well, and `marshal` bytes and sets: what both write is JSON's own.
     """
     try:
-        orjson.dumps(data, option=_AS_IT_IS)
+        orjson.dumps(data, option=_PASSTHROUGH)
         marshal.dumps(data)
     except (TypeError, ValueError):
         return False
     return True
 
 
-def served(data: Any) -> bytes:
+def dump(data: Any) -> bytes:
     """Data as JSON for whoever knows nothing of us: what is JSON is as it is, and bytes are `{"$base64": …}`."""
 
     def other(value: object) -> object:
         if isinstance(value, Body) and value.is_json:
             return orjson.Fragment(value.content)
-        return plain(value) if isinstance(value, _OURS) else value
+        return to_jsonable(value) if isinstance(value, _BINARY_TYPES) else value
 
-    return encoded(data, other)
+    return encode(data, other)
 
 
-def written(data: Any) -> bytes:
-    """Data as JSON that `from_plain` reads: a JSON body is not parsed for it, and keys that look like ours are told."""
+def dump_reversible(data: Any) -> bytes:
+    """Data as JSON that `from_jsonable` reads: a JSON body is not parsed for it, and keys that look like ours are told."""
     ours: set[int] = set()
 
     def other(value: object) -> object:
-        if not isinstance(value, _OURS):
+        if not isinstance(value, _BINARY_TYPES):
             return value
-        found = plain(value)
+        found = to_jsonable(value)
         if isinstance(found, dict):
             ours.add(id(value))
         return found
 
-    told = encoded(data, other)
+    told = encode(data, other)
     # Whether a key of theirs looks like ours is seen at once; only then all of it is walked through. There are never
     # fewer of ours than were counted, so an equal number means that there are none of theirs.
-    return told if told.count(_BASE64.encode()) == len(ours) else encoded(plain(data))
+    return told if told.count(_BASE64_KEY.encode()) == len(ours) else encode(to_jsonable(data))
 
 
-def plain(data: Any) -> Any:
+def to_jsonable(data: Any) -> Any:
     """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
     match data:
-        case Body(is_json=True) if _is_readable(data):
-            return orjson.Fragment(_LIKE_OURS.sub(b'"$', data.content))
+        case Body(is_json=True) if _can_parse(data):
+            return orjson.Fragment(_RESERVED_KEY.sub(b'"$', data.content))
         case Body():
-            return plain(data.content)
+            return to_jsonable(data.content)
         case bytes() | bytearray() | memoryview():
-            return {_BASE64: base64.b64encode(data).decode()}
+            return {_BASE64_KEY: base64.b64encode(data).decode()}
         case Mapping():
-            return {_escaped(key): plain(value) for key, value in data.items()}
+            return {_escape_key(key): to_jsonable(value) for key, value in data.items()}
         case list() | tuple():
-            return [plain(value) for value in data]
+            return [to_jsonable(value) for value in data]
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
-        return {field.name: plain(getattr(data, field.name)) for field in dataclasses.fields(data)}
+        return {field.name: to_jsonable(getattr(data, field.name)) for field in dataclasses.fields(data)}
     if hasattr(data, "model_dump") and not isinstance(data, type):
-        return plain(data.model_dump())
+        return to_jsonable(data.model_dump())
     return data
 
 
-def _is_readable(body: Body) -> bool:
-    """Whether `parsed` has room for all of its numbers. Few bodies have to be parsed to see it."""
-    if _core.search(body.content, _PERHAPS_TOO_MUCH, regex=True, limit=1, context=0).matches:
+def _can_parse(body: Body) -> bool:
+    """Whether `parse` has room for all of its numbers. Few bodies have to be parsed to see it."""
+    if _core.search(body.content, _POSSIBLE_OVERFLOW, regex=True, limit=1, context=0).matches:
         try:
             body.json()
         except ValueError:
@@ -191,29 +201,29 @@ def _is_readable(body: Body) -> bool:
     return True
 
 
-def from_plain(data: Any, content: bytes) -> Any:
-    """What `plain` made JSON of; `content` is that JSON. Raises `InvalidArgument` for what is nested too deeply."""
+def from_jsonable(data: Any, content: bytes) -> Any:
+    """What `to_jsonable` made JSON of; `content` is that JSON. Raises `InvalidArgument` for what is nested too deeply."""
     if b"base64" not in content and b"\\u00" not in content:
         # There is no key of ours, also none with letters that are escapes: nothing has to be looked at.
         return data
     try:
-        return _from_plain(data)
+        return _restore(data)
     except RecursionError:
         raise InvalidArgument("this JSON is nested too deeply") from None
 
 
-def _from_plain(data: Any) -> Any:
+def _restore(data: Any) -> Any:
     match data:
         case {"$base64": str(text)} if len(data) == 1:
-            return _decoded(text, data)
+            return _decode_base64(text, data)
         case dict():
-            return {_unescaped(key): _from_plain(value) for key, value in data.items()}
+            return {_unescape_key(key): _restore(value) for key, value in data.items()}
         case list():
-            return [_from_plain(value) for value in data]
+            return [_restore(value) for value in data]
     return data
 
 
-def _decoded(text: str, data: Any) -> Any:
+def _decode_base64(text: str, data: Any) -> Any:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -221,31 +231,31 @@ def _decoded(text: str, data: Any) -> Any:
         return data
 
 
-def _escaped(key: Any) -> Any:
+def _escape_key(key: Any) -> Any:
     """A key that would be taken for ours stands out by one more `$`."""
-    return f"${key}" if isinstance(key, str) and _is_like_ours(key) else key
+    return f"${key}" if isinstance(key, str) and _is_reserved_key(key) else key
 
 
-def _unescaped(key: str) -> str:
-    return key[1:] if key.startswith("$$") and _is_like_ours(key) else key
+def _unescape_key(key: str) -> str:
+    return key[1:] if key.startswith("$$") and _is_reserved_key(key) else key
 
 
-def _is_like_ours(key: str) -> bool:
+def _is_reserved_key(key: str) -> bool:
     return key.startswith("$") and key.lstrip("$") == "base64"
 
 
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
-_NO_CHARSETS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
+_EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
 """Encodings of text that are Python's own, or of names; some take forever."""
 
 
-def decoded_text(content: bytes, content_type: str) -> str | None:
+def decode_text(content: bytes, content_type: str) -> str | None:
     """Bytes as the text that they are said to be, if they are."""
     found = _CHARSET.search(content_type)
     try:
         codec = codecs.lookup(found[1] if found else "utf-8")
-        if not codec._is_text_encoding or codec.name in _NO_CHARSETS:
+        if not codec._is_text_encoding or codec.name in _EXCLUDED_CODECS:
             return None
         text = codec.decode(content)[0]
     except (LookupError, UnicodeError):

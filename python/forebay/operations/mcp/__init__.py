@@ -1,6 +1,6 @@
 """MCP servers on either side: their tools as operations, and operations as their tools."""
 
-from forebay.operations.mcp.serving import serve_operations, tool_names
-from forebay.operations.mcp.tools import MCPOperations, from_mcp
+from forebay.operations.mcp.operations import MCPOperations, from_mcp
+from forebay.operations.mcp.server import assign_tool_names, serve_operations
 
-__all__ = ["MCPOperations", "from_mcp", "serve_operations", "tool_names"]
+__all__ = ["MCPOperations", "assign_tool_names", "from_mcp", "serve_operations"]

@@ -13,37 +13,37 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-__all__ = ["Refresh", "follow_changes", "overhear"]
+__all__ = ["Refresh", "follow_changes", "observe_messages"]
 
 _log = logging.getLogger("forebay")
 
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
+_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 60.0
 """Seconds before a stream of changes that broke off is opened again."""
 
-_BETWEEN_LISTINGS = 1.0
+_LISTING_INTERVAL_SECONDS = 1.0
 """Seconds from one listing to the next, however often a server says that its tools changed."""
 
-_REFUSALS = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
+_UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 
 Refresh = Callable[[bool], Awaitable[None]]
 
 
-class _Changes:
+class _ChangeSignal:
     """That tools may have changed, until someone looks."""
 
     def __init__(self) -> None:
-        self._is_any = asyncio.Event()
-        self._is_said = False
+        self._event = asyncio.Event()
+        self._is_announced = False
 
-    def note(self, *, is_said: bool) -> None:
-        self._is_said |= is_said
-        self._is_any.set()
+    def notify(self, *, is_announced: bool) -> None:
+        self._is_announced |= is_announced
+        self._event.set()
 
     async def wait(self) -> bool:
         """Until there may be changes; whether the server has said that there are."""
-        await self._is_any.wait()
-        self._is_any.clear()
-        is_said, self._is_said = self._is_said, False
+        await self._event.wait()
+        self._event.clear()
+        is_said, self._is_announced = self._is_announced, False
         return is_said
 
 
@@ -52,81 +52,83 @@ async def follow_changes(client: Client, refresh: Refresh, is_open: Callable[[],
 
     It is given whether the server has said that they did.
     """
-    changes = _Changes()
+    changes = _ChangeSignal()
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_listen(client, changes, is_open))
-            await _refresh_after(changes, refresh)
+            tasks.create_task(_listen_for_changes(client, changes, is_open))
+            await _refresh_on_change(changes, refresh)
     else:
-        stop = _overhear_changes(client.session, changes)
+        stop = _observe_changes(client.session, changes)
         try:
-            await _refresh_after(changes, refresh)
+            await _refresh_on_change(changes, refresh)
         finally:
             stop()
 
 
-async def _refresh_after(changes: _Changes, refresh: Refresh) -> None:
+async def _refresh_on_change(changes: _ChangeSignal, refresh: Refresh) -> None:
     while True:
         await refresh(await changes.wait())
-        await asyncio.sleep(_BETWEEN_LISTINGS)
+        await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
 
 
-def _overhear_changes(session: ClientSession, changes: _Changes) -> Callable[[], object]:
+def _observe_changes(session: ClientSession, changes: _ChangeSignal) -> Callable[[], object]:
     """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
 
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            changes.note(is_said=True)
+            changes.notify(is_announced=True)
 
-    return overhear(session, hear)
+    return observe_messages(session, hear)
 
 
-def overhear(session: ClientSession, hear: Callable[[IncomingMessage], Awaitable[None]]) -> Callable[[], object]:
+def observe_messages(
+    session: ClientSession, hear: Callable[[IncomingMessage], Awaitable[None]]
+) -> Callable[[], object]:
     """Has `hear` awaited with every message, before whoever hears them already. Returns what ends this."""
     handler = session._message_handler
-    if not isinstance(handler, _Overhearing):
-        handler = session._message_handler = _Overhearing(handler)
-    handler.hearing.insert(0, hear)
+    if not isinstance(handler, _ObservedHandler):
+        handler = session._message_handler = _ObservedHandler(handler)
+    handler.observers.insert(0, hear)
 
     def stop() -> None:
         with contextlib.suppress(ValueError):
-            handler.hearing.remove(hear)
-        if not handler.hearing and session._message_handler is handler:
+            handler.observers.remove(hear)
+        if not handler.observers and session._message_handler is handler:
             session._message_handler = handler.before
 
     return stop
 
 
-class _Overhearing:
+class _ObservedHandler:
     """All who overhear a session, so that each can leave whenever it likes."""
 
-    def __init__(self, before: MessageHandlerFnT) -> None:
+    def __init__(self, original: MessageHandlerFnT) -> None:
         # A client that someone else connected has a handler, which stays.
-        self.before = before
-        self.hearing: list[Callable[[IncomingMessage], Awaitable[None]]] = []
+        self.before = original
+        self.observers: list[Callable[[IncomingMessage], Awaitable[None]]] = []
 
     async def __call__(self, message: IncomingMessage) -> None:
-        for hear in [*self.hearing]:
+        for hear in [*self.observers]:
             await hear(message)
         await self.before(message)
 
 
-async def _listen(client: Client, changes: _Changes, is_open: Callable[[], bool]) -> None:
+async def _listen_for_changes(client: Client, changes: _ChangeSignal, is_open: Callable[[], bool]) -> None:
     """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
-    delay = _FIRST_DELAY
+    delay = _MIN_DELAY_SECONDS
     while is_open():
         try:
             async with client.listen(tools_list_changed=True) as subscription:
-                changes.note(is_said=False)
+                changes.notify(is_announced=False)
                 async for _ in subscription:
-                    changes.note(is_said=True)
-                    delay = _FIRST_DELAY
+                    changes.notify(is_announced=True)
+                    delay = _MIN_DELAY_SECONDS
         except (SubscriptionLost, TimeoutError):
             pass
         except MCPError as error:
             _log.debug("forebay: changes of tools cannot be listened to", exc_info=True)
-            if error.error.code in _REFUSALS:
+            if error.error.code in _UNSUPPORTED_CODES:
                 # It does not say such things.
                 return
         await asyncio.sleep(delay)
-        delay = min(2 * delay, _LONGEST_DELAY)
+        delay = min(2 * delay, _MAX_DELAY_SECONDS)

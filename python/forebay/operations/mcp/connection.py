@@ -25,12 +25,12 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from forebay.operations.mcp.changes import Refresh, follow_changes, overhear
-from forebay.operations.mcp.failures import ConnectionLost, HTTPRefused, SessionForgotten
-from forebay.operations.mcp.targets import Answers, Refusal, Upstream, is_connected
-from forebay.wire.messages import next_cursor
+from forebay.operations.mcp.changes import Refresh, follow_changes, observe_messages
+from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
+from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected
+from forebay.wire.protocol import next_cursor
 
-__all__ = ["FIRST_ID", "Connection", "give_up_unreadable"]
+__all__ = ["FIRST_REQUEST_ID", "ClientConnection", "fail_unreadable_response"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,68 +40,68 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("forebay")
 
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 """How many pages of tools are followed: some servers have no last one."""
 
-_OF_A_PAGE = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
+_PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 
 _NOT_FOUND = 404
 
-_NO_SESSION = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
+_SESSION_LOST = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
-_STAND_INS = ("Server returned an error response", "Not Found")
+_SDK_PLACEHOLDERS = ("Server returned an error response", "Not Found")
 """What the SDK says for a status that came without an error of the protocol."""
 
 
-class Connection:
+class ClientConnection:
     """A client for one connection. It has a task of its own, because the SDK wants it left where it was entered."""
 
-    def __init__(self, client: Client, answers: Answers | None = None, *, is_foreign: bool = False) -> None:
+    def __init__(self, client: Client, refusals: Refusals | None = None, *, has_custom_transport: bool = False) -> None:
         self.client = client
         self.is_lost = False
-        self.listed: list[dict[str, Any]] = []
+        self.listed_tools: list[dict[str, Any]] = []
         """The tools as they are on the wire, when they were last asked for."""
-        self.beside_listed: dict[str, Any] = {}
+        self.listing_extras: dict[str, Any] = {}
         """What the pages had beside them, but for what is of a page."""
-        self._answers: Answers = {} if answers is None else answers
-        self._is_foreign = is_foreign
-        self._numbers = itertools.count(FIRST_ID)
-        self._leave = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
-        self._follower: asyncio.Task[None] | None = None
-        self._stop_hearing: Callable[[], object] = lambda: None
+        self._refusals: Refusals = {} if refusals is None else refusals
+        self._has_custom_transport = has_custom_transport
+        self._request_ids = itertools.count(FIRST_REQUEST_ID)
+        self._close_requested = asyncio.Event()
+        self._client_task: asyncio.Task[None] | None = None
+        self._changes_task: asyncio.Task[None] | None = None
+        self._stop_observing: Callable[[], object] = lambda: None
 
     @classmethod
-    def borrowed(cls, client: Client) -> "Connection":
+    def from_client(cls, client: Client) -> "ClientConnection":
         """One over a client that someone else has connected, and will leave."""
         connection = cls(client)
-        connection._hear_unreadable()
+        connection._observe_unreadable()
         return connection
 
     @classmethod
-    async def opened(cls, upstream: Upstream, answers: Answers, timeout: float) -> "Connection":
-        """Connects. Raises whatever the SDK does, or `TimeoutError`; what HTTP refused is in `answers` then."""
-        connection = cls(upstream.client(answers), answers, is_foreign=upstream.is_foreign)
+    async def open(cls, target: ServerTarget, refusals: Refusals, timeout: float) -> "ClientConnection":
+        """Connects. Raises whatever the SDK does, or `TimeoutError`; what HTTP refused is in `refusals` then."""
+        connection = cls(target.new_client(refusals), refusals, has_custom_transport=target.has_custom_transport)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        connection._keeper = asyncio.create_task(connection._keep(ready))
+        connection._client_task = asyncio.create_task(connection._run_client(ready))
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(ready)
         except BaseException:
-            connection._keeper.cancel()
+            connection._client_task.cancel()
             await connection.close()
             raise
         return connection
 
-    async def _keep(self, ready: "asyncio.Future[None]") -> None:
+    async def _run_client(self, ready: "asyncio.Future[None]") -> None:
         try:
             async with self.client:
-                self._hear_unreadable()
+                self._observe_unreadable()
                 ready.set_result(None)
-                await self._leave.wait()
+                await self._close_requested.wait()
         except BaseException as error:
             if not ready.done():
-                ready.set_exception(_innermost(error))
+                ready.set_exception(_root_cause(error))
                 # Whoever waits may have given up.
                 ready.exception()
             elif not isinstance(error, asyncio.CancelledError):
@@ -112,13 +112,13 @@ class Connection:
     async def close(self) -> None:
         """Leaves the client, if it is ours to leave."""
         self.is_lost = True
-        self._leave.set()
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.wait([self._follower])
-        self._stop_hearing()
-        if self._keeper is not None:
-            await asyncio.wait([self._keeper])
+        self._close_requested.set()
+        if self._changes_task is not None:
+            self._changes_task.cancel()
+            await asyncio.wait([self._changes_task])
+        self._stop_observing()
+        if self._client_task is not None:
+            await asyncio.wait([self._client_task])
 
     @property
     def is_open(self) -> bool:
@@ -127,7 +127,7 @@ class Connection:
             return False
         return not getattr(self.client.session._dispatcher, "_closed", False)
 
-    async def tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
+    async def list_tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
         """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
         tools: list[Tool] = []
         listed: list[dict[str, Any]] = []
@@ -136,7 +136,7 @@ class Connection:
         name = info.name if info is not None else None
         cursor: object = None
         seen: set[object] = set()
-        while cursor not in seen and len(seen) < _MOST_PAGES:
+        while cursor not in seen and len(seen) < _MAX_PAGES:
             seen.add(cursor)
             try:
                 page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
@@ -145,17 +145,17 @@ class Connection:
                     break
                 raise
             # It is what makes the SDK send arguments as headers.
-            tools += self.client.session._absorb_tool_listing(_readable(page), complete=False).tools
+            tools += self.client.session._absorb_tool_listing(_valid_tools(page), complete=False).tools
             listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
-            beside |= {key: value for key, value in page.items() if key not in _OF_A_PAGE}
-            name = name or _name_in(page.get("_meta"))
+            beside |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
+            name = name or _server_name(page.get("_meta"))
             cursor = next_cursor(page)
             if not isinstance(cursor, str):
                 break
-        self.listed, self.beside_listed = listed, beside
+        self.listed_tools, self.listing_extras = listed, beside
         return tools, name
 
-    async def call(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         """The result of a `tools/call` as it is on the wire. Cancelling this cancels the call at the server."""
 
         async def send(responses: InputResponses | None, state: str | None) -> dict[str, Any] | InputRequiredResult:
@@ -178,7 +178,7 @@ class Connection:
             if error.code != HEADER_MISMATCH:
                 raise
             # Arguments go into headers as the list of tools says, which is of another day.
-            await self.tools(timeout)
+            await self.list_tools(timeout)
             first = await send(None, None)
         return await self.client._drive_input_required(first, send)
 
@@ -189,7 +189,7 @@ class Connection:
         # and what they are worth is said later.
         session = self.client.session
         request = {"method": method, "params": params}
-        request_id = next(self._numbers)
+        request_id = next(self._request_ids)
         options: CallOptions = {"request_id": request_id}
         session._stamp(request, options)
         if timeout is not None:
@@ -197,38 +197,38 @@ class Connection:
         try:
             return await session._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            self._tell(error, self._answers.pop(request_id, None))
+            self._raise_connection_error(error, self._refusals.pop(request_id, None))
             raise
 
-    def _tell(self, error: MCPError, refusal: Refusal | None) -> None:
+    def _raise_connection_error(self, error: MCPError, refusal: HTTPRefusal | None) -> None:
         """Raises what an error means to the connection, by what the SDK and HTTP know; words are anyone's."""
         if refusal is not None and refusal.had_session and refusal.status == _NOT_FOUND:
             self.is_lost = True
-            raise SessionForgotten from error
-        if refusal is not None and error.message in _STAND_INS:
-            raise HTTPRefused(refusal.status) from error
+            raise SessionExpired from error
+        if refusal is not None and error.message in _SDK_PLACEHOLDERS:
+            raise HTTPStatusError(refusal.status) from error
         if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
             raise ConnectionLost(error.message) from error
         # Where HTTP is someone else's, only words can tell of a session that nobody knows any more. They may be a
         # tool's own: the next call connects again, and nothing is sent twice.
-        if self._is_foreign and _NO_SESSION.search(error.message):
+        if self._has_custom_transport and _SESSION_LOST.search(error.message):
             self.is_lost = True
 
-    def follow(self, refresh: Refresh) -> None:
+    def start_following(self, refresh: Refresh) -> None:
         """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
-        self._follower = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
+        self._changes_task = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 
-    def _hear_unreadable(self) -> None:
+    def _observe_unreadable(self) -> None:
         session = self.client.session
 
         async def hear(message: IncomingMessage) -> None:
             if isinstance(message, Exception):
-                give_up_unreadable(session, message)
+                fail_unreadable_response(session, message)
 
-        self._stop_hearing = overhear(session, hear)
+        self._stop_observing = observe_messages(session, hear)
 
 
-def _readable(page: dict[str, Any]) -> ListToolsResult:
+def _valid_tools(page: dict[str, Any]) -> ListToolsResult:
     """What of a page is tools."""
     listed = page.get("tools")
     tools: list[Tool] = []
@@ -241,7 +241,7 @@ def _readable(page: dict[str, Any]) -> ListToolsResult:
     return ListToolsResult(tools=tools)
 
 
-def _name_in(meta: Any) -> str | None:
+def _server_name(meta: Any) -> str | None:
     """What a server calls itself beside a result: the newest version has no handshake to say it in."""
     match meta:
         case {"io.modelcontextprotocol/serverInfo": {"name": str(name)}}:
@@ -249,18 +249,18 @@ def _name_in(meta: Any) -> str | None:
     return None
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     """What went wrong, without the groups that tasks of the SDK wrap around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError("the connection broke off before it was made")
 
 
-FIRST_ID = 1_000_000
+FIRST_REQUEST_ID = 1_000_000
 """Where the ids of our own requests begin: numbers, because some servers know no others. The SDK's begin at 1."""
 
 
-def give_up_unreadable(session: ClientSession, error: Exception) -> None:
+def fail_unreadable_response(session: ClientSession, error: Exception) -> None:
     """Fails the call that an unreadable message answers; all that wait, if it does not say which.
 
     What is no message of the protocol at all, such as a line that a server prints, answers nothing.
@@ -272,16 +272,18 @@ def give_up_unreadable(session: ClientSession, error: Exception) -> None:
     said = problem["input"]
     why = problem["msg"] if problem["type"] == "json_invalid" else "it is neither a result nor an error"
     outcome = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {why:.200}")
-    match _loaded(said):
+    match _parse_line(said):
         case {"id": str() | int() as request_id, **rest} if "method" not in rest:
             dispatcher._resolve_pending(request_id, outcome)
         case None if isinstance(said, str) and '"jsonrpc"' in said:
             # Those of the SDK, such as for changes, go on for as long as the connection does.
-            for request_id in [each for each in dispatcher._pending if isinstance(each, int) and each >= FIRST_ID]:
+            for request_id in [
+                each for each in dispatcher._pending if isinstance(each, int) and each >= FIRST_REQUEST_ID
+            ]:
                 dispatcher._resolve_pending(request_id, outcome)
 
 
-def _loaded(said: Any) -> Any:
+def _parse_line(said: Any) -> Any:
     """The value of a line: `json` reads what the SDK's parser does not, such as half a character."""
     try:
         return json.loads(said) if isinstance(said, str) else said

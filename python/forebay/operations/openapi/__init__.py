@@ -21,18 +21,24 @@ from typing import TYPE_CHECKING, Self, overload
 
 import httpx2
 
-from forebay.arguments import shown
+from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
-from forebay.operations.deadlines import after, within
+from forebay.operations.deadlines import DeadlineScope, deadline_after
 from forebay.operations.errors import CallError
-from forebay.operations.openapi.calls import Call
-from forebay.operations.openapi.document import MOST_DOCUMENT_BYTES, Document, is_url, read_document
-from forebay.operations.openapi.headers import header_value
-from forebay.operations.openapi.operations import Include, described_operations
-from forebay.operations.openapi.responses import Limits, StoredOver
-from forebay.operations.openapi.security import Applied, Credential, Security
-from forebay.operations.openapi.sending import decoded, new_client, new_request, sent, tells_who_we_are
-from forebay.operations.openapi.servers import check_base_url, check_no_userinfo, check_same_origin
+from forebay.operations.openapi.document import (
+    MAX_DOCUMENT_BYTES,
+    Document,
+    check_base_url,
+    check_no_userinfo,
+    check_same_origin,
+    is_url,
+    read_document,
+)
+from forebay.operations.openapi.operations import HTTPCall, Include, read_operations
+from forebay.operations.openapi.responses import LargeBodyStore, ResponseLimits
+from forebay.operations.openapi.security import AppliedSecurity, Credential, Security
+from forebay.operations.openapi.styles import check_header_value
+from forebay.operations.openapi.transport import carries_identity, iter_decoded, new_client, new_request, send
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation
 
@@ -81,7 +87,7 @@ class HTTPOperations(Sequence[Operation]):
             # Someone may have put another in its place.
             if registry.get_handler(operation.spec.id) is operation.handler:
                 registry.unregister(operation.spec.id)
-        await _close(self._own_client)
+        await _close_client(self._own_client)
 
     async def __aenter__(self) -> Self:
         return self
@@ -123,36 +129,36 @@ async def from_openapi(
     Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
     """
     _check_options(client, security, headers, timeout)
-    sent_headers = {name: header_value(name, value) for name, value in (headers or {}).items()}
+    sent_headers = {name: check_header_value(name, value) for name, value in (headers or {}).items()}
     own_client = new_client() if client is None else None
     used_client = client or own_client or new_client()
     try:
-        document = await _document(document_or_url, used_client, sent_headers, timeout)
+        document = await _load_document(document_or_url, used_client, sent_headers, timeout)
         # A client that has a base URL was given one on purpose, too.
         base = base_url or str(used_client.base_url)
         # A large document takes seconds, and so does a small one whose aliases stand for a large one.
         found = await asyncio.to_thread(
-            described_operations,
+            read_operations,
             document,
-            namespace or _namespace(document),
+            namespace or _default_namespace(document),
             check_base_url(base) if base else None,
             include,
             has_output=store is None,
         )
-        if is_url(document_or_url) and not base and (headers or security or tells_who_we_are(used_client)):
+        if is_url(document_or_url) and not base and (headers or security or carries_identity(used_client)):
             check_same_origin(str(document_or_url), (each.base_url for each in found))
         known = Security(document, security, sent_headers)
-        limits = Limits(max_error_bytes, max_body_bytes)
-        stored = StoredOver(store, store_over) if store is not None else None
+        limits = ResponseLimits(max_error_bytes, max_body_bytes)
+        stored = LargeBodyStore(store, store_over) if store is not None else None
         operations = [
-            Operation(each.spec, Call(each, used_client, known, sent_headers, timeout, limits, stored))
+            Operation(each.spec, HTTPCall(each, used_client, known, sent_headers, timeout, limits, stored))
             for each in found
         ]
     except RecursionError:
-        await _close(own_client)
+        await _close_client(own_client)
         raise InvalidArgument("this document is nested too deeply") from None
     except BaseException:
-        await _close(own_client)
+        await _close_client(own_client)
         raise
     return HTTPOperations(operations, own_client)
 
@@ -163,48 +169,48 @@ def _check_options(client: object, security: object, headers: object, timeout: o
     # Neither is shown: they are secrets.
     if security is not None and not isinstance(security, Mapping):
         raise InvalidArgument('security is a dict of credentials by the names of schemes, such as {"api_key": key}')
-    if headers is not None and not _is_of_texts(headers):
+    if headers is not None and not _is_string_mapping(headers):
         raise InvalidArgument('headers is a dict of texts, such as {"X-Tenant": "7"}')
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
-        raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {shown(timeout)}")
+        raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {short_repr(timeout)}")
     # Now, and not at every call.
-    after(timeout)  # type: ignore[arg-type]
+    deadline_after(timeout)  # type: ignore[arg-type]
 
 
-def _is_of_texts(headers: object) -> bool:
+def _is_string_mapping(headers: object) -> bool:
     return isinstance(headers, Mapping) and all(isinstance(each, str) for pair in headers.items() for each in pair)
 
 
-async def _close(client: httpx2.AsyncClient | None) -> None:
+async def _close_client(client: httpx2.AsyncClient | None) -> None:
     if client is not None:
         await client.aclose()
 
 
-async def _document(
+async def _load_document(
     source: object, client: httpx2.AsyncClient, headers: Mapping[str, str], timeout: float | None
 ) -> Document:
     if not is_url(source):
         return Document(await read_document(source))
     check_no_userinfo(source)
     what = "fetching the document"
-    async with within(after(timeout), what):
+    async with DeadlineScope(deadline_after(timeout), what):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
-        async with sent(client, request, Applied.hiding(headers), what) as response:
+        async with send(client, request, AppliedSecurity.from_headers(headers), what) as response:
             if response.status_code >= 400:
                 raise CallError(
                     "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}
                 )
             content = bytearray()
-            async for chunk in decoded(response, what):
+            async for chunk in iter_decoded(response, what):
                 content += chunk
-                if len(content) > MOST_DOCUMENT_BYTES:
-                    raise InvalidArgument(f"a document has at most {MOST_DOCUMENT_BYTES} bytes; this one has more")
+                if len(content) > MAX_DOCUMENT_BYTES:
+                    raise InvalidArgument(f"a document has at most {MAX_DOCUMENT_BYTES} bytes; this one has more")
             url = str(response.request.url)
     return Document(await read_document(bytes(content)), url)
 
 
-def _namespace(document: Document) -> str:
+def _default_namespace(document: Document) -> str:
     info = document.root.get("info")
     title = str(info.get("title") or "") if isinstance(info, Mapping) else ""
     return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:64] or "http"

@@ -7,15 +7,15 @@ import yaml
 
 from forebay.errors import InvalidArgument
 
-__all__ = ["from_yaml"]
+__all__ = ["parse_yaml"]
 
-_MOST_KEYS = 100_000
+_MAX_KEYS = 100_000
 """More than any object has; merges of merges double with each line."""
 
-_MOST_NODES = 5_000_000
+_MAX_NODES = 5_000_000
 """Aliases are shared here, but whoever walks them meets each one as often as it is used."""
 
-_DEEPEST = 250
+_MAX_DEPTH = 250
 """The loader that is written in C calls itself for each level, and takes the process with it when it cannot."""
 
 # The scalars of YAML 1.2. PyYAML's own are those of 1.1, in which `no` is false and a date is no text.
@@ -36,11 +36,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def flatten_mapping(self, node: Any) -> None:
         super().flatten_mapping(node)
-        if len(node.value) > _MOST_KEYS:
-            raise InvalidArgument(f"an object of this document has more than {_MOST_KEYS} keys; write out its merges")
+        if len(node.value) > _MAX_KEYS:
+            raise InvalidArgument(f"an object of this document has more than {_MAX_KEYS} keys; write out its merges")
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
-        return {_key(key): value for key, value in super().construct_mapping(node, deep).items()}
+        return {_to_json_key(key): value for key, value in super().construct_mapping(node, deep).items()}
 
     def construct_yaml_float(self, node: Any) -> float:
         return float(node.value)
@@ -54,7 +54,7 @@ for _tag, _pattern, _first in _SCALARS:
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
-def from_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """What a YAML text says. Raises `InvalidArgument` for what is none, or grows out of all bounds."""
     try:
         _check_depth(text)
@@ -64,8 +64,8 @@ def from_yaml(text: str) -> Any:
             raise
         told = " ".join(str(error).split()) or type(error).__name__
         raise InvalidArgument(f"this is neither JSON nor YAML: {told[:300]}") from None
-    if _nodes(document, {}, set()) > _MOST_NODES:
-        raise InvalidArgument(f"the aliases of this document stand for more than {_MOST_NODES} values; write them out")
+    if _count_nodes(document, {}, set()) > _MAX_NODES:
+        raise InvalidArgument(f"the aliases of this document stand for more than {_MAX_NODES} values; write them out")
     return document
 
 
@@ -74,13 +74,13 @@ def _check_depth(text: str) -> None:
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _DEEPEST:
-                raise InvalidArgument(f"this document is nested too deeply: more than {_DEEPEST} levels")
+            if depth > _MAX_DEPTH:
+                raise InvalidArgument(f"this document is nested too deeply: more than {_MAX_DEPTH} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-def _key(key: Any) -> str:
+def _to_json_key(key: Any) -> str:
     """A status such as `200` is a number in YAML, and a key in JSON."""
     match key:
         case str():
@@ -90,7 +90,7 @@ def _key(key: Any) -> str:
     return str(key)
 
 
-def _nodes(value: Any, known: dict[int, int], above: set[int]) -> int:
+def _count_nodes(value: Any, known: dict[int, int], above: set[int]) -> int:
     """How many values there are if every alias is written out."""
     if not isinstance(value, dict | list):
         return 1
@@ -100,6 +100,6 @@ def _nodes(value: Any, known: dict[int, int], above: set[int]) -> int:
         raise InvalidArgument("an alias of this document stands for what it is in; use a $ref for what is recursive")
     above.add(id(value))
     inner = value.values() if isinstance(value, dict) else value
-    known[id(value)] = 1 + sum(_nodes(each, known, above) for each in inner)
+    known[id(value)] = 1 + sum(_count_nodes(each, known, above) for each in inner)
     above.discard(id(value))
     return known[id(value)]

@@ -8,16 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from forebay.errors import InvalidArgument
-from forebay.outputs.contract.artifacts import plain_domain
-from forebay.outputs.contract.context import place_for
-from forebay.outputs.contract.limits import Category, ResponseLimits, category_of, limits_for
-from forebay.outputs.contract.response import Response, respond
-from forebay.outputs.contract.view import View
+from forebay.outputs.contract.artifacts import sanitize_domain
+from forebay.outputs.contract.context import find_context
+from forebay.outputs.contract.limits import Category, ResponseLimits, category_of, resolve_limits
+from forebay.outputs.contract.response import PayloadView, Response, build_response
 
 if TYPE_CHECKING:
     from forebay.store import Store
 
-__all__ = ["contracted", "described"]
+__all__ = ["contracted", "describe_view"]
 
 _log = logging.getLogger("forebay")
 
@@ -52,12 +51,12 @@ def contracted(
     """
     if function is None:
         return functools.partial(
-            _contracted, summary=summary, category=category, limits=limits, store=store, domain=domain
+            _wrap_tool, summary=summary, category=category, limits=limits, store=store, domain=domain
         )
-    return _contracted(function)
+    return _wrap_tool(function)
 
 
-def _contracted(
+def _wrap_tool(
     function: Callable[..., Any],
     *,
     summary: str | Callable[[Any], str] | None = None,
@@ -73,19 +72,19 @@ def _contracted(
             "a tool that answers by the contract returns what it has, all at once, and yields nothing"
         )
     name = getattr(function, "__name__", "tool")
-    chosen = limits_for(category or category_of(name), limits)
-    where = domain or plain_domain(name)
+    chosen = resolve_limits(category or category_of(name), limits)
+    where = domain or sanitize_domain(name)
 
     def wrapped(data: Any) -> Any:
-        if isinstance(data, Response) or _is_result(data):
+        if isinstance(data, Response) or _is_sdk_result(data):
             return data
-        line = _summed_up(summary, data)
+        line = _make_summary(summary, data)
 
-        def summarize(view: View) -> str:
-            return described(name, view) if line is None else line
+        def summarize(view: PayloadView) -> str:
+            return describe_view(name, view) if line is None else line
 
-        place = place_for(store)
-        return respond(data, summarize, True, place.limits(chosen), place, where)
+        place = find_context(store)
+        return build_response(data, summarize, True, place.tighten_limits(chosen), place, where)
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
 
@@ -100,7 +99,7 @@ def _contracted(
             return wrapped(function(*args, **kwargs))
 
     # An SDK that knows what it returns would list a schema of that, and send every answer twice.
-    signature = _signature(function).replace(return_annotation=inspect.Signature.empty)
+    signature = _get_signature(function).replace(return_annotation=inspect.Signature.empty)
     answer.__signature__ = signature  # type: ignore[attr-defined]
     answer.__annotations__ = {
         name: parameter.annotation
@@ -110,12 +109,12 @@ def _contracted(
     return answer
 
 
-def _is_result(data: Any) -> bool:
+def _is_sdk_result(data: Any) -> bool:
     """Whether it is a result already, as an SDK has them: `CallToolResult`, `ToolResult`."""
     return hasattr(data, "content") and hasattr(data, "is_error") and hasattr(data, "structured_content")
 
 
-def _summed_up(summary: str | Callable[[Any], str] | None, data: Any) -> str | None:
+def _make_summary(summary: str | Callable[[Any], str] | None, data: Any) -> str | None:
     if not callable(summary):
         return summary
     try:
@@ -127,7 +126,7 @@ def _summed_up(summary: str | Callable[[Any], str] | None, data: Any) -> str | N
     return line if isinstance(line, str) else None
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _get_signature(function: Callable[..., Any]) -> inspect.Signature:
     """With annotations that mean something here, too, where they are written as text."""
     try:
         return inspect.signature(function, eval_str=True)
@@ -135,7 +134,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
 
 
-def described(name: str, view: View) -> str:
+def describe_view(name: str, view: PayloadView) -> str:
     """What there is to say of a payload that nobody summed up."""
     if view.count is not None:
         return f"{name}: {view.count} items"

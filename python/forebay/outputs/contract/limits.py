@@ -4,17 +4,17 @@ import dataclasses
 import fnmatch
 from typing import Literal, TypeAlias, get_args
 
-from forebay.arguments import check_integer, shown
+from forebay.arguments import check_integer, short_repr
 from forebay.errors import InvalidArgument
 
-__all__ = ["BUDGETS", "Category", "ResponseLimits", "category_of", "limits_for"]
+__all__ = ["BUDGETS", "Category", "ResponseLimits", "category_of", "resolve_limits"]
 
 Category: TypeAlias = Literal["execution", "list", "status", "scan", "config"]
 
 BUDGETS: dict[Category, int] = {"execution": 3072, "list": 2048, "status": 1536, "scan": 2048, "config": 1536}
 """The bytes of a response of each category."""
 
-_PATTERNS: tuple[tuple[str, Category], ...] = (
+_CATEGORY_PATTERNS: tuple[tuple[str, Category], ...] = (
     ("*_scan", "scan"),
     ("scan_*", "scan"),
     ("*_list", "list"),
@@ -32,10 +32,10 @@ _PATTERNS: tuple[tuple[str, Category], ...] = (
     ("get_*", "status"),
 )
 
-_LEAST_BYTES = 1024
+_MIN_BYTES = 1024
 """A summary, a reference and what is around them need as much."""
 
-_DEEPEST = 64
+_MAX_DEPTH = 64
 """As deep as anything is looked into."""
 
 
@@ -53,22 +53,22 @@ class ResponseLimits:
     """Of a text of many lines the first half of them and the last half are shown."""
 
     def __post_init__(self) -> None:
-        check_integer("max_bytes", self.max_bytes, _LEAST_BYTES)
+        check_integer("max_bytes", self.max_bytes, _MIN_BYTES)
         for name in ("max_array_items", "max_string_length", "max_json_depth", "max_log_lines"):
             check_integer(name, getattr(self, name), 1)
-        if self.max_json_depth > _DEEPEST:
-            raise InvalidArgument(f"max_json_depth is at most {_DEEPEST}")
+        if self.max_json_depth > _MAX_DEPTH:
+            raise InvalidArgument(f"max_json_depth is at most {_MAX_DEPTH}")
 
 
 def category_of(tool: str) -> Category | None:
     """What a tool's name says of its responses: `bug_list` lists, `trace_get` shows how something is."""
-    return next((category for pattern, category in _PATTERNS if fnmatch.fnmatchcase(tool, pattern)), None)
+    return next((category for pattern, category in _CATEGORY_PATTERNS if fnmatch.fnmatchcase(tool, pattern)), None)
 
 
-def limits_for(category: Category | None, limits: ResponseLimits | None = None) -> ResponseLimits:
+def resolve_limits(category: Category | None, limits: ResponseLimits | None = None) -> ResponseLimits:
     """The limits with the budget of a category, if that is the smaller one."""
     if limits is not None and not isinstance(limits, ResponseLimits):
-        raise InvalidArgument(f"limits are ResponseLimits(max_bytes=4096, …), not {shown(limits)}")
+        raise InvalidArgument(f"limits are ResponseLimits(max_bytes=4096, …), not {short_repr(limits)}")
     chosen = limits or ResponseLimits()
     if category is None:
         return chosen

@@ -4,39 +4,47 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import Any
 
 import httpx2
 import orjson
 
 from forebay.errors import UpstreamFailed
-from forebay.proxy.http.connection import Connection, Endpoint, chunks_of
-from forebay.proxy.http.outgoing import Outgoing
-from forebay.proxy.http.secrets import without_secrets
+from forebay.proxy.http.connection import Endpoint, OutgoingMessage, UpstreamConnection, is_same_server, iter_body
 from forebay.proxy.relay import Relay
-from forebay.wire.lazy_json import written
-from forebay.wire.lines import Begun, Line
-from forebay.wire.sse import Events
+from forebay.wire.framing import Line, LineBuffer, LostMessage, Spool
+from forebay.wire.messages import dump, parse
+from forebay.wire.sse import Event, EventParser
 
-__all__ = ["EVENTS", "JSON", "Refused", "Streams", "kind_of"]
+__all__ = [
+    "EVENT_STREAM_TYPE",
+    "JSON_TYPE",
+    "HttpStatusError",
+    "LegacyStream",
+    "ResponseStreams",
+    "media_type",
+    "redact_errors",
+]
 
 _log = logging.getLogger("forebay")
 
-JSON, EVENTS = "application/json", "text/event-stream"
+JSON_TYPE, EVENT_STREAM_TYPE = "application/json", "text/event-stream"
 
-_MOST_COMPLAINT = 64 * 1024
-_SHOWN_COMPLAINT = 300
-_RETRY, _SOONEST_RETRY, _LONGEST_RETRY = 1.0, 0.1, 30.0
-_MOST_TRIES = 5
+_MAX_ERROR_BODY_BYTES = 64 * 1024
+_MAX_SHOWN_CHARS = 300
+_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
+_MAX_RESUMES = 5
 """How often a stream is taken up again that then says nothing."""
-_LAST_WORDS = 1.0
+_LINGER_SECONDS = 1.0
 """How many seconds a stream may go on after the answer; a connection that ends by itself can be used again."""
 
-_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+_NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
-_Headers = Callable[[], dict[str, str]]
+_MakeHeaders = Callable[[], dict[str, str]]
 
 
-class Refused(UpstreamFailed):
+class HttpStatusError(UpstreamFailed):
     """The server answered with a status that is an error, and nothing of the protocol."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -44,63 +52,69 @@ class Refused(UpstreamFailed):
         self.status = status
 
 
-class Streams:
+class ResponseStreams:
     """Hands whatever comes to the relay."""
 
-    def __init__(self, endpoint: Endpoint, relay: Relay, begin: Callable[[], Begun], closing: threading.Event) -> None:
+    def __init__(
+        self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer], closing: threading.Event
+    ) -> None:
         self._endpoint = endpoint
         self._relay = relay
-        self._begin = begin
+        self._new_buffer = new_buffer
         self._closing = closing
 
-    def _told(self, line: Line, asked: object = None) -> bool:
-        return self._relay.from_upstream(without_secrets(line, self._endpoint.veiled), asked)
+    def _deliver(self, line: Line, asked: object = None) -> bool:
+        return self._relay.receive_from_server(redact_errors(line, self._endpoint.redact), asked)
 
-    def take(self, response: httpx2.Response, message: Outgoing, connection: Connection) -> Events | None:
+    def read_response(
+        self, response: httpx2.Response, message: OutgoingMessage, connection: UpstreamConnection
+    ) -> EventParser | None:
         """What a message is answered with; a stream that broke off before the answer is given back, to be resumed."""
         if response.status_code >= 300:
-            self._refused(response, message)
+            self._on_error_status(response, message)
         elif not message.is_request:
             # There is nothing to be said to it.
             return None
-        elif kind_of(response) == EVENTS:
-            events = Events(self._begin())
-            if not self._followed(response, events, message, connection):
+        elif media_type(response) == EVENT_STREAM_TYPE:
+            events = EventParser(self._new_buffer())
+            if not self._read_events(response, events, message, connection):
                 return events
-        elif kind_of(response) == JSON:
-            self._whole(response, message)
+        elif media_type(response) == JSON_TYPE:
+            self._read_json(response, message)
         elif response.status_code == 202:
             raise UpstreamFailed("the server accepted the request, but does not answer it")
         else:
             raise UpstreamFailed(
-                f"the server answered {kind_of(response)[:100] or 'nothing'!r}, which is no message; check the URL"
+                f"the server answered {media_type(response)[:100] or 'nothing'!r}, which is no message; check the URL"
             )
         return None
 
-    def _whole(self, response: httpx2.Response, message: Outgoing) -> None:
-        begun = self._begin()
+    def _read_json(self, response: httpx2.Response, message: OutgoingMessage) -> None:
+        begun = self._new_buffer()
         try:
-            for chunk in chunks_of(response):
+            for chunk in iter_body(response):
                 # A message is one line from here on; in JSON a line's end is but space.
-                begun.add(chunk.translate(_LINE_ENDS) if b"\n" in chunk or b"\r" in chunk else chunk)
+                begun.append(chunk.translate(_NEWLINES_TO_SPACES) if b"\n" in chunk or b"\r" in chunk else chunk)
         except BaseException:
-            begun.drop()
+            begun.discard()
             raise
-        if not self._told(begun.take(), message.id):
+        if not self._deliver(begun.take(), message.id):
             raise UpstreamFailed(
                 "the server answered what is no answer to this request; it may have done what it was asked to"
             )
 
-    def _followed(self, response: httpx2.Response, events: Events, message: Outgoing, connection: Connection) -> bool:
+    def _read_events(
+        self, response: httpx2.Response, events: EventParser, message: OutgoingMessage, connection: UpstreamConnection
+    ) -> bool:
         """Whether the answer came before the stream's end."""
         is_answered = False
-        end = threading.Timer(_LAST_WORDS, connection.cut)
+        end = threading.Timer(_LINGER_SECONDS, connection.abort)
         end.daemon = True
         try:
-            for chunk in chunks_of(response):
+            for chunk in iter_body(response):
                 for event in events.feed(chunk):
                     if event.is_message:
-                        is_last = self._told(event.data, message.id)
+                        is_last = self._deliver(event.data, message.id)
                         if is_last and not is_answered:
                             is_answered = True
                             end.start()
@@ -108,68 +122,74 @@ class Streams:
             _log.debug("forebay: a stream of the server broke off: %s", error)
         finally:
             end.cancel()
-            events.drop()
+            events.discard()
         return is_answered
 
-    def resume(self, message: Outgoing, events: Events, headers: _Headers) -> None:
+    def resume(self, message: OutgoingMessage, events: EventParser, headers: _MakeHeaders) -> None:
         """Goes on with the stream of a request where it broke off, if its server can. Nothing is sent twice."""
         tries = 0
-        while not message.is_modern and events.last_id and tries < _MOST_TRIES:
-            last_id = events.last_id
-            if self._closing.wait(_delay(events, tries)):
+        while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
+            last_id = events.last_event_id
+            if self._closing.wait(_retry_delay(events, tries)):
                 break
-            if not self._relay.awaits(message.id):
+            if not self._relay.is_pending(message.id):
                 return
             with self._endpoint.connection() as connection:
-                message.takes(connection)
+                message.use_connection(connection)
                 try:
-                    if self._resumed(message, events, headers(), connection):
+                    if self._try_resume(message, events, headers(), connection):
                         return
                 finally:
-                    message.takes(None)
-            tries = tries + 1 if events.last_id == last_id else 0
+                    message.use_connection(None)
+            tries = tries + 1 if events.last_event_id == last_id else 0
         raise UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
 
-    def _resumed(self, message: Outgoing, events: Events, headers: dict[str, str], connection: Connection) -> bool:
-        with self._opened(connection, {**headers, "last-event-id": events.last_id}) as response:
-            if response.status_code != 200 or kind_of(response) != EVENTS:
+    def _try_resume(
+        self, message: OutgoingMessage, events: EventParser, headers: dict[str, str], connection: UpstreamConnection
+    ) -> bool:
+        with self._open_stream(connection, {**headers, "last-event-id": events.last_event_id}) as response:
+            if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
                 )
-            return self._followed(response, events, message, connection)
+            return self._read_events(response, events, message, connection)
 
-    def listen(self, headers: _Headers, is_wanted: Callable[[], bool]) -> None:
+    def listen(self, headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
         """What the server says on its own, if it does; over and over, for as long as it is wanted."""
-        events, tries = Events(self._begin()), 0
+        events, tries = EventParser(self._new_buffer()), 0
         while is_wanted() and not self._closing.is_set():
             tries += 1
             with contextlib.suppress(UpstreamFailed), self._endpoint.connection() as connection:
-                resumed = {"last-event-id": events.last_id} if events.last_id else {}
-                with self._opened(connection, {**headers(), **resumed}) as response:
+                resumed = {"last-event-id": events.last_event_id} if events.last_event_id else {}
+                with self._open_stream(connection, {**headers(), **resumed}) as response:
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
-                    if response.status_code != 200 or kind_of(response) != EVENTS:
+                    if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
                         return
-                    for chunk in chunks_of(response):
+                    for chunk in iter_body(response):
                         for event in events.feed(chunk):
                             tries = 0
                             if event.is_message:
-                                self._told(event.data)
-            events.drop()
-            self._closing.wait(_delay(events, tries))
+                                self._deliver(event.data)
+            events.discard()
+            self._closing.wait(_retry_delay(events, tries))
 
-    def _opened(self, connection: Connection, headers: dict[str, str]) -> "contextlib.closing[httpx2.Response]":
-        wanted = {name: value for name, value in headers.items() if name != "content-type"} | {"accept": EVENTS}
+    def _open_stream(
+        self, connection: UpstreamConnection, headers: dict[str, str]
+    ) -> "contextlib.closing[httpx2.Response]":
+        wanted = {name: value for name, value in headers.items() if name != "content-type"} | {
+            "accept": EVENT_STREAM_TYPE
+        }
         return contextlib.closing(self._endpoint.open(connection, "GET", self._endpoint.url, wanted))
 
-    def _refused(self, response: httpx2.Response, message: Outgoing) -> None:
+    def _on_error_status(self, response: httpx2.Response, message: OutgoingMessage) -> None:
         """What is refused may still be answered, as the protocol has it."""
         body = bytearray()
-        for chunk in chunks_of(response):
-            body += chunk[: _MOST_COMPLAINT - len(body)]
-            if len(body) >= _MOST_COMPLAINT:
+        for chunk in iter_body(response):
+            body += chunk[: _MAX_ERROR_BODY_BYTES - len(body)]
+            if len(body) >= _MAX_ERROR_BODY_BYTES:
                 break
-        if message.is_request and self._is_answer(bytes(body), message):
+        if message.is_request and self._deliver_error(bytes(body), message):
             return
         status = response.status_code
         if status in (401, 403):
@@ -177,11 +197,11 @@ class Streams:
                 f"{self._endpoint.name} lets nobody in like this (HTTP {status}); give what it wants with --header, or "
                 "mend what was given"
             )
-        start = self._endpoint.veiled(" ".join(body.decode(errors="replace").split()))[:_SHOWN_COMPLAINT]
+        start = self._endpoint.redact(" ".join(body.decode(errors="replace").split()))[:_MAX_SHOWN_CHARS]
         said = f"{': ' if start else ''}{start}"
-        raise Refused(f"{self._endpoint.name} answered HTTP {status}{said}; check the URL", status)
+        raise HttpStatusError(f"{self._endpoint.name} answered HTTP {status}{said}; check the URL", status)
 
-    def _is_answer(self, body: bytes, message: Outgoing) -> bool:
+    def _deliver_error(self, body: bytes, message: OutgoingMessage) -> bool:
         try:
             answer = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -189,16 +209,112 @@ class Streams:
         if not isinstance(answer, dict) or not isinstance(answer.get("error"), dict) or "jsonrpc" not in answer:
             return False
         if answer.get("id") == message.id:
-            return self._told(body.translate(_LINE_ENDS), message.id)
+            return self._deliver(body.translate(_NEWLINES_TO_SPACES), message.id)
         # It was refused before anyone looked for its id.
-        return self._told(written({**answer, "id": message.id}), message.id)
+        return self._deliver(dump({**answer, "id": message.id}), message.id)
 
 
-def kind_of(response: httpx2.Response) -> str:
+def media_type(response: httpx2.Response) -> str:
     """The type of a body, without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def _delay(events: Events, tries: int) -> float:
-    first = _RETRY if events.retry is None else max(events.retry, _SOONEST_RETRY)
-    return min(first * 2.0 ** max(tries - 1, 0), _LONGEST_RETRY)
+def _retry_delay(events: EventParser, tries: int) -> float:
+    first = _RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
+    return min(first * 2.0 ** max(tries - 1, 0), _MAX_RETRY_SECONDS)
+
+
+_ENDPOINT_SECONDS = 10.0
+
+
+class LegacyStream:
+    """Until the server ends it: then nothing that was asked will be answered."""
+
+    def __init__(self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer]) -> None:
+        self._endpoint = endpoint
+        self._relay = relay
+        self._events = EventParser(new_buffer())
+        self._post_url: Future[httpx2.URL] = Future()
+        self.is_closed = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def post_url(self) -> httpx2.URL | None:
+        """Where messages go; `None` if the server does not have this transport either."""
+        try:
+            return self._post_url.result(_ENDPOINT_SECONDS)
+        except (UpstreamFailed, TimeoutError):
+            return None
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except UpstreamFailed as reason:
+            _log.debug("forebay: the server's stream broke off: %s", reason)
+        self.is_closed = True
+        self._events.discard()
+        error = UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
+        with contextlib.suppress(InvalidStateError):
+            self._post_url.set_exception(error)
+            return
+        self._relay.on_upstream_end(error)
+
+    def _listen(self) -> None:
+        with self._endpoint.connection() as connection:
+            response = self._endpoint.open(connection, "GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
+            with contextlib.closing(response):
+                if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+                    return
+                for chunk in iter_body(response):
+                    for event in self._events.feed(chunk):
+                        self._on_event(event)
+
+    def _on_event(self, event: Event) -> None:
+        if event.is_message:
+            self._relay.receive_from_server(redact_errors(event.data, self._endpoint.redact))
+        elif event.name == "endpoint" and not isinstance(event.data, Spool | LostMessage):
+            place = self._endpoint.url.join(event.data.decode(errors="replace"))
+            if not is_same_server(self._endpoint.url, place):
+                raise UpstreamFailed("the server wants its messages sent elsewhere")
+            with contextlib.suppress(InvalidStateError):
+                self._post_url.set_result(place)
+
+
+_ERROR_MARKS = (b'"error"', b'"isError"')
+
+
+def redact_errors(line: Line, redact: Callable[[str], str]) -> Line:
+    """A message as it came, but for an error that repeats a secret: an error of the protocol, or of a tool.
+
+    What is no error is the server's own data, which nobody may change: whoever asks a server for what it knows of
+    its caller is to have it.
+    """
+    if (
+        isinstance(line, Spool | LostMessage)
+        or not any(mark in line for mark in _ERROR_MARKS)
+        or not _is_error(parse(line))
+    ):
+        return line
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        # Half of a surrogate pair is not for this, but goes on.
+        return redact(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+    told = _redact(message, redact)
+    return line if told == message else dump(told)
+
+
+def _is_error(message: Any) -> bool:
+    if isinstance(message, list):
+        return any(map(_is_error, message))
+    if not isinstance(message, dict) or "method" in message:
+        return False
+    result = message.get("result")
+    return "error" in message or (isinstance(result, dict) and result.get("isError") is True)
+
+
+def _redact(value: Any, veiled: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return veiled(value)
+    if isinstance(value, dict):
+        return {veiled(key): _redact(inner, veiled) for key, inner in value.items()}
+    return [_redact(inner, veiled) for inner in value] if isinstance(value, list) else value

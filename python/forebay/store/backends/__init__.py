@@ -7,15 +7,15 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["Backend", "Blob", "Counters", "Listed", "Upload"]
+__all__ = ["Backend", "Blob", "Counters", "ObjectInfo", "Upload"]
 
 
-class Listed(NamedTuple):
+class ObjectInfo(NamedTuple):
     """An object, as a listing sees it."""
 
     handle: str
     size: int
-    modified: float
+    modified_at: float
 
 
 class Blob(Protocol):
@@ -66,14 +66,14 @@ class Backend(Protocol):
 
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str) -> Blob: ...
-    def list(self) -> Iterator[Listed]: ...
+    def list(self) -> Iterator[ObjectInfo]: ...
     def delete(self, handle: str) -> bool:
         """Whether there was one."""
 
-    def tidy(self) -> int:
+    def remove_leftovers(self) -> int:
         """Removes what crashed writers left, and says how many files that were."""
 
-    def alone(self, *, wait: bool) -> AbstractContextManager[bool]:
+    def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
         """Whether nobody else is within it, in any process; with `wait` nobody is, in the end."""
 
     def counters(self) -> AbstractContextManager[Counters]:

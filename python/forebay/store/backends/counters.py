@@ -12,17 +12,23 @@ import struct
 from collections.abc import Iterator
 from typing import Self
 
-from forebay.store.backends.folders import SAFELY, Folders, names, own
-from forebay.store.locks import Lock
-from forebay.store.os_errors import absent, structured
+from forebay.store.backends.filesystem import (
+    SAFE_OPEN_FLAGS,
+    Folders,
+    ensure_private,
+    ignore_missing,
+    list_names,
+    translate_os_errors,
+)
+from forebay.store.threads import ForkSafeLock
 
-__all__ = ["TOTAL", "LocalCounters", "locked"]
+__all__ = ["TOTAL", "LocalCounters", "open_locked"]
 
 TOTAL = "total"
 
-_COUNT = struct.Struct("<q")
-_READ = os.O_RDONLY | SAFELY
-_WRITE = os.O_RDWR | os.O_CREAT | SAFELY
+_COUNT_FORMAT = struct.Struct("<q")
+_READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
+_WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
 
 
 class LocalCounters:
@@ -34,67 +40,71 @@ class LocalCounters:
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
-        self._lock = Lock()
-        self._folder = -1
-        self._total = -1
-        self._opened_in = 0
+        self._lock = ForkSafeLock()
+        self._folder_fd = -1
+        self._total_fd = -1
+        self._opened_pid = 0
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Self]:
+    def hold(self) -> Iterator[Self]:
         """The counters, which other processes and other threads wait for meanwhile."""
         with self._lock:
             try:
-                with structured:
-                    self._folders.persist(self._take)
+                with translate_os_errors:
+                    self._folders.retry(self._acquire)
                 yield self
             finally:
-                if self._total >= 0:
+                if self._total_fd >= 0:
                     # Not by closing it: a child that was forked meanwhile has it open too.
-                    fcntl.flock(self._total, fcntl.LOCK_UN)
+                    fcntl.flock(self._total_fd, fcntl.LOCK_UN)
 
-    def _take(self) -> None:
-        folder = self._folders.fd(".usage", make=True)
+    def _acquire(self) -> None:
+        folder = self._folders.get_fd(".usage", make=True)
         # What a child has from before the fork is locked by its parent, too.
-        if folder == self._folder and self._opened_in == os.getpid():
-            fcntl.flock(self._total, fcntl.LOCK_EX)
-            if os.fstat(self._total).st_nlink:
+        if folder == self._folder_fd and self._opened_pid == os.getpid():
+            fcntl.flock(self._total_fd, fcntl.LOCK_EX)
+            if os.fstat(self._total_fd).st_nlink:
                 return
         self._close()
-        self._total, self._folder, self._opened_in = locked(TOTAL, _WRITE, folder), folder, os.getpid()
+        self._total_fd, self._folder_fd, self._opened_pid = (
+            open_locked(TOTAL, _WRITE_FLAGS, folder),
+            folder,
+            os.getpid(),
+        )
 
     def get(self, name: str) -> int | None:
         """`None` if it was never set, or to 0."""
-        with structured, absent:
+        with translate_os_errors, ignore_missing:
             if name == TOTAL:
-                return _read(self._total)
-            fd = os.open(name, _READ, dir_fd=self._folder)
+                return _read_count(self._total_fd)
+            fd = os.open(name, _READ_FLAGS, dir_fd=self._folder_fd)
             try:
-                return _read(fd)
+                return _read_count(fd)
             finally:
                 os.close(fd)
         return None
 
     def set(self, name: str, value: int) -> None:
-        with structured:
+        with translate_os_errors:
             if name == TOTAL:
-                os.pwrite(self._total, _COUNT.pack(value), 0)
+                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(value), 0)
             elif value:
-                fd = os.open(name, _WRITE, 0o600, dir_fd=self._folder)
+                fd = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=self._folder_fd)
                 try:
-                    own(fd)
-                    os.pwrite(fd, _COUNT.pack(value), 0)
+                    ensure_private(fd)
+                    os.pwrite(fd, _COUNT_FORMAT.pack(value), 0)
                 finally:
                     os.close(fd)
             else:
-                with absent:
-                    os.unlink(name, dir_fd=self._folder)
+                with ignore_missing:
+                    os.unlink(name, dir_fd=self._folder_fd)
 
     def names(self) -> Iterator[str]:
         """All that are set."""
-        with structured:
-            for name in names(self._folder):
-                with absent:
-                    if stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode):
+        with translate_os_errors:
+            for name in list_names(self._folder_fd):
+                with ignore_missing:
+                    if stat.S_ISREG(os.stat(name, dir_fd=self._folder_fd, follow_symlinks=False).st_mode):
                         yield name
 
     def close(self) -> None:
@@ -102,18 +112,18 @@ class LocalCounters:
             self._close()
 
     def _close(self) -> None:
-        total, self._total, self._folder = self._total, -1, -1
+        total, self._total_fd, self._folder_fd = self._total_fd, -1, -1
         if total >= 0:
             os.close(total)
 
 
-def locked(name: str, flags: int, folder: int) -> int:
+def open_locked(name: str, flags: int, folder: int) -> int:
     """A file of this name, locked; opened again as often as it was removed before the lock was there."""
     while True:
         fd = os.open(name, flags, 0o600, dir_fd=folder)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            if own(fd).st_nlink:
+            if ensure_private(fd).st_nlink:
                 return fd
         except BaseException:
             os.close(fd)
@@ -121,6 +131,6 @@ def locked(name: str, flags: int, folder: int) -> int:
         os.close(fd)
 
 
-def _read(fd: int) -> int | None:
-    stored = os.pread(fd, _COUNT.size, 0)
-    return int(_COUNT.unpack(stored)[0]) if len(stored) == _COUNT.size else None
+def _read_count(fd: int) -> int | None:
+    stored = os.pread(fd, _COUNT_FORMAT.size, 0)
+    return int(_COUNT_FORMAT.unpack(stored)[0]) if len(stored) == _COUNT_FORMAT.size else None

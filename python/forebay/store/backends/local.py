@@ -16,27 +16,26 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from forebay.store.backends import Listed
-from forebay.store.backends.counters import LocalCounters, locked
-from forebay.store.backends.folders import SAFELY, Folders, names
+from forebay.store.backends import ObjectInfo
+from forebay.store.backends.counters import LocalCounters, open_locked
+from forebay.store.backends.filesystem import SAFE_OPEN_FLAGS, Folders, ignore_missing, list_names, translate_os_errors
 from forebay.store.handles import is_handle
-from forebay.store.os_errors import absent, structured
 from forebay.store.payload import EXTENSIONS
-from forebay.store.times import date
+from forebay.store.times import format_date
 
 __all__ = ["LocalBackend"]
 
-_FILE = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
-_MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
-_READ = os.O_RDONLY | SAFELY
+_FILE_PATTERN = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
+_MAX_WRITEV_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
+_READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
 
 
 class LocalBackend:
     """Files under `root`, which is made if it is not there. `is_durable`: what was committed survives a power cut."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
-        with structured:
+        with translate_os_errors:
             self.folders = Folders(root)
         self.clock = clock
         self.is_durable = is_durable
@@ -47,11 +46,11 @@ class LocalBackend:
         return self.folders.root
 
     def create(self, handle: str) -> "LocalUpload":
-        with structured:
-            return self.folders.persist(lambda: LocalUpload(self, handle))
+        with translate_os_errors:
+            return self.folders.retry(lambda: LocalUpload(self, handle))
 
     def open(self, handle: str) -> "LocalBlob":
-        with structured:
+        with translate_os_errors:
             version = self.folders.version
             found = self._find(handle)
             if found is None:
@@ -65,47 +64,47 @@ class LocalBackend:
 
     def _find(self, handle: str) -> "LocalBlob | None":
         for day in self.folders.days:
-            with absent:
-                folder = self.folders.fd(day)
+            with ignore_missing:
+                folder = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
-                    with absent:
-                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ, dir_fd=folder))
+                    with ignore_missing:
+                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ_FLAGS, dir_fd=folder))
         return None
 
-    def list(self) -> Iterator[Listed]:
-        with structured:
+    def list(self) -> Iterator[ObjectInfo]:
+        with translate_os_errors:
             self.folders.refresh()
             for day in self.folders.days:
-                with absent:
-                    folder = self.folders.fd(day)
-                    for name in names(folder):
-                        file = _FILE.fullmatch(name)
+                with ignore_missing:
+                    folder = self.folders.get_fd(day)
+                    for name in list_names(folder):
+                        file = _FILE_PATTERN.fullmatch(name)
                         if file and is_handle(file[1]):
-                            with absent:
+                            with ignore_missing:
                                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                                 if stat.S_ISREG(status.st_mode):
-                                    yield Listed(file[1], status.st_size, status.st_mtime)
+                                    yield ObjectInfo(file[1], status.st_size, status.st_mtime)
 
     def delete(self, handle: str) -> bool:
-        with structured:
+        with translate_os_errors:
             self.folders.refresh()
             for day in self.folders.days:
-                with absent:
-                    folder = self.folders.fd(day)
+                with ignore_missing:
+                    folder = self.folders.get_fd(day)
                     for extension in EXTENSIONS:
-                        with absent:
+                        with ignore_missing:
                             os.unlink(f"{handle}.{extension}.zst", dir_fd=folder)
                             return True
         return False
 
-    def tidy(self) -> int:
+    def remove_leftovers(self) -> int:
         """Removes what crashed writers left, and the folders of days of which nothing is left."""
-        with structured:
+        with translate_os_errors:
             self.folders.refresh()
-            partial = self.folders.fd(".partial", make=True)
-            removed = sum(_remove_orphan(name, partial) for name in names(partial))
+            partial = self.folders.get_fd(".partial", make=True)
+            removed = sum(_remove_orphan(name, partial) for name in list_names(partial))
             for day in self.folders.days:
-                if day != date(self.clock()):
+                if day != format_date(self.clock()):
                     # Mostly not empty.
                     with contextlib.suppress(OSError):
                         os.rmdir(day, dir_fd=self.folders.root_fd)
@@ -113,11 +112,13 @@ class LocalBackend:
         return removed
 
     @contextlib.contextmanager
-    def alone(self, *, wait: bool) -> Iterator[bool]:
+    def lock(self, *, wait: bool) -> Iterator[bool]:
         fd, how = -1, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
-            with structured:
-                fd = self.folders.persist(lambda: os.open(".", os.O_RDONLY | SAFELY, dir_fd=self.folders.root_fd))
+            with translate_os_errors:
+                fd = self.folders.retry(
+                    lambda: os.open(".", os.O_RDONLY | SAFE_OPEN_FLAGS, dir_fd=self.folders.root_fd)
+                )
                 try:
                     fcntl.flock(fd, how)
                     is_alone = True
@@ -131,7 +132,7 @@ class LocalBackend:
                 os.close(fd)
 
     def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
-        return self._counters.held()
+        return self._counters.hold()
 
     def close(self) -> None:
         self._counters.close()
@@ -144,45 +145,45 @@ class LocalUpload:
     def __init__(self, backend: LocalBackend, handle: str) -> None:
         self._backend = backend
         self._handle = handle
-        self._folder = backend.folders.fd(".partial", make=True)
+        self._folder_fd = backend.folders.get_fd(".partial", make=True)
         # Until it is locked, a sweep takes it for an orphan: then it is made again.
-        self._fd = locked(handle, _NEW, self._folder)
+        self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
 
     def write(self, parts: Sequence[Buffer]) -> None:
-        with structured:
-            for i in range(0, len(parts), _MOST_PARTS):
-                batch = parts[i : i + _MOST_PARTS]
+        with translate_os_errors:
+            for i in range(0, len(parts), _MAX_WRITEV_PARTS):
+                batch = parts[i : i + _MAX_WRITEV_PARTS]
                 written = os.writev(self._fd, batch)
                 if written < sum([memoryview(part).nbytes for part in batch]):
                     # A disk that is nearly full takes a part of it; what is left says why.
-                    _write(self._fd, memoryview(b"".join(batch))[written:])
+                    _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
     def commit(self, extension: str) -> None:
-        with structured:
+        with translate_os_errors:
             if self._backend.is_durable:
                 os.fsync(self._fd)
             # The folder of today was empty a moment ago, and a sweep at midnight may have removed it.
-            self._backend.folders.persist(lambda: self._move(f"{self._handle}.{extension}.zst"))
+            self._backend.folders.retry(lambda: self._move_into_place(f"{self._handle}.{extension}.zst"))
             self._close()
 
-    def _move(self, name: str) -> None:
-        folders, today = self._backend.folders, date(self._backend.clock())
-        folder = folders.current(today)
-        os.rename(self._handle, name, src_dir_fd=self._folder, dst_dir_fd=folder)
+    def _move_into_place(self, name: str) -> None:
+        folders, today = self._backend.folders, format_date(self._backend.clock())
+        folder = folders.get_current_fd(today)
+        os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder)
         try:
             if self._backend.is_durable:
                 os.fsync(folder)
                 os.fsync(folders.root_fd)
         except BaseException:
             # What is not acknowledged is not there.
-            with absent:
+            with ignore_missing:
                 os.unlink(name, dir_fd=folder)
             raise
 
     def abort(self) -> None:
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                os.unlink(self._handle, dir_fd=self._folder)
+                os.unlink(self._handle, dir_fd=self._folder_fd)
             self._close()
 
     def _close(self) -> None:
@@ -190,7 +191,7 @@ class LocalUpload:
         os.close(fd)
 
 
-def _write(fd: int, view: memoryview) -> None:
+def _write_all(fd: int, view: memoryview) -> None:
     while len(view):
         view = view[os.write(fd, view) :]
 
@@ -208,7 +209,7 @@ class LocalBlob:
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def read(self, start: int, length: int) -> bytes:
-        with structured:
+        with translate_os_errors:
             found = os.pread(self._fd, length, start)
             while len(found) < length:
                 more = os.pread(self._fd, length - len(found), start + len(found))
@@ -232,7 +233,7 @@ class LocalBlob:
 def _remove_orphan(name: str, folder: int) -> bool:
     """Removes a file if its writer is dead: then nobody's lock is on it."""
     try:
-        fd = os.open(name, _READ, dir_fd=folder)
+        fd = os.open(name, _READ_FLAGS, dir_fd=folder)
     except OSError:
         # Committed meanwhile; or not a file, and then not one of ours.
         return False

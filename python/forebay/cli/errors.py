@@ -1,0 +1,91 @@
+"""What went wrong, in the words of the command line: for people on a terminal, as a line of JSON in a pipe."""
+
+import re
+import sys
+
+from forebay.errors import ForebayError
+
+__all__ = ["InputFailed", "Interrupted", "OutputFailed", "exit_code", "report_error"]
+
+_EXIT_CODES = {
+    "output_handle_not_found": 3,
+    "output_handle_corrupt": 4,
+    "store_full": 5,
+    "store_unavailable": 5,
+    "invalid_format_for_payload": 6,
+    "path_not_found": 6,
+    "invalid_argument": 2,
+    "interrupted": 130,
+}
+
+
+class InputFailed(ForebayError):
+    """What was to be stored cannot be read; nothing of it was stored."""
+
+    code = "input_unreadable"
+
+
+class OutputFailed(ForebayError):
+    """What was to be printed cannot be written."""
+
+    code = "output_unwritable"
+
+
+class Interrupted(ForebayError):
+    """Someone pressed Ctrl-C."""
+
+    code = "interrupted"
+
+
+def exit_code(error: ForebayError) -> int:
+    """What the command ends with; the table is in its help."""
+    return _EXIT_CODES.get(error.code, 1)
+
+
+def report_error(error: ForebayError) -> None:
+    """Tells standard error, if there is one."""
+    if sys.stderr is None:
+        return
+    # An argument may hold bytes that are no text, and a message repeat them.
+    message = translate_message(str(error)).encode(errors="backslashreplace").decode()
+    if sys.stderr.isatty():
+        from forebay.cli.output import print_error
+
+        print_error(error.code, message)
+    else:
+        import orjson
+
+        sys.stderr.write(orjson.dumps({"error": {"code": error.code, "message": message}}).decode() + "\n")
+
+
+_MAX_MESSAGE_CHARS = 2000
+"""Of a message that repeats an argument, the middle is left out."""
+
+_PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
+_LIBRARY_TERMS = re.compile(
+    r"""
+      "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # what was passed is repeated as it is
+    | \b(?P<given>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
+    | \b(?P<named>NAMES)(?=\ must\ |\ is\ )
+    | (?P<verb>\boutline\(\)|\bread_text\b)
+    """.replace("NAMES", _PARAMETERS),
+    re.VERBOSE,
+)
+_COMMANDS_BY_CALL = {"outline()": "`forebay outline`", "read_text": "`forebay fetch --format text`"}
+
+
+def translate_message(message: str) -> str:
+    """A message of the library as the command line says it: `--format bytes` for `format='bytes'`."""
+    if len(message) > _MAX_MESSAGE_CHARS:
+        message = f"{message[: _MAX_MESSAGE_CHARS // 2]} … {message[-_MAX_MESSAGE_CHARS // 2 :]}"
+    return _LIBRARY_TERMS.sub(_translate_match, message)
+
+
+def _translate_match(found: re.Match[str]) -> str:
+    if found["verb"]:
+        return _COMMANDS_BY_CALL[found["verb"]]
+    name = found["given"] or found["named"]
+    if name is None:
+        return found[0]
+    option = "--" + name.replace("_", "-")
+    return f"{option} {found['value'].replace(chr(39), '')}" if found["given"] else option

@@ -1,0 +1,90 @@
+"""A forebay.toml: what it says, on which line, and what its `${VAR}` stand for."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from forebay.errors import InvalidArgument
+
+__all__ = ["ConfigFile", "expand_variables"]
+
+_VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+_DOTTED_KEY = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_TABLE_LINE = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
+_PAIR_LINE = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
+
+
+class ConfigFile:
+    """What is written in a file; without one, nothing."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+        self._text = "" if path is None else _read_text(path)
+        try:
+            self.values = tomllib.loads(self._text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InvalidArgument(f"{path} is no TOML: {error}") from None
+
+    def location(self, *keys: str) -> str:
+        """The file and the line of a key, as far as they can be told."""
+        while keys:
+            for number, found in enumerate(_keys_by_line(self._text), 1):
+                if found[: len(keys)] == keys:
+                    return f"{self.path}:{number}"
+            keys = keys[:-1]
+        return str(self.path)
+
+    def resolve_path(self, path: str) -> str:
+        """A path that the file names: relative to the file."""
+        return str(Path(self.path or ".").parent / Path(path).expanduser())
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}; name another file with --config") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{path} is not UTF-8, as TOML is; save it as such") from None
+
+
+def _keys_by_line(text: str) -> list[tuple[str, ...]]:
+    """The whole key that each line sets or opens; nothing for other lines."""
+    table: tuple[str, ...] = ()
+    found = []
+    for line in text.split("\n"):
+        if opened := _TABLE_LINE.match(line):
+            table = _split_key(opened[1])
+            found.append(table)
+        elif pair := _PAIR_LINE.match(line):
+            found.append((*table, *_split_key(pair[1])))
+        else:
+            found.append(())
+    return found
+
+
+def _split_key(keys: str) -> tuple[str, ...]:
+    return tuple(key.strip("\"'") for key in re.findall(_KEY, keys))
+
+
+def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
+    """A value with every `${VAR}` in its texts read from the environment; `$${VAR}` is not one."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable_value(found, environ), value)
+    if isinstance(value, dict):
+        return {key: expand_variables(inner, environ) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [expand_variables(inner, environ) for inner in value]
+    return value
+
+
+def _variable_value(found: re.Match[str], environ: Mapping[str, str]) -> str:
+    is_escaped, name = found.groups()
+    if is_escaped:
+        return found[0][1:]
+    if name not in environ:
+        raise ValueError(f"the variable {name} is not set; set it, or write $${{{name}}} for the text itself")
+    return environ[name]

@@ -1,0 +1,312 @@
+"""What the value of an option is, and how it is read: a text from a flag or variable, or what TOML has."""
+
+import dataclasses
+import math
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = [
+    "ADDRESS",
+    "CONTRACT",
+    "COUNT",
+    "FLAG",
+    "HEADERS",
+    "HEADER_NAME",
+    "HOURS",
+    "MODE",
+    "PATH",
+    "PREFIX",
+    "SECONDS",
+    "SIZE",
+    "TEXT",
+    "TOOLS",
+    "URL",
+    "OptionType",
+    "choice",
+    "line_list",
+    "name_list",
+    "name_map",
+    "number_choice",
+    "optional",
+    "path_list",
+    "positive",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OptionType:
+    """`read` takes a text or a TOML value, and raises `ValueError` with what it should have been."""
+
+    parse: Callable[[Any], Any]
+    metavar: str
+    example: str
+    """Empty where what it should have been says it all."""
+    separator: str | None = None
+    """Between the values in a variable; only what has one may be given more than once."""
+    is_flag: bool = False
+    is_value_optional: bool = False
+    """Whether the flag may stand without a value."""
+    is_path: bool = False
+    """Whether a file that gives it means it relative to itself."""
+
+
+_SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_SIZE_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_TIME_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", re.ASCII)
+_CENTURY_SECONDS = 100 * 366 * 24 * 3600
+_PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
+_MAX_PORT = 65535
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("a text")
+    return value
+
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _parse_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
+    raise ValueError("true or false")
+
+
+def _parse_amount(value: Any, units: Mapping[str, float], what: str) -> float:
+    """A number, of the unit that stands behind it or of the one that has no name."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return value
+    found = _AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or found[2].lower() not in units:
+        raise ValueError(what)
+    number = float(found[1]) if "." in found[1] else int(found[1])
+    return number * units[found[2].lower()]
+
+
+def _integer_parser(units: Mapping[str, float], what: str) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        amount = _parse_amount(value, units, what)
+        if amount != int(amount):
+            raise ValueError(what)
+        return int(amount)
+
+    return parse
+
+
+def _duration_parser(unit: int, what: str) -> Callable[[Any], float]:
+    units = {"": 1} | {name: seconds / unit for name, seconds in _TIME_UNITS.items()}
+
+    def parse(value: Any) -> float:
+        amount = float(_parse_amount(value, units, what))
+        if amount * unit > _CENTURY_SECONDS:
+            raise ValueError(f"{what}, a century at most")
+        return amount
+
+    return parse
+
+
+def _parse_prefix(value: Any) -> str:
+    if not isinstance(value, str) or not _PREFIX_PATTERN.fullmatch(value):
+        raise ValueError("at most 64 letters, digits, dots, dashes or underscores")
+    return value
+
+
+def _parse_url(value: Any) -> str:
+    what = "an address that begins with http:// or https://"
+    try:
+        parts = urllib.parse.urlsplit(value if isinstance(value, str) else "")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(what)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(what) from None
+    return str(value)
+
+
+def _parse_address(value: Any) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+        raise ValueError("a host and a port")
+    is_v6 = host.startswith("[") and host.endswith("]")
+    if ":" in host and not is_v6:
+        raise ValueError("a host and a port, with an IPv6 address in brackets")
+    return host.strip("[]"), int(port)
+
+
+TEXT = OptionType(_parse_text, "TEXT", "text")
+PATH = OptionType(_parse_text, "PATH", "./file", is_path=True)
+FLAG = OptionType(_parse_flag, "", "", is_flag=True)
+SIZE = OptionType(_integer_parser(_SIZE_UNITS, "a number of bytes"), "BYTES", "64MiB")
+COUNT = OptionType(_integer_parser({"": 1}, "a whole number"), "N", "5")
+SECONDS = OptionType(_duration_parser(1, "a number of seconds"), "SECONDS", "30s")
+HOURS = OptionType(_duration_parser(3600, "a number of hours"), "HOURS", "24h")
+PREFIX = OptionType(_parse_prefix, "PREFIX", "oc_")
+URL = OptionType(_parse_url, "URL", "https://example.com/mcp")
+ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")
+
+
+def optional(kind: OptionType) -> OptionType:
+    """`none` where there is to be no limit."""
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, str) and value.lower() == "none":
+            return None
+        try:
+            return kind.parse(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or none") from None
+
+    return dataclasses.replace(kind, parse=parse)
+
+
+def positive(kind: OptionType) -> OptionType:
+    """More than nothing."""
+
+    def parse(value: Any) -> Any:
+        amount = kind.parse(value)
+        if not amount > 0:
+            raise ValueError("more than 0")
+        return amount
+
+    return dataclasses.replace(kind, parse=parse)
+
+
+def choice(*allowed: str) -> OptionType:
+    """One of a few words."""
+
+    def parse(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError(f"one of {', '.join(allowed)}")
+        return str(value)
+
+    return OptionType(parse, "|".join(allowed), "")
+
+
+def number_choice(*allowed: int) -> OptionType:
+    """One of a few numbers."""
+
+    def parse(value: Any) -> int:
+        if isinstance(value, bool) or str(value) not in map(str, allowed):
+            raise ValueError(" or ".join(map(str, allowed)))
+        return int(value)
+
+    return OptionType(parse, "|".join(map(str, allowed)), "")
+
+
+MODE = choice("inline", "handle", "auto")
+_CATEGORIES = ("execution", "list", "status", "scan", "config")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def _parse_texts(value: Any, what: str = "a list of texts") -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ValueError(what)
+    return list(texts)
+
+
+def name_list(metavar: str, example: str) -> OptionType:
+    """Names with commas between them, or one at a time."""
+
+    def parse(value: Any) -> tuple[str, ...]:
+        parts = [part.strip() for text in _parse_texts(value) for part in text.split(",")]
+        if not all(parts):
+            raise ValueError("names, with a comma between them")
+        return tuple(parts)
+
+    return OptionType(parse, metavar, example, ",")
+
+
+def line_list(metavar: str, example: str) -> OptionType:
+    """Texts that may have any character in them: one a line in a variable."""
+    return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, "\n")
+
+
+def path_list(metavar: str, example: str, separator: str) -> OptionType:
+    """Paths, as a variable such as PATH has them."""
+    return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, separator, is_path=True)
+
+
+def _parse_rules(value: Any, rule: Callable[[Any], Any], what: str) -> dict[str, Any]:
+    """Rules that a flag gives as PATTERN=RULE and TOML as a table."""
+    if not isinstance(value, dict):
+        split = [text.rpartition("=") for text in _parse_texts(value, what)]
+        value = {pattern.strip(): said.strip() for pattern, _, said in split}
+    if not all(value):
+        raise ValueError(what)
+    return {pattern: rule(said) for pattern, said in value.items()}
+
+
+def name_map(metavar: str, example: str) -> OptionType:
+    """Names by pattern."""
+    what = f"{metavar} for each"
+
+    def rule(value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise ValueError(what)
+        return value
+
+    return OptionType(lambda value: _parse_rules(value, rule, what), metavar, example, ",")
+
+
+_TOOL_RULE_PARSERS = {"output_mode": MODE.parse, "output_inline_limit_bytes": SIZE.parse}
+
+
+def _parse_tool_rule(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return MODE.parse(value)
+    unknown = sorted(value.keys() - _TOOL_RULE_PARSERS.keys())
+    if unknown:
+        raise ValueError(f"a table of {' and '.join(_TOOL_RULE_PARSERS)}, and has no {', '.join(unknown)}")
+    return {name: _TOOL_RULE_PARSERS[name](given) for name, given in value.items()}
+
+
+def _parse_tool_rules(value: Any) -> dict[str, Any]:
+    return _parse_rules(value, _parse_tool_rule, "PATTERN=MODE for each")
+
+
+_CONTRACT_FORMAT = f"true, false, or patterns of tools, each with =CATEGORY if wanted ({', '.join(_CATEGORIES)})"
+
+
+def _parse_category(value: Any) -> bool | str:
+    if isinstance(value, bool) or value in _CATEGORIES:
+        return value  # type: ignore[no-any-return]
+    raise ValueError(_CONTRACT_FORMAT)
+
+
+def _parse_contract(value: Any) -> bool | dict[str, bool | str]:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, dict):
+        return _parse_rules(value, _parse_category, _CONTRACT_FORMAT)
+    texts = _parse_texts(value, _CONTRACT_FORMAT)
+    if len(texts) == 1 and texts[0].lower() in ("true", "false"):
+        return texts[0].lower() == "true"
+    split = [text.rpartition("=") if "=" in text else (text, "", True) for text in texts]
+    return _parse_rules({pattern: said for pattern, _, said in split}, _parse_category, _CONTRACT_FORMAT)
+
+
+_HEADERS_FORMAT = "Name: value for each"
+
+
+def _parse_headers(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        split = [text.partition(":") for text in _parse_texts(value, _HEADERS_FORMAT)]
+        if not all(colon for _, colon, _ in split):
+            raise ValueError(_HEADERS_FORMAT)
+        value = {name.strip(): said.strip() for name, _, said in split}
+    for name, said in value.items():
+        if not HEADER_NAME.fullmatch(name) or not isinstance(said, str) or set(said) & set("\r\n\0"):
+            raise ValueError(_HEADERS_FORMAT)
+    return dict(value)
+
+
+TOOLS = OptionType(_parse_tool_rules, "PATTERN=MODE", "*_list=auto", ",")
+CONTRACT = OptionType(_parse_contract, "PATTERN[=CATEGORY]", "*_list=list", ",", is_value_optional=True)
+HEADERS = OptionType(_parse_headers, "NAME:VALUE", "Authorization: Bearer ${TOKEN}", "\n")

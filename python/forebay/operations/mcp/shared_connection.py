@@ -1,0 +1,155 @@
+"""One connection to a server, made again when it is lost; all who need one wait for the same."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from mcp import Client
+
+from forebay.errors import InvalidArgument
+from forebay.operations.cleanup import wait_shielded
+from forebay.operations.errors import CallError
+from forebay.operations.mcp.connection import ClientConnection
+from forebay.operations.mcp.errors import to_connect_error
+from forebay.operations.mcp.targets import Refusals, Target, is_connected, resolve_target
+
+__all__ = ["SharedConnection"]
+
+_log = logging.getLogger("forebay")
+
+_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 5.0
+"""Seconds between two attempts to connect."""
+
+
+class SharedConnection:
+    """The way to a server. `on_open` is awaited with every connection that is made, before anyone else has it."""
+
+    def __init__(
+        self,
+        target: Target,
+        mode: str,
+        *,
+        timeout: float,
+        attempts: int,
+        on_open: Callable[[ClientConnection], Awaitable[None]],
+    ) -> None:
+        if attempts < 1 or timeout <= 0:
+            raise InvalidArgument("connect_attempts and connect_timeout must be more than 0")
+        self._external_client = target if isinstance(target, Client) and is_connected(target) else None
+        self._target = resolve_target(target, mode)
+        self._attempts = attempts
+        self._on_open = on_open
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: ClientConnection | None = None
+        self._connect_task: asyncio.Task[ClientConnection] | None = None
+        self._closing_tasks: set[asyncio.Task[None]] = set()
+        self._waiter_count = 0
+        self.timeout = timeout
+        self.is_closed = False
+
+    @property
+    def label(self) -> str:
+        """What the server is called in messages."""
+        return self._target.label
+
+    @property
+    def has_connected(self) -> bool:
+        """Whether there has been a connection, and will be one again."""
+        return self._connection is not None and not self.is_closed
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a connection, or was one that is made again by the next call, or someone waits for one."""
+        return self._connection is not None or self._waiter_count > 0
+
+    async def get_connection(self, attempts: int | None = None) -> ClientConnection:
+        """The connection, made again if it was lost. Raises `CallError` if that cannot be done."""
+        if self.is_closed:
+            raise CallError("EXECUTION_ERROR", f"{self.label} was closed; use another from_mcp()")
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise CallError(
+                "EXECUTION_ERROR",
+                f"{self.label} was connected in another event loop; use it there, or another from_mcp() here",
+            )
+        self._loop = loop
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        if self._connect_task is None or self._connect_task.done():
+            if self._connection is not None:
+                self._retire(self._connection)
+            self._connect_task = asyncio.create_task(self._connect(attempts or self._attempts))
+            # All who wait may have given up by the time it fails.
+            self._connect_task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        connecting = self._connect_task
+        self._waiter_count += 1
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if not connecting.cancelled():
+                raise
+            # It was closed, and not whoever waits for it cancelled.
+            raise CallError("ABORTED", f"{self.label} was closed while it was connected") from None
+        finally:
+            self._waiter_count -= 1
+
+    async def close(self) -> None:
+        """Leaves the server, from whatever loop; in one that has ended there is nothing to leave any more."""
+        self.is_closed = True
+        if self._loop is asyncio.get_running_loop():
+            await wait_shielded(self._close_all())
+        elif self._loop is not None and self._loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close_all(), self._loop))
+
+    async def _close_all(self) -> None:
+        if self._connect_task is not None:
+            self._connect_task.cancel()
+            await asyncio.wait([self._connect_task])
+        if self._connection is not None:
+            self._retire(self._connection)
+        while self._closing_tasks:
+            await asyncio.wait(self._closing_tasks)
+
+    async def _connect(self, attempts: int) -> ClientConnection:
+        delay = _MIN_DELAY_SECONDS
+        for attempt in range(attempts):
+            if attempt:
+                # Not all clients of a server that comes back should come back at once.
+                await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
+                delay = min(2 * delay, _MAX_DELAY_SECONDS)
+            answers: Refusals = {}
+            try:
+                return await self._open(answers)
+            except CallError:
+                raise
+            except Exception as error:
+                _log.debug("forebay: %s cannot be connected", self.label, exc_info=True)
+                failure = error
+        status = next((refusal.status for refusal in reversed(answers.values())), None)
+        raise to_connect_error(failure, self._target, status, self.timeout) from failure
+
+    async def _open(self, answers: Refusals) -> ClientConnection:
+        if self._external_client is None:
+            connection = await ClientConnection.open(self._target, answers, self.timeout)
+        elif self._connection is None:
+            connection = ClientConnection.from_client(self._external_client)
+        else:
+            raise CallError(
+                "EXECUTION_ERROR", "the connection is lost, and its client is someone else's; connect another client"
+            )
+        try:
+            async with asyncio.timeout(self.timeout):
+                await self._on_open(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _retire(self, connection: ClientConnection) -> None:
+        """Leaves a connection in the background: what is dead may take its time."""
+        connection.is_lost = True
+        task = asyncio.create_task(connection.close())
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)

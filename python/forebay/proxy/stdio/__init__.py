@@ -1,1 +1,0 @@
-"""Upstream MCP servers that run as child processes."""

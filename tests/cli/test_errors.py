@@ -1,0 +1,239 @@
+"""How the command fails: an exit code that says why, one line of JSON in a pipe, words on a terminal, no traceback."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import forebay
+import pytest
+from command import COMMAND, UNKNOWN, Ran, plain, run, run_on_terminal
+from forebay.cli.errors import translate_message
+from stores import file_of, payload_files, whole
+
+pytestmark = pytest.mark.slow
+
+
+def corrupt(home: Path, handle: str) -> None:
+    path = file_of(home, handle)
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "error"),
+    [
+        (["fetch", UNKNOWN], 3, "output_handle_not_found"),
+        (["fetch", "../../etc/passwd"], 3, "output_handle_not_found"),
+        (["stat", UNKNOWN], 3, "output_handle_not_found"),
+        (["rm", UNKNOWN], 3, "output_handle_not_found"),
+        (["search", UNKNOWN, "x"], 3, "output_handle_not_found"),
+        (["outline", UNKNOWN], 3, "output_handle_not_found"),
+        (["fetch", "CORRUPT"], 4, "output_handle_corrupt"),
+        (["fetch", "TEXT", "--format", "items"], 6, "invalid_format_for_payload"),
+        (["outline", "TEXT"], 6, "invalid_format_for_payload"),
+        (["fetch", "JSON", "--path", "/nope"], 6, "path_not_found"),
+        (["fetch", "JSON", "--limit", "0"], 2, "invalid_argument"),
+        (["search", "JSON", "(", "--regex"], 2, "invalid_argument"),
+        (["put", "-", "--ttl", "-1"], 2, "invalid_argument"),
+        (["ls", "--store", "s3://bucket"], 2, "invalid_argument"),
+        (["ls", "--store", "OPEN"], 5, "store_unavailable"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_errors_have_codes(args: list[str], code: int, error: str, home: Path, tmp_path: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        names = {kind: store.put(payload).output_handle for kind, payload in KINDS.items()}
+    corrupt(home, names["CORRUPT"])
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    names["OPEN"] = (tmp_path / "open").as_uri()
+    ran = run(*(names.get(arg, arg) for arg in args))
+    assert ran.error["code"] == error
+    assert ran.error["message"]
+    assert ran.code == code
+    seen = run_on_terminal(*(names.get(arg, arg) for arg in args))
+    assert seen.code == code
+    assert f"{error}: " in plain(seen.out)
+
+
+KINDS: dict[str, object] = {"CORRUPT": [1], "TEXT": "text", "JSON": {"a": [1]}}
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["nope"],
+        ["fetch"],
+        ["fetch", UNKNOWN, "--limit", "x"],
+        ["fetch", UNKNOWN, "--lim", "1"],
+        ["journal", "nope"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(args: list[str]) -> None:
+    ran = run(*args)
+    assert (ran.code, ran.error["code"]) == (2, "invalid_argument")
+    assert "--help` shows how" in ran.error["message"]
+    seen = run_on_terminal(*args)
+    assert (seen.code, plain(seen.out).partition(":")[0]) == (2, "invalid_argument")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("use format='bytes'", "use --format bytes"),
+        ("use format='items', or 'text', 'lines' or 'bytes'", "use --format items, or text, lines or bytes"),
+        ("use format='text' or 'lines', or name an array", "use --format text or lines, or name an array"),
+        ("max_bytes=600 is too small; ask for more", "--max-bytes 600 is too small; ask for more"),
+        ("max_bytes must be at least 512, not 3", "--max-bytes must be at least 512, not 3"),
+        ("ttl is from 0 seconds to 9", "--ttl is from 0 seconds to 9"),
+        ('nothing at path "/max_bytes=5"; outline() shows', 'nothing at path "/max_bytes=5"; `forebay outline` shows'),
+        (r'at path "/\"limit=1"', r'at path "/\"limit=1"'),
+        ("nothing is stored under 'limit=1'", "nothing is stored under 'limit=1'"),
+        ("read_text shows what is there", "`forebay fetch --format text` shows what is there"),
+    ],
+)
+def test_errors_speak_the_language_of_the_command(message: str, said: str) -> None:
+    assert translate_message(message) == said
+
+
+def test_a_format_is_named_as_it_is_typed(handle: str) -> None:
+    binary = run("put", "-", stdin=b"\xff").json["output_handle"]
+    assert "--format bytes" in run("fetch", binary, "--format", "lines").error["message"]
+    assert "--format items" in run("fetch", handle, "--format", "text", "--fields", "id").error["message"]
+    assert "--format items" in plain(run_on_terminal("fetch", handle, "--format", "text", "--fields", "id").out)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("missing", ["missing.json", "a [folder]", "w\udcffeird", "/proc/self/mem"])
+def test_a_file_that_cannot_be_read(missing: str, tmp_path: Path) -> None:
+    if "folder" in missing:
+        (tmp_path / missing).mkdir()
+    ran = run("put", str(tmp_path / missing))
+    assert (ran.code, ran.error["code"]) == (1, "input_unreadable")
+    assert "nothing was stored" in ran.error["message"]
+    seen = run_on_terminal("put", str(tmp_path / missing))
+    assert (seen.code, plain(seen.out).partition(":")[0]) == (1, "input_unreadable")
+    assert run("ls").json == []
+
+
+def shell(script: str, *args: str, stdout: int = subprocess.PIPE) -> Ran:
+    """Runs the command as `$@` of a script: what it is given in place of files, only a shell can say."""
+    command = ["sh", "-c", script, "sh", *COMMAND, *args]
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    return Ran(done.returncode, done.stdout or b"", done.stderr)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_closed_standard_input() -> None:
+    ran = shell('"$@" <&-', "put", "-")
+    assert (ran.code, ran.error["code"]) == (1, "input_unreadable")
+
+
+@pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-'])
+@pytest.mark.parametrize("command", ["ls", "journal", "stat", "cat", "fetch", "fetch --raw"])
+def test_an_output_that_cannot_be_written(script: str, command: str, handle: str) -> None:
+    takes_handle = command not in ("ls", "journal")
+    ran = shell(script, *command.split(), *[handle] * takes_handle)
+    assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
+
+
+def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    ran = shell('"$@" >/dev/full', "--help")
+    assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
+
+
+@pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-', '"$@"'], ids=["full", "closed", "left"])
+def test_what_is_stored_is_not_lost_for_want_of_an_output(
+    script: str, home: Path, tmp_path: Path, nobody_reads: int
+) -> None:
+    (tmp_path / "payload").write_bytes(b"kept")
+    ran = shell(script, "put", str(tmp_path / "payload"), stdout=nobody_reads)
+    assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        (stored,) = store.list()
+        assert f"the payload is stored under {stored.output_handle}" in ran.error["message"]
+        assert whole(store, stored.output_handle) == b"kept"
+
+
+@pytest.fixture
+def nobody_reads() -> Iterator[int]:
+    """A pipe that was left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("args", [["fetch"], ["fetch", "--raw"], ["cat"], ["stat"]], ids=" ".join)
+def test_whoever_has_seen_enough_may_leave(args: list[str], handle: str, nobody_reads: int) -> None:
+    done = subprocess.run([*COMMAND, *args, handle], stdout=nobody_reads, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["\udcff"],
+        ["fetch", "\udcff"],
+        ["fetch", "HANDLE", "--path", "/\udcff"],
+        ["fetch", "HANDLE", "--fields", "\udcff"],
+        ["fetch", "HANDLE", "--format", "\udcff"],
+        ["get", "HANDLE", "/\udcff"],
+        ["search", "HANDLE", "\udcff"],
+        ["stat", "HANDLE", "--principal", "\udcff"],
+        ["put", "-", "--principal", "\udcff"],
+        ["rm", "\udcff"],
+        ["ls", "--store", "\udcff"],
+        ["ls", "--\udcff"],
+    ],
+    ids=ascii,
+)
+def test_arguments_that_are_no_text(args: list[str], handle: str) -> None:
+    args = [arg.replace("HANDLE", handle) for arg in args]
+    ran = run(*args)
+    assert (ran.code, ran.error["code"]) in [
+        (2, "invalid_argument"),
+        (3, "output_handle_not_found"),
+        (6, "path_not_found"),
+    ]
+    ran.error["message"].encode()
+    assert run_on_terminal(*args).code == ran.code
+
+
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """A program that was started in the background ignores them, and so would those that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
+def test_an_interrupted_put_stores_nothing(home: Path) -> None:
+    child = subprocess.Popen([*COMMAND, "put", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdin is not None
+    # A pipe holds less than that: some of it has been read.
+    child.stdin.write(b"text " * (1 << 20))
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate()
+    assert child.returncode == 130
+    assert json.loads(err)["error"]["code"] == "interrupted"
+    assert payload_files(home) == []
+
+
+@pytest.mark.usefixtures("home")
+def test_a_large_put_warns_of_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "payload").open("wb") as file:
+        file.truncate(101_000_000)
+    assert run("put", str(tmp_path / "payload")).json["size_bytes"] == 101_000_000
+
+
+@pytest.mark.usefixtures("home")
+def test_without_a_standard_error_the_exit_code_is_left() -> None:
+    assert shell('"$@" 2>&-', "stat", UNKNOWN) == (3, b"", b"")
