@@ -6,6 +6,7 @@
 
 pub mod checksum;
 pub mod error;
+pub mod escaping;
 pub mod index;
 pub mod items;
 pub mod lines;
@@ -28,10 +29,10 @@ pub mod truncate;
 pub mod truncate_lines;
 mod utf8;
 pub mod validate;
-pub mod wire;
 
 pub use checksum::checksum;
 pub use error::{Error, ErrorKind, Result};
+pub use escaping::Escaping;
 pub use index::{ItemIndex, ItemIndexer, index_items, index_lines};
 pub use items::{ItemPage, read_items};
 pub use lines::{LinePage, read_lines};
@@ -47,4 +48,3 @@ pub use survey::{Findings, Nature, Survey};
 pub use text::{TextPage, read_text};
 pub use truncate::{Limits, truncate};
 pub use truncate_lines::truncate_lines;
-pub use wire::Escaping;

@@ -30,7 +30,5 @@ pub fn has_fields(
     data: Payload,
     #[pyo3(from_py_with = fields)] fields: Vec<String>,
 ) -> PyResult<bool> {
-    Ok(data
-        .detached(py, |data| forebay_core::project::has_fields(data, &fields))
-        .map_err(CoreError::from)?)
+    Ok(data.detached(py, |data| forebay_core::project::has_fields(data, &fields)).map_err(CoreError::from)?)
 }
