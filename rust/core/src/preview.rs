@@ -196,12 +196,12 @@ mod tests {
         #[test]
         fn binary_is_what_a_utf8_decoder_rejects(data in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xcc), Just(0x81), Just(b'a')], 0..20)) {
             for max in 0..data.len() + 2 {
-                let seen = &data[..max.min(data.len())];
-                let is_text = match std::str::from_utf8(seen) {
+                let prefix = &data[..max.min(data.len())];
+                let is_text = match std::str::from_utf8(prefix) {
                     Ok(text) => !text.contains('\0'),
                     Err(error) => {
                         let is_cut = error.error_len().is_none() && max < data.len();
-                        is_cut && !seen[..error.valid_up_to()].contains(&0)
+                        is_cut && !prefix[..error.valid_up_to()].contains(&0)
                     }
                 };
                 let end = preview_end(&data, max);

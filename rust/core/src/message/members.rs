@@ -69,9 +69,9 @@ mod tests {
             let member = |(key, value): &(String, Json)| format!("{}:{value}", serde_json::to_string(key).unwrap());
             let pairs: Vec<_> = pairs.iter().map(member).collect();
             let object = format!("{{{}}}", pairs.join(if is_pretty { " ,\n" } else { "," }));
-            let parsed: Json = serde_json::from_str(&object).unwrap();
+            let value: Json = serde_json::from_str(&object).unwrap();
             let names = ["a", "é\"", "b"];
-            let expected: Vec<_> = names.iter().map(|name| parsed.get(name).cloned()).collect();
+            let expected: Vec<_> = names.iter().map(|name| value.get(name).cloned()).collect();
             let read = |value: Option<Vec<u8>>| value.map(|value| serde_json::from_slice::<Json>(&value).unwrap());
             let got: Vec<_> = find(object.as_bytes(), &names).unwrap().into_iter().map(read).collect();
             prop_assert_eq!(got, expected);

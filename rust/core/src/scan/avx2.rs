@@ -134,9 +134,9 @@ impl Block for Avx2 {
     fn has_le(self, byte: u8) -> bool {
         // SAFETY: called inside `run` only.
         unsafe {
-            let least = _mm256_min_epu8(self.0, self.1);
+            let min = _mm256_min_epu8(self.0, self.1);
             let byte = _mm256_set1_epi8(byte.cast_signed());
-            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(least, byte), least)) != 0
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(min, byte), min)) != 0
         }
     }
 

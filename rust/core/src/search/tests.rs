@@ -49,7 +49,10 @@ fn expression() -> impl Strategy<Value = String> {
 fn repeated_empty_parts_are_rejected() {
     for pattern in ["(?:a*)*", r"(?:\s*(?:\w+=)?)*", "(?:x?|ab)*", r"(?:\b|ab)+"] {
         let error = error_kind(Pattern::regex(pattern, false));
-        assert!(matches!(error, ErrorKind::InvalidPattern(why) if why.contains("at least one")), "{pattern}");
+        assert!(
+            matches!(error, ErrorKind::InvalidPattern(reason) if reason.contains("at least one")),
+            "{pattern}"
+        );
     }
 }
 

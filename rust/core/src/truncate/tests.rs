@@ -35,8 +35,8 @@ fn naive(value: &Value, depth: usize, limits: &Limits) -> String {
             format!(r#"{{"items":{list},"totalCount":{},"showing":{}}}"#, items.len(), shown.len())
         }
         Value::Object(members) => {
-            let mut taken = HashSet::new();
-            let distinct = members.iter().filter(|(key, _)| taken.insert(cut(key, long)));
+            let mut shown_keys = HashSet::new();
+            let distinct = members.iter().filter(|(key, _)| shown_keys.insert(cut(key, long)));
             let shown: Vec<_> = distinct.take(limits.max_object_keys).collect();
             let mut list: Vec<_> = shown
                 .iter()

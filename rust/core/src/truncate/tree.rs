@@ -53,7 +53,7 @@ pub(super) struct Key {
 /// A string or a key, of which a prefix is shown.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
-    /// The content as it stands in the payload, between its quotes.
+    /// The raw content between its quotes, as a span of the payload.
     pub(super) content: Range<usize>,
     /// How many bytes of it are shown when it first appears.
     pub(super) first: usize,

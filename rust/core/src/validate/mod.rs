@@ -86,10 +86,10 @@ impl Validator {
 
     fn check(&mut self, mut bytes: &[u8]) -> Result<()> {
         if self.tail_len > 0 {
-            let taken = bytes.len().min(WIDTH - self.tail_len);
-            let (head, rest) = bytes.split_at(taken);
-            self.tail[self.tail_len..][..taken].copy_from_slice(head);
-            self.tail_len += taken;
+            let missing = bytes.len().min(WIDTH - self.tail_len);
+            let (head, rest) = bytes.split_at(missing);
+            self.tail[self.tail_len..][..missing].copy_from_slice(head);
+            self.tail_len += missing;
             bytes = rest;
             if self.tail_len < WIDTH {
                 return Ok(());
@@ -111,7 +111,7 @@ impl Validator {
         let mut block = [b' '; WIDTH];
         block[..len].copy_from_slice(&self.tail[..len]);
         match self.blocks(&[block]) {
-            // What breaks in the padding, ends too early.
+            // An error in the padding means that the payload ends too early.
             Err(error) if error.index >= end => Err(Error::json(end, "unexpected end")),
             result => result,
         }
