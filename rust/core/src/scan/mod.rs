@@ -1,7 +1,7 @@
 //! Finds the structure of JSON without parsing it: 64-byte blocks as bit masks, one file per instruction set.
 //!
-//! This is the only module with `unsafe`. Routines elsewhere are written once, over [`Block`], and run with
-//! the best instructions of the machine through [`Isa::run`].
+//! This is the only module with `unsafe`. Routines elsewhere are written once, over `Block`, and run with
+//! the best instructions of the machine through `Isa::run`.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
