@@ -81,7 +81,9 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                 self._answer_tasks[message.id] = task
                 task.add_done_callback(lambda _: self._answer_tasks.pop(message.id, None))
                 return True
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as number}):
+            case JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as request_id}
+            ):
                 if request_id in self._answer_tasks:
                     self._answer_tasks[request_id].cancel()
                     return True
