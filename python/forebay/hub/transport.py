@@ -67,9 +67,9 @@ class HubRelay(Relay):
         self._incoming = client
         # Weak, so that abandoned calls drop their sinks.
         self._sinks: WeakValueDictionary[bytes, ResultSink] = WeakValueDictionary()
-        self._requests = _UnchangedRequests(policy, self._session, {}, lambda _: [])
-        self._requests.sinks = self._sinks
-        self._answers = self._deliver_result
+        self._request_handler = _UnchangedRequests(policy, self._session, {}, lambda _: [])
+        self._request_handler.sinks = self._sinks
+        self._response_handler = self._deliver_result  # type: ignore[assignment]
 
     def remember_sink(self, item: SessionMessage) -> None:
         """Remember the sink of a request; called in the sender's context."""
