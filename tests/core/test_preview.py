@@ -13,7 +13,7 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 
-# Nothing here joins its neighbours to a cluster, so that the twin needs to know tokens only.
+# No element forms a grapheme cluster with its neighbours, so the naive version only has to know tokens.
 plain_text = st.lists(
     st.sampled_from(
         [
@@ -39,7 +39,7 @@ plain_text = st.lists(
 
 
 def naive(text: str, max_bytes: int, max_escaped: int = sys.maxsize, levels: int = 1) -> str:
-    """Takes tokens from the start for as long as they fit."""
+    """Take tokens from the start as long as they fit."""
     shown = ""
     for token in TOKEN.findall(text):
         longer = shown + token

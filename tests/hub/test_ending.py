@@ -1,4 +1,4 @@
-"""`forebay serve` ends when it is told to, whatever a function of a Python module still does."""
+"""`forebay serve` shuts down on time, even while a Python function is still running."""
 
 import contextlib
 import http.client
@@ -71,23 +71,23 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("by_signal", [True, False])
 @pytest.mark.parametrize("function", STUCK)
 def test_a_function_does_not_keep_it(
-    function: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    function: str, by_signal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=0.5)
     with serving(path) as talk:
         pid = int(talk.call("pid")["content"][0]["text"])
         talk.request("tools/call", {"name": function, "arguments": {}})
         assert talk.has_logged("it has begun")
-        if is_told:
+        if by_signal:
             talk.process.send_signal(signal.SIGTERM)
             assert talk.process.wait(PATIENCE) == 0
         else:
             assert talk.close() == 0
         assert not _is_alive(pid)
-        # Python ends as ever where it can: what a module wants done at the end is done.
+        # Where possible Python exits normally and runs atexit handlers.
         assert function != "waits" or talk.has_logged("left in order")
 
 
@@ -98,7 +98,7 @@ def test_a_function_does_not_keep_it_over_http(
     function: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstreams = _upstreams(tmp_path, monkeypatch)
-    # It is told to end, and ends with 0, when this is left.
+    # On exit this context manager stops the server and checks for exit code 0.
     with serving_http(tmp_path, upstreams, shutdown_grace_seconds=0.5) as listening:
         client = wire(listening.port, era, "ann")
         pid = int(called(client, "pid"))
@@ -139,9 +139,9 @@ def test_who_listens_over_http_is_answered_and_does_not_keep_it(tmp_path: Path) 
     upstreams = {"adverse": command_of("adverse_server.py")}
     with (
         serving_http(tmp_path, upstreams, shutdown_grace_seconds=600) as listening,
-        listens(listening.port, "ann", toolsListChanged=True) as hears,
+        listens(listening.port, "ann", toolsListChanged=True) as stream,
     ):
         listening.terminate()
-        assert b'"result":' in hears.rest()
-        assert listening.ended() == 0
-        assert "Traceback" not in listening.logged
+        assert b'"result":' in stream.rest()
+        assert listening.wait() == 0
+        assert "Traceback" not in listening.log

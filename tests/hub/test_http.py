@@ -1,4 +1,4 @@
-"""Many clients of `forebay serve`: what is one's is not another's."""
+"""Many clients of `forebay serve` over HTTP are isolated from each other."""
 
 import http.client
 import json
@@ -63,7 +63,7 @@ def test_clients_with_connections_have_servers_of_their_own_and_others_one_for_e
 
 
 def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
-    def stored(number: int) -> None:
+    def store_and_fetch(number: int) -> None:
         name, era = NAMES[number % 4], ERAS[number % 2]
         wire = _wire(port, era, name)
         letter = chr(ord("a") + number)
@@ -72,7 +72,7 @@ def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
         assert (page["total"], set(page["content"])) == (60_000 + number, {letter})
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(stored, range(16)))
+        list(pool.map(store_and_fetch, range(16)))
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -98,7 +98,7 @@ def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
 
 
 def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> None:
-    """Each has its own answer, or an error that says what became of it."""
+    """Every call gets its own result, or an error that says what happened."""
     faults: dict[int, tuple[str, dict[str, Any]]] = {
         3: ("dies", {"after": 1000}),
         4: ("hangs", {}),
@@ -126,7 +126,7 @@ def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> 
     options = {"call_timeout_seconds": 5, "restart_delay_seconds": 0.1}
     with _listening(tmp_path, upstreams, **options) as listening, ThreadPoolExecutor(20) as pool:
         answered = [*pool.map(lambda number: call(listening.port, number), range(20))]
-        # Whoever has a server of their own does not notice that another's died.
+        # A client with its own upstream process is not affected by the death of another's.
         assert all(all(answered[number]) for number in range(20) if ERAS[number // 2 % 2] == LEGACY)
         assert call(listening.port, 2) == [True] * 4
 
@@ -134,14 +134,14 @@ def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> 
 def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
     def call(number: int) -> Any:
         wire = _wire(listening.port, ERAS[number % 2], NAMES[number % 4])
-        all_there.wait(30)
+        ready.wait(30)
         return _called(wire, "reports", token=0, steps=10, every=0.1)
 
     upstreams = {"adverse": command_of("adverse_server.py")}
-    all_there = threading.Barrier(9)
+    ready = threading.Barrier(9)
     with _listening(tmp_path, upstreams) as listening, ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(call, number) for number in range(8)]
-        all_there.wait(30)
+        ready.wait(30)
         time.sleep(0.5)
         listening.terminate()
         assert [each.result(30) for each in calls] == ["reported"] * 8
@@ -168,7 +168,7 @@ def test_files_that_let_people_in_are_nobody_s_to_read(tmp_path: Path) -> None:
 
 def test_progress_by_a_token_that_another_had_is_nobody_else_s(tmp_path: Path) -> None:
     with _listening(tmp_path, {"adverse": command_of("adverse_server.py")}) as listening:
-        # This server reports by whatever token it is told to, as one does that goes on after it was cancelled.
+        # This server reports with any token it is given, like one that goes on after a cancellation.
         late = {"name": "reports", "arguments": {"steps": 3, "token": 1}, "_meta": {"progressToken": 1}}
         for _ in range(2):
             answer = _wire(listening.port, MODERN, "ann").ask("tools/call", late)

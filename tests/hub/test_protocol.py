@@ -1,4 +1,4 @@
-"""The rest of the protocol passes through `forebay serve`: with one server all of it, with several what can be."""
+"""The rest of the protocol through `forebay serve`: all of it with one upstream, what is possible with several."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ STAMP = "io.modelcontextprotocol/serverInfo"
     ids=lambda case: f"{case[0]}-{len(case[1])}",
 )
 def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraTalk]:
-    """With one server, and with two, in each era."""
+    """A client in each protocol era, with one upstream and with two."""
     era, upstreams = request.param
     with serving(config(tmp_path_factory.mktemp("serve"), upstreams), era, capabilities=CAPABILITIES) as talk:
         talk.upstreams = [*upstreams]
@@ -44,8 +44,8 @@ def _text(result: dict[str, Any]) -> str:
     return str(result["content"][0]["text"])
 
 
-def _named(talk: EraTalk, name: str) -> str:
-    """What a tool of the first server is called: others may have one of the same name."""
+def _tool_name(talk: EraTalk, name: str) -> str:
+    """Return the listed name of a tool of the first upstream; with two upstreams the names clash."""
     return name if len(talk.upstreams) == 1 else f"one_{name}"
 
 
@@ -68,8 +68,8 @@ def test_resources_prompts_and_completion(talk: EraTalk) -> None:
         for uri in (f"{name}://2", f"{name}://of/7"):
             assert talk.ask("resources/read", {"uri": uri})["result"]["contents"][0]["text"] == f"{name} has it"
         ref: dict[str, Any] = {"type": "ref/resource", "uri": f"{name}://of/{{id}}"}
-        asked = {"ref": ref, "argument": {"name": "id", "value": "v"}}
-        assert talk.ask("completion/complete", asked)["result"]["completion"]["values"] == [f"v of {name}"]
+        params = {"ref": ref, "argument": {"name": "id", "value": "v"}}
+        assert talk.ask("completion/complete", params)["result"]["completion"]["values"] == [f"v of {name}"]
     prompts = [prompt["name"] for prompt in talk.ask("prompts/list")["result"]["prompts"]]
     expected = ["greet", "only_one"] if len(talk.upstreams) == 1 else ["one_greet", "only_one", "two_greet", "only_two"]
     assert prompts == expected
@@ -78,15 +78,15 @@ def test_resources_prompts_and_completion(talk: EraTalk) -> None:
         owner = "two" if "two" in prompt else "one"
         assert got == f"{prompt.removeprefix(f'{owner}_')} of {owner}"
     ref = {"type": "ref/prompt", "name": prompts[0]}
-    asked = {"ref": ref, "argument": {"name": "x", "value": "v"}}
-    assert talk.ask("completion/complete", asked)["result"]["completion"]["values"] == ["v of one"]
+    params = {"ref": ref, "argument": {"name": "x", "value": "v"}}
+    assert talk.ask("completion/complete", params)["result"]["completion"]["values"] == ["v of one"]
 
 
 def test_what_nobody_has_is_an_error(talk: EraTalk) -> None:
     assert talk.ask("future/method", {})["error"]["code"] == -32601
     error = talk.ask("tools/call", {"name": "unknown", "arguments": {}})["error"]
     if len(talk.upstreams) == 1:
-        # What the server says itself.
+        # The upstream's own error.
         assert error == {"code": -32099, "message": "odd", "data": {"of": "one"}}
         return
     assert error["code"] == -32602
@@ -96,7 +96,7 @@ def test_what_nobody_has_is_an_error(talk: EraTalk) -> None:
 
 def test_levels_and_subscriptions_are_the_servers(talk: EraTalk) -> None:
     if talk.era == MODERN:
-        # There are none since then.
+        # The method was removed in this version.
         assert talk.ask("logging/setLevel", {"level": "error"})["error"]["code"] == -32601
         return
     assert "result" in talk.ask("logging/setLevel", {"level": "error"})
@@ -115,25 +115,25 @@ def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
     wanted = {"resourceSubscriptions": [f"one://{number}" for number in range(3)]}
     with serving(config(tmp_path, modern), MODERN) as talk:
         both = sorted(talk.request("subscriptions/listen", {"notifications": wanted}) for _ in range(2))
-        told: list[tuple[str, int]] = []
+        updates: list[tuple[str, int]] = []
 
         def update(resource: int, times: int, until: int) -> None:
-            """So often, and on until so much is told of it."""
+            """Update a resource `times` times and read until `until` notifications about it have arrived."""
             calls = 0
-            while calls < times or len([each for each in told if each[0] == f"one://{resource}"]) < until:
+            while calls < times or len([each for each in updates if each[0] == f"one://{resource}"]) < until:
                 if calls < times:
                     calls += 1
                     talk.request("tools/call", {"name": "update", "arguments": {"of": resource}})
                 match json.loads(talk.line()):
                     case {"params": {"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": number}}}:
-                        told.append((uri, number))
+                        updates.append((uri, number))
 
-        # The server is listened to a moment later.
-        while not told:
+        # The subscription reaches the upstream a moment later.
+        while not updates:
             update(0, times=10, until=0)
         update(1, times=3, until=6)
         update(2, times=1, until=2)
-        assert sorted(number for uri, number in told if uri == "one://1") == sorted(both * 3)
+        assert sorted(number for uri, number in updates if uri == "one://1") == sorted(both * 3)
 
 
 def test_who_listens_is_told(tmp_path: Path) -> None:
@@ -141,47 +141,47 @@ def test_who_listens_is_told(tmp_path: Path) -> None:
     with serving(config(tmp_path, TWO), MODERN) as talk:
         number = talk.request("subscriptions/listen", {"notifications": wanted})
         assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
-        told: list[dict[str, Any]] = []
+        notifications: list[dict[str, Any]] = []
         deadline = time.monotonic() + PATIENCE
-        # The servers are listened to a moment later.
-        while len(told) < 2 and time.monotonic() < deadline:
-            asked = talk.request("tools/call", {"name": "one_update", "arguments": {}})
-            while (message := json.loads(talk.line())).get("id") != asked:
-                told.append(message)
-        updated, changed = told[:2]
+        # The subscriptions reach the upstreams a moment later.
+        while len(notifications) < 2 and time.monotonic() < deadline:
+            call = talk.request("tools/call", {"name": "one_update", "arguments": {}})
+            while (message := json.loads(talk.line())).get("id") != call:
+                notifications.append(message)
+        updated, changed = notifications[:2]
         assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
         assert changed["method"] == "notifications/prompts/list_changed"
-        assert {one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for one in told} == {number}
+        assert {one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for one in notifications} == {number}
 
 
 def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
-    tool = _named(talk, "progress")
+    tool = _tool_name(talk, "progress")
     number = talk.request("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}})
     steps = [json.loads(talk.line())["params"] for _ in range(3)]
     assert [(step["progressToken"], step["progress"]) for step in steps] == [("mine", step) for step in range(3)]
     assert _text(talk.answer(number)["result"]) == "one"
-    asked = {} if talk.era == LEGACY else {"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
-    number = talk.request("tools/call", {"name": _named(talk, "log"), "arguments": {}, **asked})
+    meta = {} if talk.era == LEGACY else {"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
+    number = talk.request("tools/call", {"name": _tool_name(talk, "log"), "arguments": {}, **meta})
     logged = json.loads(talk.line())
     assert (logged["method"], logged["params"]["data"]) == ("notifications/message", {"of": "one"})
     talk.answer(number)
 
 
 def test_tools_of_which_a_server_says_that_they_changed(talk: EraTalk) -> None:
-    """It may know of a change that its list does not show."""
+    """A server's change notification is forwarded even if its list is unchanged."""
     if talk.era == MODERN:
         talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
-    number = talk.request("tools/call", {"name": _named(talk, "retell"), "arguments": {}})
-    told = [json.loads(talk.line()) for _ in range(2)]
-    assert {each.get("method", each.get("id")) for each in told} == {number, "notifications/tools/list_changed"}
+    number = talk.request("tools/call", {"name": _tool_name(talk, "retell"), "arguments": {}})
+    messages = [json.loads(talk.line()) for _ in range(2)]
+    assert {each.get("method", each.get("id")) for each in messages} == {number, "notifications/tools/list_changed"}
 
 
 def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
-    """Nobody keeps clients from giving two calls the same token, and several may share a server."""
+    """Clients may use the same token for two calls, and several may share a server."""
     for steps in (1, 5):
         arguments = {"steps": steps, "every": 0.1}
-        params = {"name": _named(talk, "progress"), "arguments": arguments, "_meta": {"progressToken": "same"}}
+        params = {"name": _tool_name(talk, "progress"), "arguments": arguments, "_meta": {"progressToken": "same"}}
         last = talk.request("tools/call", params)
     reported = []
     while (message := json.loads(talk.line())).get("id") != last:
@@ -191,7 +191,7 @@ def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
 
 def test_input_that_is_required_is_asked_for_in_the_client_s_way(talk: EraTalk) -> None:
     if talk.era == MODERN:
-        params: dict[str, Any] = {"name": _named(talk, "ask"), "arguments": {}}
+        params: dict[str, Any] = {"name": _tool_name(talk, "ask"), "arguments": {}}
         first = talk.ask("tools/call", params)["result"]
         assert first["resultType"] == "input_required"
         answers = {"who": {"action": "accept", "content": {"a": 1}}}
@@ -203,9 +203,9 @@ def test_a_client_of_the_handshake_before_a_server_that_knows_none(tmp_path: Pat
     upstreams = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
     with serving(config(tmp_path, upstreams), capabilities=CAPABILITIES) as talk:
         number = talk.request("tools/call", {"name": "ask", "arguments": {}})
-        asked = json.loads(talk.line())
-        assert asked["method"] == "elicitation/create"
-        talk.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"a": 1}}})
+        request = json.loads(talk.line())
+        assert request["method"] == "elicitation/create"
+        talk.send({"jsonrpc": "2.0", "id": request["id"], "result": {"action": "accept", "content": {"a": 1}}})
         assert _text(talk.answer(number)["result"]) == "asked {'a': 1}"
         read = talk.ask("resources/read", {"uri": "one://1"})["result"]
         assert [*read] == ["contents"]
@@ -214,9 +214,9 @@ def test_a_client_of_the_handshake_before_a_server_that_knows_none(tmp_path: Pat
 def test_requests_of_a_server_reach_the_client_whose_call_it_is(adverse: EraTalk) -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
         number = adverse.request("tools/call", {"name": "asks", "arguments": {"method": method}})
-        asked = json.loads(adverse.line())
-        assert (asked["method"], asked["params"]["x"]) == (method, 1000.0)
-        adverse.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"well": [1.5]}})
+        request = json.loads(adverse.line())
+        assert (request["method"], request["params"]["x"]) == (method, 1000.0)
+        adverse.send({"jsonrpc": "2.0", "id": request["id"], "result": {"well": [1.5]}})
         assert said(adverse.answer(number)["result"]) == {"well": [1.5]}
     number = adverse.request("tools/call", {"name": "asks", "arguments": {"method": "roots/list"}})
     error = {"code": -1, "message": "no", "data": [2]}
@@ -233,25 +233,25 @@ def test_a_server_of_the_handshake_before_a_client_that_knows_none(tmp_path: Pat
 
 
 def test_a_server_knows_what_its_client_can_do(talk: EraTalk) -> None:
-    assert _text(talk.call(_named(talk, "capable"))) == str(sorted(CAPABILITIES))
+    assert _text(talk.call(_tool_name(talk, "capable"))) == str(sorted(CAPABILITIES))
 
 
 def test_the_client_s_notifications_reach_the_servers(adverse: EraTalk) -> None:
     adverse.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
     adverse.send({"jsonrpc": "2.0", "method": "notifications/future", "params": {}})
-    assert _is_told(adverse, "notifications/roots/list_changed")
-    assert _is_told(adverse, "notifications/future")
+    assert _has_received(adverse, "notifications/roots/list_changed")
+    assert _has_received(adverse, "notifications/future")
 
 
 def test_a_call_that_is_cancelled_is_cancelled_at_its_server(adverse: EraTalk) -> None:
     number = adverse.request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
     adverse.ask("ping")
     adverse.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-    assert _is_told(adverse, "notifications/cancelled")
+    assert _has_received(adverse, "notifications/cancelled")
     assert "output_handle_created" not in _text(adverse.call("journal"))
 
 
-def _is_told(talk: Talk, method: str) -> bool:
+def _has_received(talk: Talk, method: str) -> bool:
     deadline = time.monotonic() + PATIENCE
     while method not in (told := said(talk.call("told"))) and time.monotonic() < deadline:
         pass
@@ -261,14 +261,18 @@ def _is_told(talk: Talk, method: str) -> bool:
 def test_introductions_are_all_servers_and_who_speaks_is_forebay(talk: EraTalk) -> None:
     assert {"tools", "resources", "prompts", "completions"} <= set(talk.greeting["capabilities"])
     assert talk.greeting["instructions"] == "\n\n".join(f"Mind {name}." for name in talk.upstreams)
-    answers = [talk.greeting, talk.ask("resources/read", {"uri": "one://1"})["result"], talk.call(_named(talk, "meta"))]
+    answers = [
+        talk.greeting,
+        talk.ask("resources/read", {"uri": "one://1"})["result"],
+        talk.call(_tool_name(talk, "meta")),
+    ]
     stamps = [answer.get("serverInfo") or (answer.get("_meta") or {}).get(STAMP) for answer in answers]
     assert {stamp["name"] for stamp in stamps if stamp} == {"forebay"}
     assert len([stamp for stamp in stamps if stamp]) == (1 if talk.era == LEGACY else 3)
 
 
 def test_what_a_call_says_beside_its_arguments_reaches_the_server(talk: EraTalk) -> None:
-    result = talk.ask("tools/call", {"name": _named(talk, "meta"), "arguments": {}, "_meta": {"own": 1.5}})
+    result = talk.ask("tools/call", {"name": _tool_name(talk, "meta"), "arguments": {}, "_meta": {"own": 1.5}})
     assert "'own': 1.5" in _text(result["result"])
 
 
@@ -343,7 +347,7 @@ def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Pa
         time.sleep(3)
         talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert json.loads(_text(talk.answer(number)["result"])) == [{"action": "decline"}]
-        # From then on it is.
+        # After the client's answer the timeout applies again.
         talk.request("tools/call", {"name": "hangs", "arguments": {}})
         question = json.loads(talk.line())
         talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
@@ -396,10 +400,10 @@ def test_a_client_with_a_connection_has_so_long_to_answer(tmp_path: Path) -> Non
     with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
         number = talk.request("tools/call", {"name": "asks", "arguments": {}})
         assert json.loads(talk.line())["method"] == "elicitation/create"
-        told = [json.loads(talk.line()) for _ in range(2)]
-        (result,) = [message["result"] for message in told if message.get("id") == number]
-        (heard,) = json.loads(_text(result))
-        assert "did not answer within 0.5 s" in heard["message"]
+        messages = [json.loads(talk.line()) for _ in range(2)]
+        (result,) = [message["result"] for message in messages if message.get("id") == number]
+        (response,) = json.loads(_text(result))
+        assert "did not answer within 0.5 s" in response["message"]
 
 
 def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest_version(tmp_path: Path) -> None:
@@ -410,11 +414,11 @@ def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest
         number = talk.request("tools/call", {"name": "ask", "arguments": {}})
         question = json.loads(talk.line())
         assert question["method"] == "elicitation/create"
-        told = [json.loads(talk.line()) for _ in range(2)]
-        (error,) = [message["error"] for message in told if message.get("id") == number]
+        messages = [json.loads(talk.line()) for _ in range(2)]
+        (error,) = [message["error"] for message in messages if message.get("id") == number]
         assert "did not answer within 0.5 s" in error["message"]
-        # It need not go on asking its user.
-        (cancelled,) = [message["params"] for message in told if message.get("method") == "notifications/cancelled"]
+        # The client may stop asking its user.
+        (cancelled,) = [message["params"] for message in messages if message.get("method") == "notifications/cancelled"]
         assert cancelled["requestId"] == question["id"]
 
 
@@ -424,7 +428,7 @@ def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], advers
     adverse.send(message)
     answer = json.loads(adverse.line())
     assert (answer["id"], answer["error"]["code"]) == (message["id"], -32600)
-    # It goes on.
+    # The connection still works.
     assert adverse.ask("ping")["result"] is not None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listening_harness import ALICE, BOB, Listening, tokens_in
+from listening_harness import ALICE, BOB, HttpServer, write_token_file
 from serve_harness import command_of, config
 from wires import MODERN, Wire, message_of, started, wired_to
 
@@ -23,16 +23,16 @@ ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 
 
 @contextmanager
-def _listening(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[Listening]:
+def _listening(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[HttpServer]:
     command = [sys.executable, "-m", "forebay", "serve", "--config", str(config(folder, {"one": upstream}))]
     listen = ["--http", "127.0.0.1:0", "--log-level", "info", *options]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:
-            listening = Listening(gateway)
+            listening = HttpServer(gateway)
             yield listening
             listening.terminate()
-            assert listening.ended() == 0
-            assert "Traceback" not in listening.logged
+            assert listening.wait() == 0
+            assert "Traceback" not in listening.log
         finally:
             gateway.kill()
 
@@ -57,7 +57,7 @@ def _message(result: dict[str, Any]) -> str:
 
 
 def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
-    with _listening(tmp_path, command_of("asking_server.py"), "--token-file", tokens_in(tmp_path)) as listening:
+    with _listening(tmp_path, command_of("asking_server.py"), "--token-file", write_token_file(tmp_path)) as listening:
         alice, bob = (wired_to(listening.port, MODERN, token) for token in (ALICE, BOB))
         asked = _ask(alice, "asks")
         refusals = [_ask(bob, "asks", asked), _ask(bob, "asks", {**asked, "requestState": "never"})]
@@ -70,7 +70,7 @@ def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> 
 
 
 def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None:
-    options = ("--token-file", tokens_in(tmp_path), "--principal-idle-seconds", "0.5")
+    options = ("--token-file", write_token_file(tmp_path), "--principal-idle-seconds", "0.5")
     with _listening(tmp_path, command_of("asking_server.py"), *options) as listening:
         alice = wired_to(listening.port, MODERN, ALICE)
         asked = _ask(alice, "asks")
@@ -82,7 +82,7 @@ def test_over_http_the_stream_says_whose_a_question_is(tmp_path: Path) -> None:
     with started("eliciting_server.py", "http", "legacy") as process:
         assert process.stdout
         upstream = {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
-        with _listening(tmp_path, upstream, "--token-file", tokens_in(tmp_path)) as listening:
+        with _listening(tmp_path, upstream, "--token-file", write_token_file(tmp_path)) as listening:
             names = {"alice": ALICE, "another of alice": ALICE, "bob": BOB}
             wires = {name: wired_to(listening.port, MODERN, token) for name, token in names.items()}
             with ThreadPoolExecutor(3) as pool:

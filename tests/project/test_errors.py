@@ -1,4 +1,4 @@
-"""The tree of errors: what each is besides, what a model is told, and that the message names the next step."""
+"""The tree of errors: base classes, codes, and messages that name the next step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +46,7 @@ def test_the_docstring_draws_the_tree() -> None:
     assert [error.__name__ for error, _, _ in TREE if error.__name__ not in drawn] == []
 
 
-# What to do wrong, what comes of it, the byte to blame, and what the message tells to do or where to look.
+# A wrong call, its error, the index of the byte to blame, and a part of the message.
 MISTAKES: list[tuple[Callable[[], Any], type[ForebayError], int, str]] = [
     (lambda: forebay.index_items("[1, 2,]"), InvalidJSON, 6, "at byte 6"),
     (lambda: forebay.index_items("[1, 2"), InvalidJSON, 5, "unexpected end at byte 5"),
@@ -80,7 +80,7 @@ def test_a_mistake_is_told_with_what_to_do(
     assert type(caught.value) is error
     assert caught.value.index == index
     assert told in str(caught.value)
-    # What a model reads has no debug print of ours in it.
+    # A message for a model must not contain Rust debug output.
     assert not any(name in str(caught.value) for name in ("ErrorKind", "Some(", "Err("))
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from listening_harness import JSON, Listening
+from listening_harness import JSON, HttpServer
 from serve_harness import config
 from wires import MODERN, Wire, message_of, request, wired_to
 
@@ -42,17 +42,17 @@ def write_tokens(path: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[Listening]:
+def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[HttpServer]:
     """One that ends well when it is told to, unless it has before; its tokens are in the folder."""
     write_tokens(folder / "tokens", NAMES)
     command = [sys.executable, "-m", "forebay", "serve", "--config", str(config(folder, upstreams, **options))]
     listen = ["--http", "127.0.0.1:0", "--token-file", str(folder / "tokens"), "--log-level", "info"]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:
-            listening = Listening(gateway)
+            listening = HttpServer(gateway)
             yield listening
             listening.terminate()
-            assert listening.ended() == 0
+            assert listening.wait() == 0
         finally:
             gateway.kill()
 
