@@ -13,7 +13,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from faults import assert_tidy, digest, opened, redeem, stored_files
+from faults import assert_tidy, digest, opened, redeem, spawnable, stored_files
 from forebay import OPERATOR, ForebayError, HandleNotFound, Store
 
 PROCESSES = 8
@@ -99,7 +99,7 @@ def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
 def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as processes:
-        jobs = [processes.submit(work, root, process, SECONDS) for process in range(PROCESSES)]
+        jobs = [processes.submit(spawnable(work), root, process, SECONDS) for process in range(PROCESSES)]
         ledgers = {name: handles for job in jobs for name, handles in job.result().items()}
     assert len(ledgers) == PROCESSES * THREADS
     with opened(root) as store:
@@ -226,7 +226,7 @@ def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
     with opened(root) as store, opened(root) as another:
         store.put(b"first")
         # As an interrupt at the wrong moment would leave it.
-        fcntl.flock(store._backend._counters._total, fcntl.LOCK_EX)  # type: ignore[attr-defined]
+        fcntl.flock(store._backend._counters._total_fd, fcntl.LOCK_EX)  # type: ignore[attr-defined]
         store.put(b"second")
         with ThreadPoolExecutor(1) as pool:
             pool.submit(another.put, b"third").result(timeout=30)

@@ -1,13 +1,16 @@
 """What the tests of faults share: a store's truth, as its files tell it, and processes of one's own to hurt."""
 
+import functools
 import hashlib
+import inspect
 import multiprocessing
 import re
+import runpy
 import struct
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from forebay import OPERATOR, ForebayError, Store, open_store
 
@@ -91,6 +94,18 @@ def code_of(act: Callable[[], object]) -> str:
 
 
 def in_child(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Calls a function in a new process: what it raises, limits or breaks is its own."""
+    """Call a function of a test file in a new process, so that its limits and damage stay there."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *args, **kwargs).result()
+        return pool.submit(spawnable(function), *args, **kwargs).result()
+
+
+def spawnable(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Return a function that a spawned process can import.
+
+    Test files are no package: a child would look for `tests` among the installed packages, and may find another one.
+    """
+    return cast("Callable[_P, _T]", functools.partial(_call_from_file, inspect.getfile(function), function.__name__))
+
+
+def _call_from_file(file: str, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    return runpy.run_path(file)[name](*args, **kwargs)
