@@ -41,7 +41,6 @@ __all__ = [
     "StoreUnavailable",
     "UpstreamFailed",
     "UpstreamTimeout",
-    "install_hint",
 ]
 
 
