@@ -9,12 +9,14 @@ import signal
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import forebay
 import pytest
 from faults import assert_tidy, digest, opened, redeem, spawnable, stored_files
 from forebay import OPERATOR, ForebayError, HandleNotFound, Store
+from forebay.store.backends.local import LocalBackend
 
 PROCESSES = 8
 THREADS = 8
@@ -232,13 +234,22 @@ def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
             pool.submit(another.put, b"third").result(timeout=30)
 
 
-def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
+    swept = threading.Event()
+    lock = LocalBackend.lock
+
+    def lock_and_tell(backend: LocalBackend, *, wait: bool) -> AbstractContextManager[bool]:
+        if not wait:
+            swept.set()
+        return lock(backend, wait=wait)
+
+    monkeypatch.setattr(LocalBackend, "lock", lock_and_tell)
     with opened(root) as other:
         other.put(b"payload")
         with other._backend.lock(wait=True):
             store = forebay.open_store(root.as_uri(), sweep_interval=0.01)
             store.put(b"another")
-            time.sleep(0.05)
+            assert swept.wait(30)
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(store.close).result(timeout=30)
