@@ -93,7 +93,7 @@ def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
     """What the threads of a process have stored and not deleted, by the name of each."""
     names = [f"p{process}-t{thread}" for thread in range(THREADS)]
     until = time.monotonic() + seconds
-    with opened(root, quota=None, sweep_interval=0.5) as store, ThreadPoolExecutor(THREADS) as threads:
+    with opened(root, quota_bytes=None, sweep_interval=0.5) as store, ThreadPoolExecutor(THREADS) as threads:
         return dict(zip(names, threads.map(lambda name: Worker(store, name).run(until), names), strict=True))
 
 

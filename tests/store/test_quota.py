@@ -16,7 +16,7 @@ from stores import Clock, events, noise, payload_files, store_at, whole
 
 
 def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=250_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=250_000) as store:
         first = store.put(noise(100_000, 1)).output_handle
         store.put(noise(100_000, 2), principal="ann")
         with pytest.raises(StoreFull, match=r"the store's quota of 250,000 bytes has .* left.*; delete what"):
@@ -29,7 +29,7 @@ def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
 
 
 def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", principal_quota=150_000) as store:
+    with store_at(tmp_path / "store", principal_quota_bytes=150_000) as store:
         store.put(noise(100_000), principal="ann")
         with pytest.raises(StoreFull, match="your quota of 150,000 bytes"):
             store.put(noise(100_000), principal="ann")
@@ -41,7 +41,7 @@ def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: 
 
 
 def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=260_000, principal_quota=150_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=260_000, principal_quota_bytes=150_000) as store:
         store.put(noise(100_000), principal="ann")
         for _ in range(5):
             with pytest.raises(StoreFull):
@@ -50,19 +50,22 @@ def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
 
 
 def test_the_quota_is_of_all_who_use_the_root(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=150_000) as store, store_at(tmp_path / "store", quota=150_000) as other:
+    with (
+        store_at(tmp_path / "store", quota_bytes=150_000) as store,
+        store_at(tmp_path / "store", quota_bytes=150_000) as other,
+    ):
         store.put(noise(100_000))
         with pytest.raises(StoreFull):
             other.put(noise(100_000))
 
 
 def test_the_quota_counts_what_is_on_disk(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=100_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=100_000) as store:
         store.put(b"a" * 10_000_000)
 
 
 def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> None:
-    with store_at(tmp_path / "store", principal_quota=250_000, on_full="evict", clock=clock) as store:
+    with store_at(tmp_path / "store", principal_quota_bytes=250_000, on_full="evict", clock=clock) as store:
         handles = []
         others = store.put(noise(100_000), principal="bob").output_handle
         for number in range(4):
@@ -75,7 +78,7 @@ def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_nothing_is_evicted_for_what_has_no_room_anyway(stream: bool, tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=250_000, on_full="evict") as store:
+    with store_at(tmp_path / "store", quota_bytes=250_000, on_full="evict") as store:
         mine = store.put(noise(100_000), principal="ann").output_handle
         with pytest.raises(StoreFull):
             store.put(iter([noise(300_000)]) if stream else noise(300_000), principal="ann")
@@ -98,7 +101,7 @@ def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> 
             taken += len(chunk)
             yield chunk
 
-    with store_at(tmp_path / "store", quota=3_000_000, on_full=on_full) as store:
+    with store_at(tmp_path / "store", quota_bytes=3_000_000, on_full=on_full) as store:
         with pytest.raises(StoreFull):
             store.put(endless())
         assert taken < 32 << 20
@@ -109,7 +112,7 @@ def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Path) -> None:
     size = 3 << 20 if stream else 100_000
-    with store_at(tmp_path / "store", quota=size * 3 // 2) as store:
+    with store_at(tmp_path / "store", quota_bytes=size * 3 // 2) as store:
         store.put(noise(size, 1), ttl=0, principal="ann")
         payload = noise(size, 2)
         handle = store.put(iter([payload]) if stream else payload).output_handle
@@ -118,7 +121,7 @@ def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Pa
 
 
 def test_what_has_expired_goes_before_what_is_older(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=250_000, on_full="evict") as store:
+    with store_at(tmp_path / "store", quota_bytes=250_000, on_full="evict") as store:
         oldest = store.put(noise(100_000, 1)).output_handle
         store.put(noise(100_000, 2), ttl=0)
         store.put(noise(100_000, 3))
@@ -134,7 +137,7 @@ def test_an_evicting_store_reads_a_footer_once(tmp_path: Path, monkeypatch: pyte
         read.append(handle)
         return opens(self, handle)
 
-    with store_at(tmp_path / "store", quota=40_000, on_full="evict") as store:
+    with store_at(tmp_path / "store", quota_bytes=40_000, on_full="evict") as store:
         monkeypatch.setattr(LocalBackend, "open", watched)
         for number in range(60):
             store.put(noise(2000, number))
@@ -182,7 +185,7 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
 
 @pytest.mark.slow
 def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
+    with store_at(tmp_path / "store", quota_bytes=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
         made = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
     assert len(made) == 200
 
@@ -190,7 +193,7 @@ def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["by hand", "damaged"])
 def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with store_at(root, quota=150_000) as store:
+    with store_at(root, quota_bytes=150_000) as store:
         handle = store.put(noise(100_000)).output_handle
         (path,) = payload_files(root)
         if how == "by hand":
@@ -203,7 +206,7 @@ def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> No
 
 
 def test_a_clock_that_jumped_is_believed_in_the_end_without_sweeps(tmp_path: Path, clock: Clock) -> None:
-    with store_at(tmp_path / "store", quota=150_000, clock=clock) as store:
+    with store_at(tmp_path / "store", quota_bytes=150_000, clock=clock) as store:
         store.put(noise(100_000))
         clock.now += 2 * 24 * 3600
         with pytest.raises(StoreFull):
@@ -215,7 +218,7 @@ def test_a_root_that_was_never_counted_is_before_more_is_stored(tmp_path: Path) 
     with store_at(tmp_path / "other") as other:
         other.put(noise(80_000))
     shutil.rmtree(tmp_path / "other" / ".usage")
-    with store_at(tmp_path / "store", quota=100_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=100_000) as store:
         store.put(noise(10))
         (tmp_path / "store").rename(tmp_path / "aside")
         (tmp_path / "other").rename(tmp_path / "store")

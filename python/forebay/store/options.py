@@ -41,10 +41,10 @@ class Options:
 
     ttl: float = 24 * 3600
     """How long a payload is kept; with 0 it expires at once."""
-    quota: int | None = 4 << 30
+    quota_bytes: int | None = 4 << 30
     """The most that all payloads together may take on disk; `None` for no limit."""
-    principal_quota: int | None = 1 << 30
-    """The most that the payloads of one principal may take. Payloads without a principal count only towards `quota`."""
+    principal_quota_bytes: int | None = 1 << 30
+    """The most that the payloads of one principal may take; those without a principal have no such limit."""
     on_full: _OnFull = "refuse"
     """What a full store does with a new payload: `evict` removes the principal's oldest ones for it."""
     compression: _Compression = "zstd"
@@ -66,9 +66,9 @@ class Options:
                 choices = " or ".join(map(repr, get_args(allowed)))
                 raise InvalidArgument(f"{name} is {choices}, not {getattr(self, name)!r}")
         check_ttl(self.ttl)
-        for name in ("quota", "principal_quota", "sweep_interval", "warn_bytes"):
+        for name in ("quota_bytes", "principal_quota_bytes", "sweep_interval", "warn_bytes"):
             value = getattr(self, name)
-            if value is None and name in ("quota", "principal_quota"):
+            if value is None and name in ("quota_bytes", "principal_quota_bytes"):
                 continue
             if not _is_number(value) or not 0 <= value < math.inf:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")

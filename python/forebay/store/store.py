@@ -106,7 +106,7 @@ class Store:
     def __init__(self, backend: Backend, journal: Journal, options: Options) -> None:
         self._backend = backend
         self.options = options
-        self._quota = Quota(backend, options.quota, options.principal_quota)
+        self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
         self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.free_space)
