@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, which models send: refused by name, with what was given, in a few words."""
+"""Arguments of the wrong type are refused with their name and the value, in a short message."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clocks that jump, and payloads that expire: by the clock, but nothing is removed for a jump of it alone."""
+"""Payloads expire by the wall clock, but a jump of the clock alone removes nothing."""
 
 from collections.abc import Callable
 from pathlib import Path

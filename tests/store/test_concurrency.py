@@ -1,4 +1,4 @@
-"""Many processes with many threads on one root: nothing is lost, nothing is crossed, and the counters are right."""
+"""Many processes and threads on one root: no payload is lost or mixed up, and the counters are right."""
 
 import fcntl
 import multiprocessing
@@ -24,21 +24,21 @@ SECONDS = float(os.environ.get("STRESS_SECONDS", "10"))
 
 
 def sealed(owner: str, rng: random.Random) -> bytes:
-    """A payload that says whose it is, and can be told from any other."""
+    """Return a payload that has its owner's name and a checksum."""
     filling = rng.choice([b"x" * rng.randrange(4000), rng.randbytes(rng.randrange(2000)), b"[1,2]\n" * 100_000])
     body = owner.encode() + b"\n" + filling
     return digest(body).encode() + b"\n" + body
 
 
 def owner_of(payload: bytes) -> str:
-    """Whose a payload is; only if it is whole."""
+    """Return the owner of a payload, after checking that it is complete."""
     seal, _, body = payload.partition(b"\n")
     assert digest(body) == seal.decode()
     return body.partition(b"\n")[0].decode()
 
 
 class Worker:
-    """Puts, reads, deletes and sweeps; knows what of its own must be there."""
+    """Puts, reads, deletes and sweeps at random, and knows which of its payloads must exist."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
@@ -65,7 +65,7 @@ class Worker:
             assert self.store.fetch(handle, principal=self.name, format="bytes", limit=9).offset == 0
 
     def read_another(self) -> None:
-        """One of anyone's, which may be gone meanwhile."""
+        """Read a payload of any worker, which may be deleted meanwhile."""
         for stored in self.store.list(principal=OPERATOR):
             if self.rng.random() < 0.1:
                 handle = stored.output_handle
@@ -90,7 +90,7 @@ class Worker:
 
 
 def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
-    """What the threads of a process have stored and not deleted, by the name of each."""
+    """Run the threads of one process, and return the handles that each of them has left in the store."""
     names = [f"p{process}-t{thread}" for thread in range(THREADS)]
     until = time.monotonic() + seconds
     with opened(root, quota_bytes=None, sweep_interval=0.5) as store, ThreadPoolExecutor(THREADS) as threads:
@@ -227,7 +227,7 @@ def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as store, opened(root) as another:
         store.put(b"first")
-        # As an interrupt at the wrong moment would leave it.
+        # An interrupt at the wrong moment would leave this lock held.
         fcntl.flock(store._backend._counters._total_fd, fcntl.LOCK_EX)  # type: ignore[attr-defined]
         store.put(b"second")
         with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Stored files that were changed, byte by byte: the right bytes or one of our errors, never anything else."""
+"""Damaged files: a read returns the right bytes or raises one of our errors, never anything else."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ from forebay.store import frames, write
 
 FLIPS = [0x01, 0x80, 0xFF]
 
-# Long enough for several frames of `SMALL` bytes, and of a kind that shrinks.
+# Long enough for several frames of `SMALL` bytes, and compressible.
 SMALL = 128
 ROWS = json.dumps([{"id": i, "name": "row" * 6} for i in range(10)]).encode()
 PAYLOADS: dict[str, bytes] = {
@@ -51,14 +51,14 @@ READS: dict[str, Callable[[Store, str], object]] = {
     "outline": lambda store, handle: store.outline(handle),
     "get": lambda store, handle: store.get(handle, "/2"),
     "read": lambda store, handle: redeem(store, handle),
-    # What it takes on disk is the file's to say.
+    # The size on disk is that of the damaged file.
     "stat": lambda store, handle: dataclasses.replace(store.stat(handle), stored_bytes=0),
 }
 
 
 @dataclasses.dataclass
 class Victim:
-    """A stored file to be hurt, and what may be read of it."""
+    """A stored file to damage, and the correct result of every read."""
 
     store: Store
     handle: str
@@ -74,7 +74,7 @@ class Victim:
             return None
 
     def become(self, stored: bytes, *, is_noticed: bool = True) -> None:
-        """Changes the file; if it is not to be noticed, as a disk would that forgets."""
+        """Change the file; unless `is_noticed`, keep its modification time, as a failing disk would."""
         before = self.path.stat()
         self.path.write_bytes(stored)
         later = next(self.changes) if is_noticed else before.st_mtime_ns
@@ -207,7 +207,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
 
 
 def forge(intact: bytes, contents: frames.Footer, meta: object, table: list[frames.SeekEntry]) -> bytes:
-    """The same payload with another tail, sealed as it should be."""
+    """Write the same payload with another footer, with a valid checksum."""
     body = intact[: contents.frame_offsets[-1]]
     return body + frames.build_footer(meta, contents.items, contents.lines, table)  # type: ignore[arg-type]
 

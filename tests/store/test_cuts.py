@@ -1,4 +1,4 @@
-"""What is too large for a page is cut, and the page says what to ask for to read it."""
+"""Items and lines larger than a page are cut, and the page has the arguments to read them with."""
 
 import json
 import tracemalloc
@@ -31,7 +31,7 @@ def follow(store: Store, handle: str, read_with: dict[str, Any]) -> Iterator[Pag
 
 
 def value_of(store: Store, handle: str, read_with: dict[str, Any]) -> Any:
-    """A value by nothing but what pages say, however often it is cut again."""
+    """Read a value by following `read_with`, however often it is cut again."""
     found = list(follow(store, handle, read_with))
     if found[0].format == "text":
         return json.loads("".join(map(content, found)))
@@ -42,7 +42,7 @@ def value_of(store: Store, handle: str, read_with: dict[str, Any]) -> Any:
 
 
 def rest_of(store: Store, handle: str, cut: dict[str, Any], size: int) -> bytes:
-    """So many bytes from where a line was cut."""
+    """Read bytes from where a line was cut."""
     found = b""
     for page in follow(store, handle, cut["read_with"]):
         found += content(page).encode()
@@ -80,7 +80,7 @@ def test_a_cut_item_is_read_with_what_the_page_says(
 def test_a_cut_line_is_read_on_with_what_the_page_says(
     store: Store, path: str | None, text: str, ask: dict[str, Any]
 ) -> None:
-    # A value of JSON has lines where white space has them: this one is cut before its last byte, a bracket.
+    # The lines of a JSON value are those of its white space: this one is cut before its last byte, a bracket.
     spaces = text.count("x")
     data = text.replace("\x00", "").encode() if path is None else b"[0, [1," + b" " * 30 * spaces + b"\n2 ]]"
     handle = store.put(data, mime_type="text/plain" if path is None else "application/json").output_handle
@@ -113,7 +113,7 @@ LONG = 24 << 20
 
 
 def peak(verb: Any) -> int:
-    """The most memory a call held at a time, of what Python knows of."""
+    """Return the peak memory of a call, as far as Python tracks it."""
     tracemalloc.start()
     try:
         verb()

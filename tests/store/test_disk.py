@@ -1,4 +1,4 @@
-"""Disks that are full, read-only or gone, and too few open files: an error that says so, and nothing lost or left."""
+"""Disks that are full, read-only or gone, and too few open files: a clear error, and nothing lost or left behind."""
 
 import errno
 import os
@@ -18,10 +18,10 @@ MEGABYTE = bytes(range(256)) * 4096
 
 
 class Disk:
-    """A file system in memory, of a few megabytes, that only a process of ours has mounted, and that ends with it."""
+    """A small file system in memory, mounted only for a child process, and gone when that ends."""
 
     def __init__(self, size: str) -> None:
-        # In its own namespace it may mount where it likes; a user who is not root has one of those made too.
+        # In its own mount namespace the child may mount anywhere; if not run by root, it needs a user namespace too.
         unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
         mount = f"mount -t tmpfs -o size={size},mode=700 none /mnt && echo mounted && . /dev/stdin"
         self._process = subprocess.Popen(
@@ -37,7 +37,7 @@ class Disk:
         return self._process.stdout.readline().strip()
 
     def remount(self, how: str) -> None:
-        """Read-only it becomes only while no file is open for writing."""
+        """Remount the file system. It can become read-only only while no file is open for writing."""
         assert self._process.stdin
         self._process.stdin.write(f"mount -o remount,{how} /mnt; echo $?\n")
         self._process.stdin.flush()
@@ -60,7 +60,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def fill(store: Store, **options: Any) -> dict[str, bytes]:
-    """Puts until there is no room; what was acknowledged."""
+    """Store payloads until there is no room, and return those that were acknowledged."""
     stored = {}
     for i in range(1000):
         data = os.urandom(300_000) if i % 2 else b"%d" % i
@@ -167,7 +167,7 @@ def test_a_limit_to_the_size_of_files_is_a_full_store(root: Path) -> None:
 
 
 def run_out_of_files(root: Path) -> set[str]:
-    """Does everything with so many files left to open, from none on; how it ended."""
+    """Try every operation with 0, 1, 2… more files allowed to be opened, and return the error codes."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     large = b"[" + b"1," * 10_000_000 + b"1]"
     with opened(root) as store:
@@ -321,7 +321,7 @@ def test_a_closed_store_is_an_unavailable_one(root: Path) -> None:
     handle = store.put(b"payload").output_handle
     store.close()
     store.close()
-    # Whatever is opened now may get the numbers the store had.
+    # Files opened now may get the descriptor numbers that the store had.
     with (root / ".." / "other").open("wb"), opened(root.parent / "another"):
         for act in (lambda: store.put(b"new"), lambda: store.fetch(handle), store.sweep, lambda: list(store.list())):
             with pytest.raises(StoreUnavailable, match="this store is closed; open it again"):

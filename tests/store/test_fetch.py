@@ -46,12 +46,12 @@ def store(root: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def records(store: Store) -> str:
-    """A handle of a payload of many frames."""
+    """Return the handle of a payload of many frames."""
     return store.put({"meta": {"page": 1}, "rows": RECORDS}).output_handle
 
 
 def items_of(store: Store, handle: str, **ask: Any) -> list[Any]:
-    """All items, by pages; those that were cut, by the path that the page names for them."""
+    """Read all items by pages; read those that were cut by the path on the page."""
     found: list[Any] = []
     for page in pages(store, handle, format="items", **ask):
         shown = content(page)
@@ -103,7 +103,7 @@ def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[
     budget = data.draw(budgets)
     stands = store.get(handle, path)
     assert json.loads(stands) == value
-    # Only the whole payload has its items inside of it; an object that was named is meant as it is.
+    # Only the whole payload is paged by the items inside it; a path to an object means the object.
     main = main_array(stands.decode()) if path == "" or isinstance(value, list) else None
     page = store.fetch(handle, path=path)
     assert page.path == path
@@ -139,7 +139,7 @@ def test_text_is_never_cut_inside_of_a_character(text: str, limit: int | None, s
     handle = store.put(text, mime_type="text/plain").output_handle
     for offset in range(len(data)):
         page = store.fetch(handle, format="text", offset=offset, limit=limit, max_bytes=700)
-        # An offset inside of a character moves back to its first byte, and the page says so.
+        # An offset inside a character moves back to its first byte, which becomes the page's offset.
         assert page.offset <= offset < page.offset + 4
         assert data[page.offset : page.offset + page.returned].decode() == content(page)
         assert limit is None or page.returned <= max(limit, len(content(page)[:1].encode()))
@@ -147,7 +147,7 @@ def test_text_is_never_cut_inside_of_a_character(text: str, limit: int | None, s
 
 
 def lines_of(store: Store, handle: str, **ask: Any) -> str:
-    """All lines, by pages; the rest of those that were cut, as text from the byte that the page names."""
+    """Read all lines by pages; read the rest of those that were cut as text, from the byte offset on the page."""
     found = ""
     for page in pages(store, handle, format="lines", **ask):
         shown = content(page)
@@ -163,7 +163,7 @@ def lines_of(store: Store, handle: str, **ask: Any) -> str:
 
 
 def split(text: str) -> list[str]:
-    """Lines by newlines alone."""
+    """Split text at newlines only."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 

@@ -1,4 +1,4 @@
-"""Fields of stored items: named by dots or pointers, tiling, and refused where no item has them."""
+"""Fields of items: named by dots or pointers, read page by page, and refused if no item has them."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ MOST_READ = 16 << 20
 
 @pytest.fixture(scope="module")
 def bulky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str]]:
-    """Items of which very many bytes are read for the few that are kept."""
+    """Items of many bytes, of which the fields are few."""
     with store_at(tmp_path_factory.mktemp("store"), compression="none") as opened:
         yield opened, opened.put({"rows": BULKY}).output_handle
 

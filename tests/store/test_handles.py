@@ -1,4 +1,4 @@
-"""Handles, and how long they are good."""
+"""Handles: their format and their expiry."""
 
 import collections
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_a_store_makes_handles_of_the_length_it_is_told(length: int, tmp_path: P
     with store_at(tmp_path / "store", handle_length=length) as store:
         handle = store.put(b"x").output_handle
         assert len(handle) == 3 + length
-    # And reads those of the other length.
+    # Handles of the other length can be read too.
     with store_at(tmp_path / "store", handle_length=38 - length) as store:
         assert whole(store, handle) == b"x"
 

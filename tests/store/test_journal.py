@@ -1,4 +1,4 @@
-"""What the journal says, and that it stays bounded."""
+"""The journal: its events, and its bounds."""
 
 import logging
 import subprocess

@@ -1,4 +1,4 @@
-"""Where a store is, and how it behaves."""
+"""The location and the options of a store."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where things are in a stored payload: a path means one value, whoever asks, and pages tell where their items are."""
+"""Paths into a stored payload: every method reads the same value, and pages tell where their items are."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def written(members: list[tuple[str, str]]) -> str:
     return "{" + ", ".join(f'"{key}": {value}' for key, value in members) + "}"
 
 
-# Objects whose keys repeat, as Python's cannot.
+# Objects with duplicate keys, which a Python dict cannot have.
 twins = st.recursive(
     st.sampled_from(["1", '"x"', "[]", "[1, [2], 3]", '[{"a": [4]}, {"b": 5, "b": 6}]']),
     lambda inner: st.lists(st.tuples(st.sampled_from("ab"), inner), max_size=4).map(written),
@@ -119,7 +119,7 @@ def test_a_page_tells_where_its_items_are(path: str | None, store: Store) -> Non
         ({"rows": [1, 2]}, {"format": "text"}),
         ({"a": 1}, {}),
         (b"1\n2\n", {}),
-        # Where it would leave no room for the items.
+        # A path so long that it would leave no room for the items.
         ({"k" * 400: [1, 2]}, {"max_bytes": 512}),
     ],
 )

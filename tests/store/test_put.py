@@ -1,4 +1,4 @@
-"""Whatever is put comes back byte for byte, and is called what it is."""
+"""Every payload comes back byte for byte, with the right MIME type."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,7 @@ def store(root: Path) -> Iterator[Store]:
 
 
 def sample(size: int) -> bytes:
-    """Text that compresses, and differs everywhere."""
+    """Return text that is compressible but nowhere repeats exactly."""
     lines = b"".join(b'{"id":%d,"name":"item %d"}\n' % (i, i * 7919) for i in range(size // 24 + 1))
     return lines[:size]
 
@@ -64,7 +64,7 @@ class Point:
 
 
 class Model:
-    """Looks like a model of pydantic."""
+    """An object with the `model_dump` of a pydantic model."""
 
     def model_dump(self, *, mode: str) -> dict[str, str]:
         return {"mode": mode}
@@ -125,7 +125,7 @@ def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
             kinds.append(files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
             kinds.append(files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)))
         descriptors = [store.put(kind) for kind in kinds]
-        # Leaving the block closes the maps, which fails if anything of them is still held.
+        # Leaving the block closes the maps, which fails if a buffer of them is still in use.
     assert all(whole(store, descriptor.output_handle) == data for descriptor in descriptors)
     assert len({(one.mime_type, one.size_bytes, one.item_count, one.preview) for one in descriptors}) == 1
 
@@ -160,7 +160,7 @@ def test_round_trip_three_ways(size: int, compression: str, make: Callable[[int]
     assert unpacked(path) == data
     with pyzstd.SeekableZstdFile(path) as file:
         assert file.read() == data
-        # The metadata has a place in the table, and counts for nothing in it.
+        # The metadata frame has an entry in the seek table, with no payload bytes.
         assert file.seek(0, io.SEEK_END) == size
         if size > 2:
             file.seek(size - 2)
@@ -184,7 +184,7 @@ def test_what_does_not_compress_costs_next_to_nothing_more(size: int, store: Sto
 
 
 def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
-    # Zeros would shrink; that they say they are a PNG is believed.
+    # The zeros would compress, but the header of a PNG is trusted.
     data = PNG + bytes(2 * CHUNK_BYTES)
     assert store.stat(store.put(data).output_handle).stored_bytes >= len(data)
 
@@ -334,7 +334,7 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
             store.put(failing())
         assert list(store.list(principal=forebay.OPERATOR)) == []
         assert payload_files(tmp_path / "store") == []
-        # And goes on as if nothing had been.
+        # Later puts work as usual.
         assert whole(store, store.put(b"next").output_handle) == b"next"
 
 
@@ -391,7 +391,7 @@ import forebay
 
 
 def chunks(count):
-    # Faster than they can be compressed, so that they would pile up.
+    # Produced faster than they can be compressed, so that they would pile up.
     chunk = b"".join(b'{"id":%d,"name":"item %d of a long list","tags":["a","b"]}\\n' % (i, i) for i in range(20_000))
     return (bytes(bytearray(chunk)) for _ in range(count))
 

@@ -1,4 +1,4 @@
-"""A payload that streams is taken in pieces, whatever it is made of."""
+"""Streams are read in chunks of one size, whatever they consist of."""
 
 import io
 import os
@@ -17,7 +17,7 @@ def store(tmp_path: Path) -> Iterator[forebay.Store]:
 
 
 class Recorded(io.BytesIO):
-    """A file that remembers how much was asked of it at once, and cannot be read by lines."""
+    """A file that records the sizes it was read with, and cannot be read by lines."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)

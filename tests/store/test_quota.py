@@ -1,4 +1,4 @@
-"""How much a store holds, for whom, and what goes when it is full."""
+"""Quotas: what a store and a principal may hold, and what is evicted."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: 
         store.put(noise(100_000), principal="bob")
         for _ in range(3):
             store.put(noise(100_000))
-        # What was refused counts for nothing.
+        # A refused payload is not counted.
         store.put(noise(40_000), principal="ann")
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_evicted_for_what_has_no_room_anyway(stream: bool, tmp_path: 
             store.put(iter([noise(300_000)]) if stream else noise(300_000), principal="ann")
         store.put(noise(100_000), principal="bob")
         with pytest.raises(StoreFull):
-            # Not even without all of hers.
+            # It would not fit even if all of ann's payloads were evicted.
             store.put(noise(180_000), principal="ann")
         assert whole(store, mine) == noise(100_000)
         assert events(store, "output_handle_evicted") == []

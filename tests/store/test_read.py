@@ -1,4 +1,4 @@
-"""Searching a stored payload, reading it as a file, and what is told of it."""
+"""Searching a stored payload, reading it as a file, and its metadata."""
 
 import io
 import json
@@ -58,7 +58,7 @@ def test_matches_tile(
         (
             match.start(),
             match.end() - match.start(),
-            # White space before an item counts as it.
+            # White space before an item counts as part of it.
             next((i for i, start in enumerate(starts) if match.start() < start + len(written[i])), None),
         )
         for match in re.finditer(expression.encode(), data, re.MULTILINE)
@@ -128,7 +128,7 @@ def test_an_open_payload_is_a_file(store: Store, moves: list[tuple[int, int, int
                 place = plain.seek(offset, whence)
             except (ValueError, OSError):
                 place = None
-            # BytesIO stops at 0 where files refuse.
+            # BytesIO stops at 0 where files raise an error.
             start = {0: 0, 1: file.tell(), 2: len(data)}[whence]
             if place is None or start + offset < 0:
                 with pytest.raises((ValueError, OSError)):

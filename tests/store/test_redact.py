@@ -1,4 +1,4 @@
-"""What is redacted was never on disk."""
+"""Redacted secrets are never on disk."""
 
 import json
 import traceback
