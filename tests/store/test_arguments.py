@@ -19,9 +19,9 @@ def handle(store: Store) -> str:
     return store.put({"rows": [{"a": 1}, {"a": 2}]}).output_handle
 
 
-def refusal(verb: Callable[..., object], *args: Any, **ask: Any) -> str:
+def refusal(method: Callable[..., object], *args: Any, **options: Any) -> str:
     with pytest.raises(InvalidArgument) as raised:
-        verb(*args, **ask)
+        method(*args, **options)
     assert len(str(raised.value)) < 200
     return str(raised.value)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files
+from faults import assert_tidy, error_code, in_child, opened, redeem, stored_files
 from forebay import (
     OPERATOR,
     ForebayError,
@@ -234,7 +234,7 @@ def test_a_link_in_place_of_a_folder_leads_nowhere(root: Path, elsewhere: Path, 
     before = everything_under(elsewhere)
     with opened(root) as store:
         for act in (lambda: store.put(b"new", principal="ann"), store.sweep, lambda: store.delete(handle)):
-            assert code_of(act) in ("", "store_unavailable", "output_handle_not_found")
+            assert error_code(act) in ("", "store_unavailable", "output_handle_not_found")
         list(store.list())
         store.journal.recent()
     assert everything_under(elsewhere) == before
@@ -303,7 +303,7 @@ def test_what_is_no_file_in_place_of_a_file_of_ours_neither_blocks_nor_leads_out
     with opened(root) as store:
         assert redeem(store, handle) == b"before"
         for act in (lambda: store.put(b"new"), store.sweep, lambda: store.fetch(handle), store.journal.summary):
-            assert code_of(act) in ("", "store_unavailable")
+            assert error_code(act) in ("", "store_unavailable")
     assert everything_under(elsewhere) == before
     if path.is_dir() and not path.is_symlink():
         path.rmdir()

@@ -23,15 +23,15 @@ THREADS = 8
 SECONDS = float(os.environ.get("STRESS_SECONDS", "10"))
 
 
-def sealed(owner: str, rng: random.Random) -> bytes:
+def make_payload(owner: str, rng: random.Random) -> bytes:
     """Return a payload that has its owner's name and a checksum."""
     filling = rng.choice([b"x" * rng.randrange(4000), rng.randbytes(rng.randrange(2000)), b"[1,2]\n" * 100_000])
     body = owner.encode() + b"\n" + filling
     return digest(body).encode() + b"\n" + body
 
 
-def owner_of(payload: bytes) -> str:
-    """Return the owner of a payload, after checking that it is complete."""
+def check_owner(payload: bytes) -> str:
+    """Check that a payload is complete, and return its owner."""
     seal, _, body = payload.partition(b"\n")
     assert digest(body) == seal.decode()
     return body.partition(b"\n")[0].decode()
@@ -54,14 +54,14 @@ class Worker:
 
     def put(self) -> None:
         ttl = self.rng.choice([None, None, 0.05])
-        described = self.store.put(sealed(self.name, self.rng), principal=self.name, ttl=ttl)
+        described = self.store.put(make_payload(self.name, self.rng), principal=self.name, ttl=ttl)
         if ttl is None:
             self.mine.append(described.output_handle)
 
     def read(self) -> None:
         if self.mine:
             handle = self.rng.choice(self.mine)
-            assert owner_of(redeem(self.store, handle, self.name)) == self.name
+            assert check_owner(redeem(self.store, handle, self.name)) == self.name
             assert self.store.fetch(handle, principal=self.name, format="bytes", limit=9).offset == 0
 
     def read_another(self) -> None:
@@ -70,7 +70,7 @@ class Worker:
             if self.rng.random() < 0.1:
                 handle = stored.output_handle
                 try:
-                    assert owner_of(redeem(self.store, handle, OPERATOR)) == stored.principal
+                    assert check_owner(redeem(self.store, handle, OPERATOR)) == stored.principal
                     if stored.principal != self.name:
                         with pytest.raises(HandleNotFound):
                             self.store.stat(handle, principal=self.name)
@@ -89,7 +89,7 @@ class Worker:
         self.store.sweep()
 
 
-def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
+def run_threads(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
     """Run the threads of one process, and return the handles that each of them has left in the store."""
     names = [f"p{process}-t{thread}" for thread in range(THREADS)]
     until = time.monotonic() + seconds
@@ -101,7 +101,7 @@ def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
 def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as processes:
-        jobs = [processes.submit(spawnable(work), root, process, SECONDS) for process in range(PROCESSES)]
+        jobs = [processes.submit(spawnable(run_threads), root, process, SECONDS) for process in range(PROCESSES)]
         ledgers = {name: handles for job in jobs for name, handles in job.result().items()}
     assert len(ledgers) == PROCESSES * THREADS
     with opened(root) as store:
@@ -109,7 +109,7 @@ def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) ->
         for name, handles in ledgers.items():
             assert {stored.output_handle for stored in store.list(principal=name)} == set(handles)
             for handle in handles:
-                assert owner_of(redeem(store, handle, name)) == name
+                assert check_owner(redeem(store, handle, name)) == name
     assert set(stored_files(root)) == {handle for handles in ledgers.values() for handle in handles}
     assert_tidy(root)
 
@@ -239,12 +239,12 @@ def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path, monkeypatch:
     swept = threading.Event()
     lock = LocalBackend.lock
 
-    def lock_and_tell(backend: LocalBackend, *, wait: bool) -> AbstractContextManager[bool]:
+    def signal_and_lock(backend: LocalBackend, *, wait: bool) -> AbstractContextManager[bool]:
         if not wait:
             swept.set()
         return lock(backend, wait=wait)
 
-    monkeypatch.setattr(LocalBackend, "lock", lock_and_tell)
+    monkeypatch.setattr(LocalBackend, "lock", signal_and_lock)
     with opened(root) as other:
         other.put(b"payload")
         with other._backend.lock(wait=True):

@@ -20,7 +20,7 @@ SWEEPS = 60
 DAY = 24 * 3600
 
 
-def payload_of(rng: random.Random) -> bytes:
+def make_payload(rng: random.Random) -> bytes:
     """Return a payload of some bytes or some megabytes: JSON, text or noise."""
     size = rng.choice([0, 30, 3000, 300_000, 3_000_000])
     match rng.randrange(3):
@@ -32,7 +32,7 @@ def payload_of(rng: random.Random) -> bytes:
             return rng.randbytes(size)
 
 
-def streamed(data: bytes) -> Iterator[bytes]:
+def iter_pieces(data: bytes) -> Iterator[bytes]:
     return (data[start : start + 70_000] for start in range(0, len(data), 70_000))
 
 
@@ -41,9 +41,9 @@ def write_until_killed(root: Path, seed: int, acknowledge: int) -> None:
     rng = random.Random(seed)
     with opened(root, compression=rng.choice(["zstd", "none"]), sweep_interval=rng.choice([0, 0.002])) as store:
         while True:
-            data = payload_of(rng)
+            data = make_payload(rng)
             principal = rng.choice(["nobody", "ann", f"guest-{seed}"])
-            described = store.put(rng.choice([data, streamed(data)]), principal=principal)
+            described = store.put(rng.choice([data, iter_pieces(data)]), principal=principal)
             os.write(acknowledge, f"{described.output_handle} {digest(data)} {principal}\n".encode())
 
 
@@ -54,7 +54,7 @@ def sweep_until_killed(root: Path, acknowledge: int) -> None:
             os.write(acknowledge, b"%d\n" % store.sweep().kept)
 
 
-def killed(work: Callable[[int], None], seconds: float) -> list[list[str]]:
+def run_and_kill(work: Callable[[int], None], seconds: float) -> list[list[str]]:
     """Return the lines that a process wrote before it was killed."""
     read, write = os.pipe()
     child = os.fork()
@@ -78,14 +78,14 @@ def killed(work: Callable[[int], None], seconds: float) -> list[list[str]]:
 def kill_writers(root: Path, rounds: int) -> list[list[str]]:
     """Return what writers acknowledged before each was killed. Forks, so call it in a process without threads."""
     rng = random.Random(rounds)
-    lives = (killed(partial(write_until_killed, root, seed), rng.uniform(0, 0.04)) for seed in range(rounds))
+    lives = (run_and_kill(partial(write_until_killed, root, seed), rng.uniform(0, 0.04)) for seed in range(rounds))
     return [line for life in lives for line in life]
 
 
 def kill_sweepers(root: Path, rounds: int) -> None:
     rng = random.Random(rounds)
     for _ in range(rounds):
-        killed(partial(sweep_until_killed, root), rng.uniform(0, 0.02))
+        run_and_kill(partial(sweep_until_killed, root), rng.uniform(0, 0.02))
 
 
 def test_what_a_killed_writer_acknowledged_is_there_and_nothing_else_is_left(tmp_path: Path) -> None:

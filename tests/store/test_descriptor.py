@@ -13,7 +13,7 @@ from stores import store_at
 from texts import NASTY, nasty_text
 
 
-def message_of(descriptor: forebay.Descriptor) -> bytes:
+def build_message(descriptor: forebay.Descriptor) -> bytes:
     """Return the message that a descriptor is sent in."""
     result = {"content": [{"type": "text", "text": descriptor.to_json().decode()}], "isError": False}
     message = {"jsonrpc": "2.0", "id": "0f8fad5b-d9cb-469f-a165-70867728950e", "result": result}
@@ -45,14 +45,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 )
 def test_a_descriptor_fits_into_its_message(payload: object, shared: Store) -> None:
     descriptor = shared.put(payload, mime_type="application/" + "x" * 100 + "+json")
-    assert len(message_of(descriptor)) <= 4096
-    json.loads(json.loads(message_of(descriptor))["result"]["content"][0]["text"])
+    assert len(build_message(descriptor)) <= 4096
+    json.loads(json.loads(build_message(descriptor))["result"]["content"][0]["text"])
 
 
 @pytest.mark.slow
 @given(st.recursive(nasty_text, lambda inner: st.lists(inner) | st.dictionaries(nasty_text, inner), max_leaves=80))
 def test_any_descriptor_fits_into_its_message(shared: Store, payload: object) -> None:
-    assert len(message_of(shared.put(payload))) <= 4096
+    assert len(build_message(shared.put(payload))) <= 4096
 
 
 def test_the_preview_shrinks_first(shared: Store) -> None:
@@ -61,7 +61,7 @@ def test_the_preview_shrinks_first(shared: Store) -> None:
     assert descriptor.outline == "{rows: [{name: str, text: str}] ×100}"
     assert descriptor.preview is not None
     assert 100 < len(descriptor.preview) < 2048
-    assert len(message_of(descriptor)) > 3000
+    assert len(build_message(descriptor)) > 3000
 
 
 def test_then_the_outline_then_where_the_items_are(shared: Store) -> None:

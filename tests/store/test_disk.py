@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files, stray_files
+from faults import assert_tidy, error_code, in_child, opened, redeem, stored_files, stray_files
 from forebay import ForebayError, HandleNotFound, Store, StoreFull, StoreUnavailable
 
 MEGABYTE = bytes(range(256)) * 4096
@@ -27,12 +27,12 @@ class Disk:
         self._process = subprocess.Popen(
             [*unshare, "sh", "-c", mount], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        if self._said() != "mounted":
+        if self._read_line() != "mounted":
             self.close()
             pytest.skip("this user may mount nothing here")
         self.root = Path(f"/proc/{self._process.pid}/root/mnt/store")
 
-    def _said(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout
         return self._process.stdout.readline().strip()
 
@@ -41,7 +41,7 @@ class Disk:
         assert self._process.stdin
         self._process.stdin.write(f"mount -o remount,{how} /mnt; echo $?\n")
         self._process.stdin.flush()
-        assert self._said() == "0"
+        assert self._read_line() == "0"
 
     def close(self) -> None:
         self._process.communicate()
@@ -71,7 +71,7 @@ def fill(store: Store, **options: Any) -> dict[str, bytes]:
     raise AssertionError("the disk is never full")
 
 
-def streamed(size: int) -> Iterator[bytes]:
+def iter_pieces(size: int) -> Iterator[bytes]:
     return (os.urandom(100_000) for _ in range(size // 100_000))
 
 
@@ -83,7 +83,7 @@ def test_a_full_tmpfs_is_a_full_store_that_lost_nothing(disk: Disk, compression:
     with opened(root, compression=compression, durability=durability) as store:
         stored = fill(store)
         assert len(stored) > 10
-        for payload in (os.urandom(9_000_000), streamed(20_000_000)):
+        for payload in (os.urandom(9_000_000), iter_pieces(20_000_000)):
             with pytest.raises(StoreFull, match="no room"):
                 store.put(payload, principal="ann")
         assert list((root / ".partial").iterdir()) == []
@@ -211,10 +211,10 @@ def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], 
         if is_open:
             with opened(root) as store:
                 hoard_files()
-                return code_of(lambda: act(store))
+                return error_code(lambda: act(store))
         hoard_files()
         with opened(root) as store:
-            return code_of(lambda: act(store))
+            return error_code(lambda: act(store))
     except ForebayError as error:
         return error.code
     finally:
@@ -244,7 +244,7 @@ def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
     with opened(root) as store, opened(root) as another:
         handle = store.put(b"payload", principal="ann").output_handle
         shutil.rmtree(root)
-        assert code_of(lambda: store.fetch(handle, principal="ann")) == "output_handle_not_found"
+        assert error_code(lambda: store.fetch(handle, principal="ann")) == "output_handle_not_found"
         assert list(store.list()) == []
         new = another.put(b"new", principal="ann").output_handle
         newer = store.put(b"newer", principal="ann").output_handle
@@ -276,9 +276,9 @@ def test_a_root_that_goes_away_and_comes_back_has_everything(root: Path, tmp_pat
         before = store.put(b"before").output_handle
         root.rename(tmp_path / "away")
         meanwhile: dict[str, bytes] = {}
-        code = code_of(lambda: meanwhile.update({store.put(b"meanwhile").output_handle: b"meanwhile"}))
+        code = error_code(lambda: meanwhile.update({store.put(b"meanwhile").output_handle: b"meanwhile"}))
         assert code in ("", "store_unavailable")
-        assert code_of(store.sweep) in ("", "store_unavailable")
+        assert error_code(store.sweep) in ("", "store_unavailable")
         shutil.rmtree(root, ignore_errors=True)
         (tmp_path / "away").rename(root)
         store.put(b"after")

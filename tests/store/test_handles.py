@@ -55,9 +55,9 @@ def test_a_payload_expires_to_the_second(tmp_path: Path, clock: Clock) -> None:
         clock.now += 49.9
         assert whole(store, made.output_handle) == b"x"
         clock.now += 0.1
-        for verb in (store.fetch, store.stat, store.open, store.delete):
+        for method in (store.fetch, store.stat, store.open, store.delete):
             with pytest.raises(HandleNotFound):
-                verb(made.output_handle)
+                method(made.output_handle)
         assert [one.output_handle for one in store.list()] == [longer.output_handle]
         assert len(payload_files(tmp_path / "store")) == 2
         report = store.sweep()

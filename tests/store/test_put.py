@@ -19,7 +19,7 @@ from forebay.store.payload import CHUNK_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
-from stores import file_of, noise, payload_files, store_at, unpacked, whole
+from stores import decompress, file_of, noise, payload_files, store_at, whole
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 8
@@ -53,7 +53,7 @@ def sample(size: int) -> bytes:
     return lines[:size]
 
 
-def chunked(data: bytes, size: int) -> Iterator[bytes]:
+def iter_pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
@@ -117,7 +117,7 @@ def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
             files.enter_context(path.open("rb", buffering=0)),
             iter([data]),
             iter([b"", data, b""]),
-            chunked(data, 997),
+            iter_pieces(data, 997),
             iter([memoryview(data)[: size // 2], bytearray(data[size // 2 :])]),
         ]
         if size:
@@ -154,10 +154,10 @@ def test_chunks_of_any_size_are_one_payload(store: Store, chunks: list[bytes]) -
 def test_round_trip_three_ways(size: int, compression: str, make: Callable[[int], bytes], tmp_path: Path) -> None:
     data = make(size)
     with store_at(tmp_path / "store", compression=compression) as store:
-        handle = store.put(chunked(data, 99_991)).output_handle
+        handle = store.put(iter_pieces(data, 99_991)).output_handle
         assert whole(store, handle) == data
     path = file_of(tmp_path / "store", handle)
-    assert unpacked(path) == data
+    assert decompress(path) == data
     with pyzstd.SeekableZstdFile(path) as file:
         assert file.read() == data
         # The metadata frame has an entry in the seek table, with no payload bytes.
@@ -229,7 +229,7 @@ def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
     ],
 )
 def test_what_it_is_is_found_out(payload: bytes, mime_type: str, items: int | None, store: Store) -> None:
-    for kind in (payload, chunked(payload, 1)):
+    for kind in (payload, iter_pieces(payload, 1)):
         descriptor = store.put(kind)
         assert (descriptor.mime_type, descriptor.item_count) == (mime_type, items)
         assert whole(store, descriptor.output_handle) == payload
@@ -341,7 +341,7 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
 @pytest.mark.parametrize("size", [1, FRAME_BYTES, FRAME_BYTES + 1, 12 * CHUNK_BYTES + 5])
 def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
     told: list[int] = []
-    store.put(chunked(sample(size), 12_345), progress=told.append)
+    store.put(iter_pieces(sample(size), 12_345), progress=told.append)
     assert told == sorted(set(told))
     assert told[-1] == size
 
@@ -381,7 +381,7 @@ def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
 def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Store) -> None:
     data = json.dumps([{"id": i, "name": f"n{i}"} for i in range(200_000)]).encode()
     assert len(data) > 3 * CHUNK_BYTES
-    streamed, put_whole = store.put(chunked(data, 70_001)), store.put(data)
+    streamed, put_whole = store.put(iter_pieces(data, 70_001)), store.put(data)
     assert streamed.outline == put_whole.outline == "[{id: int, name: str}] ×200000"
     assert streamed.item_count == put_whole.item_count == 200_000
 

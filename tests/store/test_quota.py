@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from faults import counters, true_counters
+from faults import counters, expected_counters
 from forebay import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
 from forebay.store.backends.local import LocalBackend, LocalBlob
 from stores import Clock, events, noise, payload_files, store_at, whole
@@ -162,7 +162,7 @@ def test_counters_are_right_without_a_sweep_after_one_among_puts(tmp_path: Path)
             store.sweep()
         for future in working:
             future.result()
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
 def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
         with pytest.raises(StoreUnavailable, match="Input/output error"):
             store.put(b"never acknowledged")
     assert len(payload_files(root)) == 1
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> No
             path.write_bytes(b"damaged")
             store.delete(handle, principal=OPERATOR)
         store.put(noise(100_000))
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
 def test_a_clock_that_jumped_is_believed_in_the_end_without_sweeps(tmp_path: Path, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from forebay.store import search as store_search
 from forebay.store.frames import FRAME_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import Reads, asks, store_at
+from stores import RecordedReads, asks, store_at
 from texts import nasty_text, weigh
 
 pytestmark = pytest.mark.slow
@@ -135,10 +135,10 @@ def test_a_search_reads_all_only_if_it_must(
     size = 24 << 20
     handle = store.put(line * (size // len(line)) + "only here").output_handle
     store.stat(handle)
-    ranges, _ = Reads(monkeypatch).of(lambda: store.search(handle, pattern, regex=regex))
+    ranges, _ = RecordedReads(monkeypatch).measure(lambda: store.search(handle, pattern, regex=regex))
     if pattern == "needle":
         assert ranges == 1
     else:
         assert ranges >= size // FRAME_BYTES
         # The payload read for that search is cached for the next one.
-        assert Reads(monkeypatch).of(lambda: store.search(handle, "needle"))[0] == 0
+        assert RecordedReads(monkeypatch).measure(lambda: store.search(handle, "needle"))[0] == 0

@@ -58,7 +58,7 @@ def counters(root: Path) -> dict[str, int]:
     return {name: value for name, value in values.items() if value}
 
 
-def true_counters(root: Path) -> dict[str, int]:
+def expected_counters(root: Path) -> dict[str, int]:
     """Return what the counters should be, from the sizes and principals of the files."""
     sums: dict[str, int] = {}
     with opened(root) as store:
@@ -81,10 +81,10 @@ def assert_tidy(root: Path) -> None:
             redeem(store, handle, OPERATOR)
     assert stray_files(root) == []
     assert set(stored_files(root)) == listed
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
-def code_of(act: Callable[[], object]) -> str:
+def error_code(act: Callable[[], object]) -> str:
     """Return the code of the forebay error that a call raises, or `""`. Other errors propagate."""
     try:
         act()

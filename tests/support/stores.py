@@ -53,7 +53,7 @@ def file_of(root: Path, handle: str) -> Path:
     return path
 
 
-def unpacked(path: Path) -> bytes:
+def decompress(path: Path) -> bytes:
     """Decompress a stored file with the zstd command."""
     tool = shutil.which("zstd")
     if tool is None:
@@ -97,12 +97,12 @@ def content(page: Page) -> Any:
 limits = st.none() | st.integers(1, 30)
 
 
-def ask_for(limit: int | None, level: int, more: int) -> dict[str, Any]:
+def make_request(limit: int | None, level: int, more: int) -> dict[str, Any]:
     """Return valid parameters of a page: the smallest budget grows with the escape level."""
     return {"limit": limit, "max_bytes": 512 * (1 + level) + more, "escape_levels": level}
 
 
-asks = st.builds(ask_for, limits, st.integers(0, 2), st.integers(0, 2000))
+asks = st.builds(make_request, limits, st.integers(0, 2), st.integers(0, 2000))
 
 # Items of which some fill a page or more.
 long_texts = st.builds(lambda text, times: text * times, nasty_text, st.integers(1, 60))
@@ -118,7 +118,7 @@ def read_by_offset(store: Store, handle: str, path: str | None, cut: dict[str, A
     return data
 
 
-class Reads:
+class RecordedReads:
     """Records the ranges that are read from stored files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,8 +132,8 @@ class Reads:
 
         monkeypatch.setattr(LocalBlob, "read", counted)
 
-    def of(self, verb: Any) -> tuple[int, int]:
+    def measure(self, call: Any) -> tuple[int, int]:
         """Return the number of ranges and of bytes that a call reads."""
         self.ranges.clear()
-        verb()
+        call()
         return len(self.ranges), sum(length for _, length in self.ranges)
