@@ -54,8 +54,8 @@ def test_a_path_and_a_pattern_are_texts(value: Any, store: Store, handle: str) -
 
 @pytest.mark.parametrize("value", ["a", b"a", 3, True, {"a": 1}], ids=repr)
 def test_fields_are_a_list(value: Any, store: Store, handle: str) -> None:
-    said = refusal(store.fetch, handle, fields=value)
-    assert said == f'fields must be a list of names, such as ["id", "user.name"], not {value!r}'
+    message = refusal(store.fetch, handle, fields=value)
+    assert message == f'fields must be a list of names, such as ["id", "user.name"], not {value!r}'
 
 
 @pytest.mark.parametrize("value", [1, None, b"a", ["a"], True], ids=repr)

@@ -46,8 +46,8 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
 def test_many_puts_at_once_do_not_cross(store: Store) -> None:
     async def all_of_it() -> None:
         payloads = [b"%d" % size * size for size in range(0, 400_000, 12_347)]
-        made = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
-        assert [whole(store, descriptor.output_handle) for descriptor in made] == payloads
+        descriptors = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
+        assert [whole(store, descriptor.output_handle) for descriptor in descriptors] == payloads
 
     asyncio.run(all_of_it())
 
@@ -155,7 +155,7 @@ def test_awaited_chunks_may_need_threads_themselves(store: Store) -> None:
 
     async def all_of_it() -> list[int]:
         puts = [store.put_async(chunks()) for _ in range(40)]
-        return [made.size_bytes for made in await asyncio.wait_for(asyncio.gather(*puts), 60)]
+        return [descriptor.size_bytes for descriptor in await asyncio.wait_for(asyncio.gather(*puts), 60)]
 
     assert asyncio.run(all_of_it()) == [3000] * 40
 

@@ -69,8 +69,8 @@ def run_and_kill(work: Callable[[int], None], seconds: float) -> list[list[str]]
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    with os.fdopen(read, "rb") as said:
-        lines = said.read().decode()
+    with os.fdopen(read, "rb") as output:
+        lines = output.read().decode()
     assert os.WIFSIGNALED(status), f"it ended by itself:\n{lines}"
     return [line.split() for line in lines.splitlines()]
 

@@ -251,8 +251,8 @@ def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
         for reader in (store, another):
             assert (redeem(reader, new, "ann"), redeem(reader, newer, "ann")) == (b"new", b"newer")
         assert store.sweep() == another.sweep()
-        told = [event["handle"] for event in store.journal.recent() if event["event"] == "output_handle_created"]
-        assert told == [newer, new]
+        created = [event["handle"] for event in store.journal.recent() if event["event"] == "output_handle_created"]
+        assert created == [newer, new]
     assert_tidy(root)
 
 

@@ -340,10 +340,10 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
 
 @pytest.mark.parametrize("size", [1, FRAME_BYTES, FRAME_BYTES + 1, 12 * CHUNK_BYTES + 5])
 def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
-    told: list[int] = []
-    store.put(iter_pieces(sample(size), 12_345), progress=told.append)
-    assert told == sorted(set(told))
-    assert told[-1] == size
+    reported: list[int] = []
+    store.put(iter_pieces(sample(size), 12_345), progress=reported.append)
+    assert reported == sorted(set(reported))
+    assert reported[-1] == size
 
 
 @pytest.mark.slow
@@ -366,16 +366,16 @@ def test_text_that_no_message_could_carry_is_refused(tmp_path: Path) -> None:
 
 def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
     descriptor = store.put({"rows": [{"id": i} for i in range(1000)]}, source_tool="list_rows")
-    told = json.loads(descriptor.to_json())
-    assert list(told) == [
+    fields = json.loads(descriptor.to_json())
+    assert list(fields) == [
         "output_handle", "mime_type", "size_bytes", "item_count", "preview", "expires_at", "fetch_with", "items_path",
         "outline",
     ]  # fmt: skip
-    assert told["item_count"] == 1000
-    assert told["items_path"] == "/rows"
-    assert told["outline"] == "{rows: [{id: int}] ×1000}"
-    assert told["preview"].startswith('{"rows":[{"id":0},')
-    assert told["fetch_with"] == "output_fetch"
+    assert fields["item_count"] == 1000
+    assert fields["items_path"] == "/rows"
+    assert fields["outline"] == "{rows: [{id: int}] ×1000}"
+    assert fields["preview"].startswith('{"rows":[{"id":0},')
+    assert fields["fetch_with"] == "output_fetch"
 
 
 def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Store) -> None:

@@ -186,8 +186,8 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
 @pytest.mark.slow
 def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
-        made = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
-    assert len(made) == 200
+        handles = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
+    assert len(handles) == 200
 
 
 @pytest.mark.parametrize("how", ["by hand", "damaged"])

@@ -74,8 +74,8 @@ def pages(store: Store, handle: str, **ask: Any) -> Iterator[Page]:
         page = store.fetch(handle, offset=offset, **ask)
         sent = page.to_json()
         assert weigh(sent.decode(), levels) <= most
-        told = json.loads(sent)
-        assert (page.offset, told["offset"]) == (offset, offset)
+        decoded = json.loads(sent)
+        assert (page.offset, decoded["offset"]) == (offset, offset)
         assert (page.next_offset is None) == page.eof == (page.offset + page.returned >= page.total)
         assert page.eof or page.next_offset == offset + page.returned > offset
         # A text page has at least one character, whatever the limit.
@@ -88,10 +88,10 @@ def pages(store: Store, handle: str, **ask: Any) -> Iterator[Page]:
 
 def content(page: Page) -> Any:
     """Return the content as a reader of the JSON decodes it."""
-    told = json.loads(page.to_json())["content"]
+    decoded = json.loads(page.to_json())["content"]
     if page.encoding == "base64":
-        return base64.b64decode(told, validate=True)
-    return told
+        return base64.b64decode(decoded, validate=True)
+    return decoded
 
 
 limits = st.none() | st.integers(1, 30)
