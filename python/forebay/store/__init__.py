@@ -24,8 +24,8 @@ def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Sto
     root = resolve_root(url)
     unknown = set(options).difference(Options.__slots__)
     if unknown:
-        known = ", ".join(Options.__slots__)
-        raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {known}")
+        names = ", ".join(Options.__slots__)
+        raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {names}")
     store_options = Options(**options)
     backend = LocalBackend(root, clock=store_options.clock, is_durable=store_options.durability == "power")
     return Store(backend, Journal(backend.folders, store_options.clock), store_options)

@@ -13,7 +13,7 @@ __all__ = ["Quota", "QuotaExceeded"]
 
 
 class QuotaExceeded(StoreFull):
-    """The counters leave no room. A recount may find some."""
+    """A quota has no room, according to the counters. A recount may show that it has."""
 
 
 class Quota:

@@ -27,7 +27,7 @@ _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
 _ITEM_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
-"""The part of a path that follows the path of the items."""
+"""The number of an item, at the start of what follows the items' path."""
 
 
 class View(Protocol):
@@ -192,18 +192,18 @@ class PayloadReader:
 def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buffer]) -> memoryview:
     """Return the value at a JSON Pointer.
 
-    Of duplicate keys the first one counts, but on the way to the items the one that leads to them, so that the path of
-    an item on a page returns that item. A path that does not lead to the items needs the whole payload, from
-    `read_payload`.
+    Of duplicate keys the first is used, except on the way to the items: there it is the key that leads to them, so that
+    the path of an item on a page returns that item. A path that does not lead to the items or into one calls
+    `read_payload` and scans the whole payload.
     """
     index = reader.items
     if index is not None and index.path is not None and path.startswith(index.path):
         rest = path[len(index.path) :]
         if rest == "" and index.kind == "array":
             return reader.read(index.start, index.end)
-        number = _ITEM_NUMBER.match(rest)
-        if number is not None:
-            return _read_inside_item(reader, index, path, int(number[1]), rest[number.end() :])
+        match = _ITEM_NUMBER.match(rest)
+        if match is not None:
+            return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
     data = memoryview(read_payload())
     start, end = locate(data, path)
     return data[start:end]

@@ -220,8 +220,8 @@ class Store:
         JSON string, and `is_ascii` whether the transport escapes characters that are not ASCII.
 
         Following `next_offset` reads everything exactly once. An item or line larger than a page is cut, and
-        `truncated` has the arguments to read it with. Of duplicate keys `path` means the first one, but on the way to
-        the items the one that leads there.
+        `truncated` has the arguments to read it with. Of duplicate keys `path` uses the first, except on the way to the
+        items: there it is the key that leads to them.
 
         Raises `InvalidArgument`, `InvalidFormat` or `PathNotFound`, the last also for fields that no item has.
         """

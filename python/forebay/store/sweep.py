@@ -141,17 +141,17 @@ class Sweeper:
 
     def _recount(self) -> list[tuple[_Entry, ObjectInfo]]:
         """Set the counters from the stored objects, and return these."""
-        found: list[tuple[_Entry, ObjectInfo]] = []
+        entries: list[tuple[_Entry, ObjectInfo]] = []
 
         def list_objects() -> Iterator[tuple[str | None, int]]:
             for stored in self._backend.list():
                 entry = self._read_entry(stored)
-                found.append((entry, stored))
+                entries.append((entry, stored))
                 yield entry.principal, stored.size
 
         self._quota.recount(list_objects)
-        self._entries = {stored.handle: entry for entry, stored in found}
-        return found
+        self._entries = {stored.handle: entry for entry, stored in entries}
+        return entries
 
     def free_space(self, principal: str | None, size: int) -> None:
         """Remove expired payloads, and then, with `on_full="evict"`, a principal's oldest until `size` bytes fit.

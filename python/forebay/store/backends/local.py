@@ -55,15 +55,15 @@ class LocalBackend:
     def open(self, handle: str) -> "LocalBlob":
         with translate_os_errors:
             version = self.folders.version
-            found = self._find(handle)
-            if found is None:
+            blob = self._find(handle)
+            if blob is None:
                 # Other processes add and remove day folders.
                 self.folders.refresh()
                 if self.folders.version != version:
-                    found = self._find(handle)
-        if found is None:
+                    blob = self._find(handle)
+        if blob is None:
             raise KeyError(handle)
-        return found
+        return blob
 
     def _find(self, handle: str) -> "LocalBlob | None":
         for day in self.folders.days:
