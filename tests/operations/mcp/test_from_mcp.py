@@ -12,9 +12,8 @@ import pytest
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, to_envelope
 from forebay.operations.envelope import MCPResponseMeta, unwrap
-from forebay.operations.mcp import errors as results
-from forebay.operations.mcp.errors import result_to_envelope
-from forebay.operations.mcp.operations import MCPOperations, from_mcp
+from forebay.operations.mcp import operations as mcp_operations
+from forebay.operations.mcp.operations import MCPOperations, from_mcp, result_to_envelope
 from forebay.operations.registry import run_handler
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -133,7 +132,7 @@ def test_a_text_is_not_parsed_where_nothing_asks_for_it(monkeypatch: pytest.Monk
     def never(_: bytes) -> None:
         raise AssertionError("this must not be parsed")
 
-    monkeypatch.setattr(results, "parse", never)
+    monkeypatch.setattr(mcp_operations, "parse", never)
     block = {"type": "text", "text": "[1]"}
     for result, schema in (
         ({"content": [block]}, None),
