@@ -8,7 +8,7 @@ import time
 from typing import Any, cast
 
 import pytest
-from calls import Record, bounded, code_of, requested
+from calls import RecordingBus, error_code_of, run_bounded, wait_for_request
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -38,7 +38,7 @@ class Side:
     """A registry, its handler and a caller, on one bus."""
 
     def __init__(self) -> None:
-        self.bus = Record()
+        self.bus = RecordingBus()
         self.calls = PendingRequestMap(self.bus)
         self.registry = OperationRegistry()
         self.handler = CallHandler(self.registry, self.calls)
@@ -73,9 +73,9 @@ def test_what_is_not_there_is_told() -> None:
                 with pytest.raises(CallError, match=told) as caught:
                     await side.calls.call(operation)
                 assert caught.value.code == "OPERATION_NOT_FOUND"
-        assert len(side.bus.of("call.error")) == 2
+        assert len(side.bus.events_of("call.error")) == 2
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_access_is_checked_before_anything_else_is() -> None:
@@ -89,12 +89,12 @@ def test_access_is_checked_before_anything_else_is() -> None:
                     await side.calls.call("ns.op", {"n": "wrong"}, identity=identity)
                 assert caught.value.code == "ACCESS_DENIED"
             may = Identity("ada", ["a", "b", "y"])
-            assert await code_of(side.calls.call("ns.op", {"n": "wrong"}, identity=may)) == "VALIDATION_ERROR"
+            assert await error_code_of(side.calls.call("ns.op", {"n": "wrong"}, identity=may)) == "VALIDATION_ERROR"
             assert unwrap(await side.calls.call("ns.op", {"n": 1}, identity=may)) == "gold"
             # What this process calls itself is not checked.
             assert unwrap(await side.registry.execute("ns.op", {"n": 1})) == "gold"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_nothing_runs_that_may_not() -> None:
@@ -105,7 +105,7 @@ def test_nothing_runs_that_may_not() -> None:
         side.add("stream", never, type="subscription")
         side.add("op", never)
         async with side.handler:
-            assert await code_of(side.calls.call("ns.secret")) == "ACCESS_DENIED"
+            assert await error_code_of(side.calls.call("ns.secret")) == "ACCESS_DENIED"
             with pytest.raises(CallError) as caught:
                 await side.calls.call("ns.typed", {"n": "x"})
             assert (caught.value.code, caught.value.details["problems"][0]["path"]) == ("VALIDATION_ERROR", "/n")
@@ -114,7 +114,7 @@ def test_nothing_runs_that_may_not() -> None:
             _, late = await side.answer(deadline=to_epoch_ms(time.monotonic() - 1))
             assert late["code"] == "TIMEOUT"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_envelope_is_the_answer_also_if_it_says_that_a_tool_failed(envelope: 
             assert await side.calls.call("ns.op") == envelope
         assert [topic for topic, _ in side.bus.events] == ["call.requested", "call.responded"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_what_is_returned_is_wrapped_and_held_against_its_schema(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,7 +146,7 @@ def test_what_is_returned_is_wrapped_and_held_against_its_schema(caplog: pytest.
             assert (envelope.data, envelope.meta.operation_id) == ({"n": "x"}, "ns.op")
 
     with caplog.at_level(logging.WARNING, "forebay"):
-        bounded(scenario())
+        run_bounded(scenario())
     assert "'/n'" in caplog.text
 
 
@@ -177,19 +177,19 @@ def test_what_is_raised_is_published_as_an_error() -> None:
             with pytest.raises(CallError, match="not you") as caught:
                 await side.calls.call("ns.deny")
             assert (caught.value.code, caught.value.details) == ("ACCESS_DENIED", {"scope": "x"})
-            assert await code_of(side.calls.call("ns.cancel")) == "ABORTED"
-            assert await code_of(side.calls.call("ns.broken")) == "EXECUTION_ERROR"
-            assert await code_of(side.calls.call("ns.unreadable")) == "EXECUTION_ERROR"
-        assert [event["code"] for event in side.bus.of("call.error")] == [
+            assert await error_code_of(side.calls.call("ns.cancel")) == "ABORTED"
+            assert await error_code_of(side.calls.call("ns.broken")) == "EXECUTION_ERROR"
+            assert await error_code_of(side.calls.call("ns.unreadable")) == "EXECUTION_ERROR"
+        assert [event["code"] for event in side.bus.events_of("call.error")] == [
             "EXECUTION_ERROR",
             "ACCESS_DENIED",
             "ABORTED",
             "EXECUTION_ERROR",
             "EXECUTION_ERROR",
         ]
-        assert side.bus.of("call.responded") == []
+        assert side.bus.events_of("call.responded") == []
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_handler_knows_the_call_that_it_answers() -> None:
@@ -202,13 +202,13 @@ def test_a_handler_knows_the_call_that_it_answers() -> None:
                 "ns.op", identity=Identity("ada", ["x"]), deadline=deadline, parent_request_id="the-parent"
             )
         context = seen[0]
-        assert context.request_id == await requested(side.bus)
+        assert context.request_id == await wait_for_request(side.bus)
         assert context.parent_request_id == "the-parent"
         assert context.identity == Identity("ada", frozenset(["x"]))
         assert context.deadline is not None
         assert deadline - 1 < context.deadline < deadline + 0.001
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def waiting(seen: list[str]) -> Any:
@@ -231,7 +231,7 @@ def test_a_deadline_that_passes_meanwhile_cancels_the_handler() -> None:
             topic, event = await side.answer(deadline=to_epoch_ms(time.monotonic() + 0.2))
         assert (topic, event["code"], seen) == ("call.error", "TIMEOUT", ["started", "cancelled"])
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_whoever_is_late_cleans_up_undisturbed_when_its_caller_gives_up_for_that() -> None:
@@ -242,18 +242,18 @@ def test_whoever_is_late_cleans_up_undisturbed_when_its_caller_gives_up_for_that
             try:
                 await asyncio.sleep(60)
             finally:
-                while not side.bus.of("call.aborted"):
+                while not side.bus.events_of("call.aborted"):
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 seen.append("tidied")
 
         side.add("op", tidy)
         async with side.handler:
-            assert await code_of(side.calls.call("ns.op", timeout=0.2)) == "TIMEOUT"
+            assert await error_code_of(side.calls.call("ns.op", timeout=0.2)) == "TIMEOUT"
         assert seen == ["tidied"]
-        assert side.bus.of("call.error") == []
+        assert side.bus.events_of("call.error") == []
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.slow
@@ -273,8 +273,8 @@ def test_whoever_is_cancelled_cleans_up_undisturbed_by_its_deadline(is_closed: b
 
         side.add("op", tidy)
         await side.handler.start()
-        task = asyncio.create_task(code_of(side.calls.call("ns.op", timeout=0.5)))
-        request_id = await requested(side.bus)
+        task = asyncio.create_task(error_code_of(side.calls.call("ns.op", timeout=0.5)))
+        request_id = await wait_for_request(side.bus)
         while not seen:
             await asyncio.sleep(0)
         if not is_closed:
@@ -283,7 +283,7 @@ def test_whoever_is_cancelled_cleans_up_undisturbed_by_its_deadline(is_closed: b
         assert seen == ["started", "cancelled", "tidied"]
         assert await task == ("TIMEOUT" if is_closed else "ABORTED")
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_an_abort_cancels_the_handler_and_is_not_answered() -> None:
@@ -292,7 +292,7 @@ def test_an_abort_cancels_the_handler_and_is_not_answered() -> None:
         side.add("op", waiting(seen))
         async with side.handler:
             task = asyncio.create_task(side.calls.call("ns.op"))
-            request_id = await requested(side.bus)
+            request_id = await wait_for_request(side.bus)
             while not seen:
                 await asyncio.sleep(0)
             await side.calls.abort(request_id, "the user left")
@@ -301,14 +301,14 @@ def test_an_abort_cancels_the_handler_and_is_not_answered() -> None:
         assert seen == ["started", "cancelled"]
         assert [topic for topic, _ in side.bus.events] == ["call.requested", "call.aborted"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_whoever_cancels_a_call_cancels_all_that_is_done_for_it() -> None:
     async def scenario() -> None:
         side, seen = Side(), list[str]()
         side.add("inner", waiting(seen))
-        side.add("outer", lambda given, context: context.env.ns.inner(given))
+        side.add("outer", lambda value, context: context.env.ns.inner(value))
         async with side.handler:
             task = asyncio.create_task(side.calls.call("ns.outer"))
             while not seen:
@@ -318,9 +318,9 @@ def test_whoever_cancels_a_call_cancels_all_that_is_done_for_it() -> None:
                 await task
             while len(seen) < 2:
                 await asyncio.sleep(0)
-        assert len(side.bus.of("call.aborted")) == 2
+        assert len(side.bus.events_of("call.aborted")) == 2
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_calls_run_side_by_side() -> None:
@@ -331,7 +331,7 @@ def test_calls_run_side_by_side() -> None:
             answers = await asyncio.gather(*(side.calls.call("ns.op") for _ in range(20)))
         assert sorted(unwrap(answer) for answer in answers) == [*range(20)]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_request_that_comes_twice_runs_once() -> None:
@@ -346,7 +346,7 @@ def test_a_request_that_comes_twice_runs_once() -> None:
             await side.calls.abort("a")
         assert seen == ["started", "cancelled"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_a_request_that_is_none_is_refused(wrong: Any) -> None:
             assert (topic, event["code"]) == ("call.error", "VALIDATION_ERROR")
             assert next(iter(wrong)) in event["message"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_request_that_cannot_be_answered_is_told_to_whoever_runs_this(caplog: pytest.LogCaptureFixture) -> None:
@@ -383,7 +383,7 @@ def test_a_request_that_cannot_be_answered_is_told_to_whoever_runs_this(caplog: 
                 await side.bus.publish("call.requested", event)
                 await side.bus.publish("call.aborted", event)
 
-    bounded(scenario())
+    run_bounded(scenario())
     assert caplog.text.count("was ignored") == 4
 
 
@@ -391,27 +391,27 @@ def test_closing_waits_for_what_runs_and_for_what_that_calls_but_takes_no_more()
     async def scenario() -> None:
         side, may_go = Side(), asyncio.Event()
 
-        async def outer(given: Any, context: CallContext) -> Any:
+        async def outer(value: Any, context: CallContext) -> Any:
             await may_go.wait()
-            return await context.env.ns.inner(given)
+            return await context.env.ns.inner(value)
 
         side.add("outer", outer)
-        side.add("inner", lambda given, _: given)
+        side.add("inner", lambda value, _: value)
         await side.handler.start()
         await side.handler.start()
         task = asyncio.create_task(side.calls.call("ns.outer", 7))
-        await requested(side.bus)
+        await wait_for_request(side.bus)
         closing = asyncio.create_task(side.handler.close())
         await asyncio.sleep(0)
-        assert await code_of(side.calls.call("ns.inner")) == "ABORTED"
+        assert await error_code_of(side.calls.call("ns.inner")) == "ABORTED"
         may_go.set()
         await closing
         assert unwrap(await task) == 7
-        assert await code_of(side.calls.call("ns.inner", timeout=0.02)) == "TIMEOUT"
+        assert await error_code_of(side.calls.call("ns.inner", timeout=0.02)) == "TIMEOUT"
         async with side.handler:
             assert unwrap(await side.calls.call("ns.inner", 8)) == 8
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01])
@@ -421,12 +421,12 @@ def test_closing_aborts_what_takes_longer(seconds: float) -> None:
         side.add("op", waiting(seen))
         await side.handler.start()
         task = asyncio.create_task(side.calls.call("ns.op"))
-        await requested(side.bus)
+        await wait_for_request(side.bus)
         await side.handler.close(timeout=seconds)
         assert seen == ["started", "cancelled"]
-        assert await code_of(task) == "ABORTED"
+        assert await error_code_of(task) == "ABORTED"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_closing_waits_for_what_was_aborted_to_clean_up() -> None:
@@ -450,7 +450,7 @@ def test_closing_waits_for_what_was_aborted_to_clean_up() -> None:
         await side.handler.close(timeout=0)
         assert seen == ["started", "tidied"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -470,19 +470,19 @@ def test_a_call_whose_result_is_just_made_to_fit_can_be_aborted(
         await side.handler.start()
         call = asyncio.create_task(side.calls.call("ns.op", timeout=60))
         try:
-            request_id = await requested(side.bus)
+            request_id = await wait_for_request(side.bus)
             while not begun.is_set():
                 await asyncio.sleep(0)
             if not is_closed:
                 await side.calls.abort(request_id)
             await side.handler.close(timeout=0)
-            assert await code_of(call) == "ABORTED"
+            assert await error_code_of(call) == "ABORTED"
             assert side.bus.failures == []
         finally:
             may_go.set()
 
     monkeypatch.setattr(results, "to_envelope", held)
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_block_that_fails_does_not_wait() -> None:
@@ -492,8 +492,8 @@ def test_a_block_that_fails_does_not_wait() -> None:
         with contextlib.suppress(ZeroDivisionError):
             async with side.handler:
                 task = asyncio.create_task(side.calls.call("ns.op"))
-                await requested(side.bus)
+                await wait_for_request(side.bus)
                 raise ZeroDivisionError
-        assert await code_of(task) == "ABORTED"
+        assert await error_code_of(task) == "ABORTED"
 
-    bounded(scenario())
+    run_bounded(scenario())

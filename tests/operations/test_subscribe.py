@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from calls import bounded
+from calls import run_bounded
 from forebay.operations import CallContext, CallError, OperationRegistry, OperationSpec, subscribe
 from forebay.operations.envelope import LocalResponseMeta, ResponseEnvelope, local_envelope, mcp_envelope, unwrap
 
@@ -21,21 +21,21 @@ def registry_of(handler: Any, **more: Any) -> OperationRegistry:
     return registry
 
 
-async def all_of(handler: Any, given: Any = None, context: CallContext | None = None, **more: Any) -> list[Any]:
-    return [envelope async for envelope in subscribe(registry_of(handler, **more), "ns.op", given, context)]
+async def all_of(handler: Any, value: Any = None, context: CallContext | None = None, **more: Any) -> list[Any]:
+    return [envelope async for envelope in subscribe(registry_of(handler, **more), "ns.op", value, context)]
 
 
-async def agen(given: Any, _: CallContext) -> AsyncIterator[Any]:
-    for value in given:
+async def agen(values: Any, _: CallContext) -> AsyncIterator[Any]:
+    for value in values:
         yield value
 
 
-def gen(given: Any, _: CallContext) -> Iterator[Any]:
-    yield from given
+def gen(value: Any, _: CallContext) -> Iterator[Any]:
+    yield from value
 
 
-async def awaited(given: Any, context: CallContext) -> AsyncIterator[Any]:
-    return agen(given, context)
+async def awaited(value: Any, context: CallContext) -> AsyncIterator[Any]:
+    return agen(value, context)
 
 
 class Counter:
@@ -58,10 +58,10 @@ class Counter:
 
 
 @pytest.mark.parametrize(
-    "handler", [agen, gen, awaited, lambda given, _: Counter(given), lambda given, _: iter(given), lambda *_: Again()]
+    "handler", [agen, gen, awaited, lambda value, _: Counter(value), lambda value, _: iter(value), lambda *_: Again()]
 )
 def test_every_yield_is_an_envelope(handler: Any) -> None:
-    envelopes = bounded(all_of(handler, [1, None, {"a": 2}]))
+    envelopes = run_bounded(all_of(handler, [1, None, {"a": 2}]))
     assert [unwrap(envelope) for envelope in envelopes] == [1, None, {"a": 2}]
     for envelope in envelopes:
         assert isinstance(envelope, ResponseEnvelope)
@@ -89,14 +89,14 @@ def test_each_has_the_time_at_which_it_came() -> None:
                 await asyncio.sleep(0)
         return times
 
-    first, second, third = bounded(scenario())
+    first, second, third = run_bounded(scenario())
     assert first < second < third
 
 
 def test_envelopes_pass_as_they_are() -> None:
     envelopes: list[Any] = [local_envelope(1, "someone.else"), mcp_envelope("no", is_error=True)]
-    given = [*envelopes, *(envelope.to_dict() for envelope in envelopes)]
-    told = bounded(all_of(agen, given))
+    value = [*envelopes, *(envelope.to_dict() for envelope in envelopes)]
+    told = run_bounded(all_of(agen, value))
     assert told == envelopes * 2
     assert told[0] is envelopes[0]
 
@@ -104,7 +104,7 @@ def test_envelopes_pass_as_they_are() -> None:
 def test_the_output_schema_is_for_every_yield(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"properties": {"n": {"minimum": 5}}}
     with caplog.at_level(logging.WARNING, "forebay"):
-        bounded(all_of(agen, [{"n": 1}, {"n": 7}, {"n": 2}], output_schema=schema))
+        run_bounded(all_of(agen, [{"n": 1}, {"n": 7}, {"n": 2}], output_schema=schema))
     assert caplog.text.count("'/n'") == 2
 
 
@@ -113,22 +113,22 @@ def test_the_input_is_checked_before_the_handler_sees_it() -> None:
         raise AssertionError("this must not run")
 
     with pytest.raises(CallError) as caught:
-        bounded(all_of(never, {"n": "x"}, input_schema=NUMBER))
+        run_bounded(all_of(never, {"n": "x"}, input_schema=NUMBER))
     assert caught.value.code == "VALIDATION_ERROR"
     assert caught.value.details["problems"][0]["path"] == "/n"
 
 
 def test_who_subscribes_with_nothing_means_an_empty_object() -> None:
-    def told(given: Any, _: CallContext) -> Iterator[Any]:
-        yield given
+    def told(value: Any, _: CallContext) -> Iterator[Any]:
+        yield value
 
-    assert [unwrap(one) for one in bounded(all_of(told, input_schema={"type": "object"}))] == [{}]
+    assert [unwrap(one) for one in run_bounded(all_of(told, input_schema={"type": "object"}))] == [{}]
 
 
 @pytest.mark.parametrize("kind", ["query", "mutation"])
 def test_what_is_no_subscription_says_what_to_use(kind: str) -> None:
     with pytest.raises(CallError, match=rf"ns\.op is a {kind}; use execute\(\)") as caught:
-        bounded(all_of(agen, [], type=kind))
+        run_bounded(all_of(agen, [], type=kind))
     assert caught.value.code == "VALIDATION_ERROR"
 
 
@@ -137,14 +137,14 @@ def test_what_is_not_there_is_told() -> None:
         await anext(subscribe(registry_of(agen), "ns.po"))
 
     with pytest.raises(CallError, match=r"there are ns\.op") as caught:
-        bounded(scenario())
+        run_bounded(scenario())
     assert caught.value.code == "OPERATION_NOT_FOUND"
 
 
 @pytest.mark.parametrize("value", [None, 7, [1], "text", {"a": 1}])
 def test_a_handler_that_does_not_yield_is_told(value: Any) -> None:
     with pytest.raises(CallError, match="has to yield") as caught:
-        bounded(all_of(lambda *_: value))
+        run_bounded(all_of(lambda *_: value))
     assert caught.value.code == "EXECUTION_ERROR"
 
 
@@ -179,7 +179,7 @@ def test_what_is_raised_is_a_call_error(handler: Any) -> None:
             seen.append(unwrap(await anext(envelopes)))
 
     with pytest.raises(CallError, match=r"ns\.op failed: the disk is on fire") as caught:
-        bounded(scenario())
+        run_bounded(scenario())
     assert caught.value.code == "EXECUTION_ERROR"
     assert seen == ([] if handler is fails_at_once else [1])
 
@@ -191,7 +191,7 @@ def test_what_is_raised_while_it_is_closed_is_one_too() -> None:
         with pytest.raises(CallError, match="the disk is on fire"):
             await envelopes.aclose()
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 class Unreadable:
@@ -206,7 +206,7 @@ def test_what_cannot_be_made_to_fit_is_a_call_error_and_the_generator_is_closed(
             await anext(subscribe(registry_of(lambda *_: counter, output_schema=NUMBER), "ns.op"))
         assert counter.is_closed
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_an_error_that_is_a_call_error_stays_one() -> None:
@@ -215,7 +215,7 @@ def test_an_error_that_is_a_call_error_stays_one() -> None:
         raise CallError("ACCESS_DENIED", "no more", {"scope": "x"})
 
     with pytest.raises(CallError, match="no more") as caught:
-        bounded(all_of(deny))
+        run_bounded(all_of(deny))
     assert (caught.value.code, caught.value.details) == ("ACCESS_DENIED", {"scope": "x"})
 
 
@@ -248,7 +248,7 @@ def test_closing_closes_the_generator_of_the_handler(kind: int) -> None:
             assert seen == []
         assert seen == ["closed"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_closing_closes_an_iterator_that_can_be_closed() -> None:
@@ -259,7 +259,7 @@ def test_closing_closes_an_iterator_that_can_be_closed() -> None:
             assert not counter.is_closed
         assert counter.is_closed
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize("kind", [0, 1])
@@ -280,7 +280,7 @@ def test_whoever_consumes_can_be_cancelled(kind: int) -> None:
             await task
         assert seen == ["closed"]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_deadline_ends_it_and_closes_the_generator() -> None:
@@ -300,24 +300,24 @@ def test_a_deadline_ends_it_and_closes_the_generator() -> None:
             await anext(envelopes)
         assert caught.value.code == "TIMEOUT"
 
-    bounded(scenario())
+    run_bounded(scenario())
     assert seen == ["closed"]
 
 
 def test_a_deadline_that_has_passed_starts_nothing() -> None:
     with pytest.raises(CallError) as caught:
-        bounded(all_of(fails_at_once, None, CallContext(deadline=time.monotonic() - 1)))
+        run_bounded(all_of(fails_at_once, None, CallContext(deadline=time.monotonic() - 1)))
     assert caught.value.code == "TIMEOUT"
 
 
 def test_its_handler_can_call_other_operations() -> None:
     async def scenario() -> None:
-        async def twice(given: Any, context: CallContext) -> AsyncIterator[Any]:
-            for value in given:
+        async def twice(values: Any, context: CallContext) -> AsyncIterator[Any]:
+            for value in values:
                 yield await context.env.ns.double(value)
 
         registry = registry_of(twice)
-        registry.register(OperationSpec(namespace="ns", name="double"), lambda given, _: given * 2)
+        registry.register(OperationSpec(namespace="ns", name="double"), lambda value, _: value * 2)
         assert [unwrap(envelope) async for envelope in subscribe(registry, "ns.op", [1, 2])] == [2, 4]
 
-    bounded(scenario())
+    run_bounded(scenario())

@@ -96,9 +96,9 @@ def is_query(tool: Tool) -> bool | None:
     return tool.annotations.read_only_hint if tool.annotations else None
 
 
-async def echo(given: Any, context: CallContext) -> Any:
+async def echo(value: Any, context: CallContext) -> Any:
     del context
-    return given
+    return value
 
 
 def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
@@ -112,13 +112,13 @@ def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
 
     async def test(client: Client) -> None:
         listed = {tool.name: Draft202012Validator(tool.input_schema) for tool in (await client.list_tools()).tools}
-        for name, given, taken in (
+        for name, value, taken in (
             ("total", {"input": [1, 2.5]}, "[1,2.5]"),
             ("maybe", {"input": None}, "null"),
             ("any", {"input": 1}, '{"input":1}'),
         ):
-            assert listed[name].is_valid(given)
-            assert get_text(await client.call_tool(name, given)) == taken
+            assert listed[name].is_valid(value)
+            assert get_text(await client.call_tool(name, value)) == taken
         for wrong in ({}, {"input": ["x"]}):
             assert not listed["total"].is_valid(wrong)
             assert parse_text(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
