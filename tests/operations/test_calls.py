@@ -1,4 +1,4 @@
-"""Calls that are waited for: what is asked, and what comes of it, whatever happens."""
+"""Pending requests: what is published for them, and how they are settled."""
 
 import asyncio
 import json
@@ -112,12 +112,12 @@ def test_what_is_told_of_an_error_is_raised() -> None:
 
 def test_a_call_that_is_aborted_says_why() -> None:
     async def scenario() -> None:
-        for reason, told in (("the user left", "the user left"), (None, "no reason was given")):
+        for reason, message in (("the user left", "the user left"), (None, "no reason was given")):
             bus = RecordingBus()
             calls = PendingRequestMap(bus)
             task = asyncio.create_task(calls.call("x.y"))
             await calls.abort(await wait_for_request(bus), reason)
-            with pytest.raises(CallError, match=told) as caught:
+            with pytest.raises(CallError, match=message) as caught:
                 await task
             assert caught.value.code == "ABORTED"
             jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.aborted"]).validate(
@@ -230,7 +230,7 @@ def test_rubbish_on_the_bus_is_ignored(rubbish: Any, caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize(
-    ("topic", "event", "code", "told"),
+    ("topic", "event", "code", "message"),
     [
         ("call.responded", {}, "EXECUTION_ERROR", "with no envelope"),
         ("call.responded", {"output": 7}, "EXECUTION_ERROR", "with no envelope"),
@@ -240,14 +240,14 @@ def test_rubbish_on_the_bus_is_ignored(rubbish: Any, caplog: pytest.LogCaptureFi
     ],
 )
 def test_an_answer_that_is_not_understood_is_an_error(
-    topic: CallEventName, event: dict[str, Any], code: str, told: str
+    topic: CallEventName, event: dict[str, Any], code: str, message: str
 ) -> None:
     async def scenario() -> None:
         bus = RecordingBus()
         task = asyncio.create_task(PendingRequestMap(bus).call("x.y"))
         answer: Any = {"requestId": await wait_for_request(bus), **event}
         await bus.publish(topic, answer)
-        with pytest.raises(CallError, match=told) as caught:
+        with pytest.raises(CallError, match=message) as caught:
             await task
         assert caught.value.code == code
 
@@ -263,8 +263,8 @@ def test_closing_ends_what_is_waited_for() -> None:
         assert bus.subscription_count == 3
         await calls.close()
         assert [await error_code_of(task) for task in tasks] == ["ABORTED"] * 3
-        asked = [event["requestId"] for event in bus.events_of("call.requested")]
-        assert [event["requestId"] for event in bus.events_of("call.aborted")] == asked
+        request_ids = [event["requestId"] for event in bus.events_of("call.requested")]
+        assert [event["requestId"] for event in bus.events_of("call.aborted")] == request_ids
         assert bus.subscription_count == 0
         assert await error_code_of(calls.call("x.y")) == "ABORTED"
         assert len(bus.events_of("call.requested")) == 3
@@ -345,12 +345,12 @@ def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list
         bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y", timeout=0.003 if has_deadline else None))
-        # A machine that is busy may have let the deadline pass before anything was asked.
+        # On a busy machine the deadline may pass before the request is published.
         while not task.done() and not bus.events:
             await asyncio.sleep(0)
-        asked = [event["requestId"] for event in bus.events_of("call.requested")]
+        request_ids = [event["requestId"] for event in bus.events_of("call.requested")]
         for action in [*actions, "result"]:
-            await ACTIONS[action](calls, asked[0] if asked else "nothing", task)
+            await ACTIONS[action](calls, request_ids[0] if request_ids else "nothing", task)
         try:
             outcome: str = unwrap(await task)
         except CallError as error:
@@ -359,16 +359,16 @@ def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list
             outcome = "cancelled"
         assert problems == []
         assert bus.failures == []
-        withdrawn = [event for event in bus.events_of("call.aborted") if "reason" in event]
-        assert len(withdrawn) == (outcome in ("cancelled", "TIMEOUT") and len(asked))
+        aborts = [event for event in bus.events_of("call.aborted") if "reason" in event]
+        assert len(aborts) == (outcome in ("cancelled", "TIMEOUT") and len(request_ids))
         return outcome
 
     outcome = run_bounded(scenario())
-    assert outcome in {winner([*actions, "result"]), "TIMEOUT" if has_deadline else None}
+    assert outcome in {expected_outcome([*actions, "result"]), "TIMEOUT" if has_deadline else None}
 
 
-def winner(actions: list[str]) -> str:
-    """What came first, unless its caller was cancelled before the loop came round to tell it."""
+def expected_outcome(actions: list[str]) -> str:
+    """Return the first action, unless the caller was cancelled before the loop delivered it."""
     first = ""
     for action in actions:
         if action == "cancelled":

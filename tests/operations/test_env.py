@@ -1,4 +1,4 @@
-"""Operations as functions, and what nested calls keep of the call that they are a part of."""
+"""Operations as functions, and what nested calls inherit from their parent call."""
 
 import asyncio
 import copy
@@ -34,14 +34,14 @@ def echo(value: Any, _: CallContext) -> Any:
     return value
 
 
-async def through_both(operations: list[Operation], scenario: Any, **context: Any) -> None:
-    """Runs a scenario with an env that calls directly, and with one that asks."""
+async def run_with_both_envs(operations: list[Operation], scenario: Any, **context: Any) -> None:
+    """Run a scenario with an env that calls a registry, and with one that calls over the bus."""
     registry = OperationRegistry(operations)
-    told = CallContext(**context)
-    await scenario(build_env(registry, context=told))
+    call_context = CallContext(**context)
+    await scenario(build_env(registry, context=call_context))
     calls = PendingRequestMap(RecordingBus())
     async with CallHandler(registry, calls):
-        await scenario(build_env(calls, context=told))
+        await scenario(build_env(calls, context=call_context))
 
 
 def test_operations_are_functions_that_return_envelopes() -> None:
@@ -53,7 +53,7 @@ def test_operations_are_functions_that_return_envelopes() -> None:
         get = env.crm.get
         assert [unwrap(answer) for answer in await asyncio.gather(get(1), get(2))] == [1, 2]
 
-    run_bounded(through_both([operation("crm", "get", echo)], scenario))
+    run_bounded(run_with_both_envs([operation("crm", "get", echo)], scenario))
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_any_name_is_found_by_brackets(namespace: str, name: str) -> None:
     async def scenario(env: OperationEnv) -> None:
         assert unwrap(await env[namespace][name](7)) == 7
 
-    run_bounded(through_both([operation(namespace, name, echo)], scenario))
+    run_bounded(run_with_both_envs([operation(namespace, name, echo)], scenario))
 
 
 def test_a_namespace_with_dots_is_found_by_attributes_too() -> None:
     async def scenario(env: OperationEnv) -> None:
         assert unwrap(await env.a.b.c(7)) == 7
 
-    run_bounded(through_both([operation("a.b", "c", echo)], scenario))
+    run_bounded(run_with_both_envs([operation("a.b", "c", echo)], scenario))
 
 
 def test_what_is_not_there_is_told_when_it_is_called() -> None:
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_told_when_it_is_called() -> None:
         assert caught.value.code == "OPERATION_NOT_FOUND"
         assert await error_code_of(env.nobody.knows()) == "OPERATION_NOT_FOUND"
 
-    run_bounded(through_both([operation("crm", "get", echo)], scenario))
+    run_bounded(run_with_both_envs([operation("crm", "get", echo)], scenario))
 
 
 def test_access_is_checked_where_a_call_is_asked_for_and_not_where_it_is_made() -> None:
@@ -99,7 +99,7 @@ def test_access_is_checked_where_a_call_is_asked_for_and_not_where_it_is_made() 
 
 
 def chain(seen: dict[str, CallContext]) -> list[Operation]:
-    """`ns.one` calls `ns.two`, and that `ns.three`."""
+    """Return operations where `ns.one` calls `ns.two`, and `ns.two` calls `ns.three`."""
 
     async def one(value: Any, context: CallContext) -> Any:
         seen["one"] = context
@@ -147,7 +147,7 @@ def test_calls_that_are_made_directly_keep_them_too() -> None:
         assert unwrap(await registry.execute("ns.one", 7, context)) == 7
         assert (seen["one"].request_id, seen["one"].parent_request_id) == ("the-request", "the-parent")
         for name in ("two", "three"):
-            # Nobody asked for these by an id: the nearest that has one is their parent.
+            # Direct nested calls have no id, so their parent is the nearest call that has one.
             assert (seen[name].request_id, seen[name].parent_request_id) == (None, "the-request")
         assert {context.deadline for context in seen.values()} == {deadline}
         assert {context.identity for context in seen.values()} == {ADA}
@@ -164,7 +164,7 @@ def test_an_operation_that_nobody_asked_for_can_call_others() -> None:
 def test_a_nested_deadline_may_be_earlier_and_is_never_later() -> None:
     async def scenario(env: OperationEnv) -> None:
         now = time.monotonic()
-        for asked, at_most in (
+        for options, latest in (
             ({}, now + 50),
             ({"timeout": 20}, now + 30),
             ({"timeout": 500}, now + 50),
@@ -172,12 +172,12 @@ def test_a_nested_deadline_may_be_earlier_and_is_never_later() -> None:
             ({"deadline": now + 500}, now + 50),
             ({"deadline": now + 40, "timeout": 20}, now + 30),
         ):
-            deadline = unwrap(await env.ns.deadline(**asked))
-            # It was a time of day on its way.
-            assert at_most - 20 < deadline < at_most + 0.001
+            deadline = unwrap(await env.ns.deadline(**options))
+            # Converted to wall-clock time and back, so not exactly equal.
+            assert latest - 20 < deadline < latest + 0.001
 
     deadline_of = operation("ns", "deadline", lambda _, context: context.deadline)
-    run_bounded(through_both([deadline_of], scenario, deadline=time.monotonic() + 50))
+    run_bounded(run_with_both_envs([deadline_of], scenario, deadline=time.monotonic() + 50))
 
 
 def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
@@ -185,7 +185,7 @@ def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
         seen: dict[str, CallContext] = {}
         registry = OperationRegistry(chain(seen))
         now = time.monotonic()
-        # As a handler does that makes an env of the context which it was value.
+        # As in a handler that builds an env from its own context.
         env = build_env(registry, context=registry.bind_context(CallContext(deadline=now + 60)))
         await env.ns.one(deadline=now + 30)
         assert [seen[name].deadline for name in ("one", "two", "three")] == [now + 30] * 3
@@ -207,7 +207,7 @@ def test_a_nested_call_that_is_late_is_cancelled() -> None:
             raise
 
     seen: list[str] = []
-    run_bounded(through_both([operation("ns", "wait", wait)], scenario))
+    run_bounded(run_with_both_envs([operation("ns", "wait", wait)], scenario))
 
 
 def test_nothing_is_called_once_the_deadline_has_passed() -> None:
@@ -216,7 +216,7 @@ def test_nothing_is_called_once_the_deadline_has_passed() -> None:
 
     seen: list[Any] = []
     run_bounded(
-        through_both([operation("ns", "op", lambda *_: seen.append(1))], scenario, deadline=time.monotonic() - 1)
+        run_with_both_envs([operation("ns", "op", lambda *_: seen.append(1))], scenario, deadline=time.monotonic() - 1)
     )
     assert seen == []
 

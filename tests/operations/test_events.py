@@ -1,4 +1,4 @@
-"""The events of a call, as JSON and by their schemas, and how they get from one to the other."""
+"""Call events: their JSON form, their schemas, and their delivery."""
 
 import time
 from typing import Any
@@ -89,9 +89,9 @@ def test_what_is_no_json_is_no_event(data: bytes | str) -> None:
 
 def test_deadlines_are_milliseconds_on_the_wire() -> None:
     before = time.time()
-    told = to_epoch_ms(time.monotonic() + 60)
-    assert isinstance(told, int)
-    assert int((before + 59) * 1000) <= told <= (time.time() + 60) * 1000
+    deadline_ms = to_epoch_ms(time.monotonic() + 60)
+    assert isinstance(deadline_ms, int)
+    assert int((before + 59) * 1000) <= deadline_ms <= (time.time() + 60) * 1000
     deadline = time.monotonic() + 60
     assert deadline - 1 < from_epoch_ms(to_epoch_ms(deadline)) < deadline + 0.001
 

@@ -1,4 +1,4 @@
-"""The registry, and the way from what a handler returns to an envelope."""
+"""The registry, and the pipeline from a handler's result to an envelope."""
 
 import asyncio
 import dataclasses
@@ -65,8 +65,7 @@ def test_what_is_returned_is_wrapped() -> None:
 )
 def test_an_envelope_passes_as_it_is(envelope: Any) -> None:
     assert execute(lambda *_: envelope) is envelope
-    told = execute(lambda *_: envelope.to_dict())
-    assert told == envelope
+    assert execute(lambda *_: envelope.to_dict()) == envelope
 
 
 def test_an_envelope_that_is_none_is_told() -> None:
@@ -86,23 +85,23 @@ def test_the_input_is_checked_before_the_handler_sees_it() -> None:
     assert seen == [{"n": 1}]
 
 
-@pytest.mark.parametrize(("wrong", "told"), [(3, 3), (1000, 8), (100_000, 1)])
-def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, told: int) -> None:
+@pytest.mark.parametrize(("wrong", "reported"), [(3, 3), (1000, 8), (100_000, 1)])
+def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, reported: int) -> None:
     with pytest.raises(CallError) as caught:
         execute(lambda *_: None, [7] * wrong, input_schema={"type": "array", "items": {"type": "string"}})
     problems = caught.value.details["problems"]
-    assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(told)]
+    assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(reported)]
 
 
 def test_schemas_are_read_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
 
     def counting(make: Any) -> Any:
-        def made(schema: Any, *more: Any) -> Any:
+        def build(schema: Any, *more: Any) -> Any:
             read.append(schema)
             return make(schema, *more)
 
-        return made
+        return build
 
     for name in ("Validator", "Caster"):
         monkeypatch.setattr(operation_specs, name, counting(getattr(operation_specs, name)))
@@ -321,7 +320,7 @@ def test_an_answer_is_made_to_fit_only_if_nothing_is_lost_by_it(caplog: pytest.L
     with caplog.at_level(logging.WARNING, "forebay"):
         assert unwrap(execute(lambda *_: {"n": "7", "x": 1}, output_schema=NUMBER)) == {"n": 7}
         assert caplog.text == ""
-        # Neither is thrown away what was there, nor made up what was not.
+        # Nothing is removed and nothing is invented.
         for unfit, path in (({"n": [5], "x": 1}, "'/n'"), ({"error": "the database is down"}, "''")):
             assert unwrap(execute(lambda *_, unfit=unfit: unfit, output_schema=NUMBER)) == unfit
             assert f"at {path}" in caplog.text
@@ -388,7 +387,7 @@ class Login(pydantic.BaseModel):
 
 
 @dataclasses.dataclass
-class Held:
+class Wrapper:
     logins: list[Login]
 
 
@@ -398,22 +397,22 @@ def test_objects_inside_of_others_are_made_to_fit_too() -> None:
     for answer, schema, data in (
         ([Login(x=1)], rows, [{"x": 1}]),
         ({"r": Login(x=1)}, {"type": "object", "properties": {"r": row}}, {"r": {"x": 1}}),
-        (Held([Login(x=1)]), {"type": "object", "properties": {"logins": rows}}, {"logins": [{"x": 1}]}),
+        (Wrapper([Login(x=1)]), {"type": "object", "properties": {"logins": rows}}, {"logins": [{"x": 1}]}),
         ((Login(x=1),), rows, [{"x": 1}]),
     ):
         assert unwrap(execute(lambda *_, answer=answer: answer, output_schema=schema)) == data
 
 
-class Mute(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even that")
 
 
 def test_an_error_that_says_nothing_is_still_one() -> None:
     def fail(*_: Any) -> None:
-        raise Mute
+        raise UnprintableError
 
-    with pytest.raises(CallError, match="Mute"):
+    with pytest.raises(CallError, match="UnprintableError"):
         execute(fail)
 
 
@@ -423,10 +422,10 @@ def test_who_calls_with_nothing_means_an_empty_object() -> None:
 
 
 def test_what_was_not_waited_for_is_waited_for_and_what_yields_is_told() -> None:
-    async def forgets(value: Any, context: CallContext) -> Any:
+    async def forget_await(value: Any, context: CallContext) -> Any:
         return echo(value, context)
 
-    assert unwrap(execute(forgets, 7)) == 7
+    assert unwrap(execute(forget_await, 7)) == 7
 
     async def yields(*_: Any) -> AsyncIterator[int]:
         yield 1

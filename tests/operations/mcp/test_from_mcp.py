@@ -1,4 +1,4 @@
-"""Tools of MCP servers as operations: what is listed, and what their results become."""
+"""Tools of MCP servers as operations: listing, and the envelopes of their results."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ def test_results_become_envelopes(raw: Any, era: str) -> None:
         assert meta_of(blocks).structured_content is None
 
         for tool in ("says", "says_a_number"):
-            # JSON or not: what a tool says of its failing is no answer.
+            # Error results are never parsed, JSON or not.
             why = {"type": "text", "text": '{"n": 1}'}
             failed = await says(tool, content=[why], isError=True)
             assert failed.is_error
@@ -169,7 +169,7 @@ def test_changes_of_the_list_are_followed(changing: Any, era: str) -> None:
         assert unwrap(await registry.execute("changing.new", {})) == [{"type": "text", "text": "new"}]
         await registry.execute("changing.remove", {"name": "new"})
         await wait_until_async(lambda: "changing.new" not in registry)
-        # What did not change is what it was.
+        # Unchanged tools keep their operation objects.
         assert registry.get_handler("changing.text") is text
         assert "mine.op" in registry
         await server.close()
@@ -205,18 +205,18 @@ def test_megabytes_come_in_one_event(era: str) -> None:
 def test_a_client_that_is_connected_stays_its_owners(era: str) -> None:
     async def check() -> None:
         registry = OperationRegistry()
-        heard: list[Any] = []
+        messages: list[Any] = []
 
-        async def hear(message: Any) -> None:
-            heard.append(message)
+        async def on_message(message: Any) -> None:
+            messages.append(message)
 
-        async with Client(changing_server.make_server(), mode=era, message_handler=hear) as client:
+        async with Client(changing_server.make_server(), mode=era, message_handler=on_message) as client:
             async with from_mcp(client, namespace="up") as server:
                 server.register_into(registry)
                 await registry.execute("up.add", {"name": "new"})
                 await wait_until_async(lambda: "up.new" in registry)
-                # What it did with such news it still does; since 2026-07-28 they are only for who listens.
-                await wait_until_async(lambda: bool(heard) or era == MODERN)
+                # The handler of the client still gets notifications; since 2026-07-28 only subscribers get them.
+                await wait_until_async(lambda: bool(messages) or era == MODERN)
             assert len(registry) == 0
             assert (await client.list_tools()).tools
             late = await from_mcp(client, namespace="up").connect()
@@ -295,7 +295,7 @@ def test_a_servers_name_is_made_fit(name: str, namespace: str, mode: str) -> Non
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert (server.namespace, len(registry)) == (namespace, 0)
 
-    # It has no tools at all, and says that there is no such method.
+    # A server without tools answers that the method is unknown.
     run_with_tools(Server(name), test, mode=mode)
 
 

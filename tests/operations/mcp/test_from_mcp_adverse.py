@@ -1,4 +1,4 @@
-"""Servers that answer nonsense, and callers that connect, close and call at odd times."""
+"""Servers that send invalid messages, and callers that connect, close and call at odd times."""
 
 import asyncio
 import json
@@ -77,8 +77,8 @@ def test_bytes_that_are_no_text_do_not_end_a_connection(stdio: Any, era: str) ->
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         for line in ("caf\xe9", "not json", "5", '{"jsonrpc": "2.0", "id": 9999, "result": {}}'):
             assert unwrap(await registry.execute("up.writes", {"lines": [line, OK]})) == {"ok": True}
-        said = await registry.execute("up.writes", {"lines": [answer_of('{"structuredContent": {"a": "\xff"}}')]})
-        assert unwrap(said) == {"a": "\ufffd"}
+        envelope = await registry.execute("up.writes", {"lines": [answer_of('{"structuredContent": {"a": "\xff"}}')]})
+        assert unwrap(envelope) == {"a": "\ufffd"}
 
     run_with_tools(stdio, test, mode=era, namespace="up")
     run_with_tools(StdioServerParameters(command=stdio[0], args=stdio[1:]), test, mode=era, namespace="up")
@@ -92,7 +92,7 @@ def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: s
         error = await call_error(registry, "up.writes", {"lines": [line]})
         assert error.code == "EXECUTION_ERROR"
         assert "its answer cannot be read" in str(error)
-        # One that says whose answer it is fails nobody else.
+        # An unreadable response with an id fails only its own request.
         if "ID" in line:
             assert not other.done()
             other.cancel()
@@ -101,9 +101,9 @@ def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: s
         assert unwrap(await registry.execute("up.writes", {"lines": [OK]})) == {"ok": True}
 
     run_with_tools(stdio, test, mode=era, namespace="up")
-    # A client that someone else connected hears of it as well.
+    # The same with a client that its owner has connected.
 
-    async def borrowed() -> None:
+    async def with_connected_client() -> None:
         async with Client(StdioServerParameters(command=stdio[0], args=stdio[1:]), mode=era) as client:
             before = client.session._message_handler
             async with from_mcp(client, namespace="up") as server:
@@ -112,7 +112,7 @@ def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: s
                 await test(registry, server)
             assert client.session._message_handler is before
 
-    asyncio.run(asyncio.wait_for(borrowed(), 60))
+    asyncio.run(asyncio.wait_for(with_connected_client(), 60))
 
 
 @pytest.mark.slow
@@ -124,20 +124,20 @@ def test_a_call_without_a_deadline_has_an_end(stdio: Any, era: str) -> None:
     assert from_mcp(stdio)._call_timeout == 300
 
 
-def pids_of(script: Path, command: list[str]) -> tuple[list[str], Path]:
-    """A command that notes the processes it becomes."""
+def make_logged_command(script: Path, command: list[str]) -> tuple[list[str], Path]:
+    """Return a command that writes its process ids to a file, and that file."""
     starts = script.with_suffix(".pids")
     starts.touch()
     script.write_text(f'echo $$ >> {starts}\nexec "$@"\n')
     return ["sh", str(script), *command], starts
 
 
-def alive(starts: Path) -> list[str]:
+def running_pids(starts: Path) -> list[str]:
     return [pid for pid in starts.read_text().split() if Path("/proc", pid).exists()]
 
 
 def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
-    command, starts = pids_of(tmp_path / "server.sh", ["sleep", "60"])
+    command, starts = make_logged_command(tmp_path / "server.sh", ["sleep", "60"])
 
     async def check() -> None:
         before = asyncio.all_tasks()
@@ -151,11 +151,11 @@ def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
         assert asyncio.all_tasks() == before
 
     asyncio.run(asyncio.wait_for(check(), 60))
-    assert not alive(starts)
+    assert not running_pids(starts)
 
 
 def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: Any) -> None:
-    command, starts = pids_of(tmp_path / "server.sh", stdio)
+    command, starts = make_logged_command(tmp_path / "server.sh", stdio)
 
     async def check() -> None:
         server = from_mcp(command, namespace="up", mode=LEGACY)
@@ -164,7 +164,7 @@ def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: 
             assert len(starts.read_text().split()) == 1
 
     asyncio.run(asyncio.wait_for(check(), 60))
-    assert not alive(starts)
+    assert not running_pids(starts)
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_what_is_left_of_a_loop_that_ended_can_be_closed() -> None:
 def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "object"}
     bad = [{"name": "no_schema"}, {"name": None, "inputSchema": schema}, 7, {"name": "odd", "inputSchema": True}]
-    twice = [{"name": "twice", "inputSchema": schema, "description": each} for each in ("first", "second")]
+    twice = [{"name": "twice", "inputSchema": schema, "description": text} for text in ("first", "second")]
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         assert {"up.says", "up.told", "up.last"} <= {spec.id for spec in registry}
@@ -267,19 +267,19 @@ def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: 
     changed = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
-        one = (await server_state(registry))["listed"]
+        page_count = (await server_state(registry))["listed"]
         for _each in range(20):
             await registry.execute("up.writes", {"lines": [changed, OK]})
-        while (await server_state(registry))["listed"] < 2 * one:
+        while (await server_state(registry))["listed"] < 2 * page_count:
             await asyncio.sleep(0.01)
         for _each in range(20):
             await registry.execute("up.writes", {"lines": [changed, OK]})
-        assert (await server_state(registry))["listed"] == 2 * one
+        assert (await server_state(registry))["listed"] == 2 * page_count
 
     run_with_tools(stdio, test, mode=LEGACY, namespace="up")
 
 
-class _Refusing(BaseHTTPRequestHandler):
+class _RefusingServer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(int(self.path.strip("/").partition("?")[0]))
@@ -290,7 +290,7 @@ class _Refusing(BaseHTTPRequestHandler):
         pass
 
 
-async def refused(target: Any, **options: Any) -> CallError:
+async def connect_error(target: Any, **options: Any) -> CallError:
     with pytest.raises(CallError) as caught:
         await from_mcp(target, **options).connect()
     assert "may or may not" not in str(caught.value)
@@ -303,10 +303,10 @@ async def refused(target: Any, **options: Any) -> CallError:
     [(404, "there is no MCP server at"), (401, "HTTP 401"), (429, "HTTP 429"), (500, "HTTP 500")],
 )
 def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says: str, era: str) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _RefusingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}/{status}"
-        error = asyncio.run(asyncio.wait_for(refused(f"http://user:pass@{place}?key=secret", mode=era), 60))
+        error = asyncio.run(asyncio.wait_for(connect_error(f"http://user:pass@{place}?key=secret", mode=era), 60))
         server.shutdown()
     assert error.details == {"status": status}
     assert says in str(error)
@@ -317,16 +317,16 @@ def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says
 @pytest.mark.slow
 def test_a_server_that_cannot_be_connected_is_named() -> None:
     async def check() -> None:
-        assert "the command true ended before it answered" in str(await refused(["true"]))
-        assert "the command /does/not/exist cannot be started" in str(await refused(["/does/not/exist"]))
-        assert "http://127.0.0.1:9/mcp cannot be connected" in str(await refused("http://127.0.0.1:9/mcp"))
-        late = await refused(["sleep", "60", "61"], connect_timeout=0.1)
+        assert "the command true ended before it answered" in str(await connect_error(["true"]))
+        assert "the command /does/not/exist cannot be started" in str(await connect_error(["/does/not/exist"]))
+        assert "http://127.0.0.1:9/mcp cannot be connected" in str(await connect_error("http://127.0.0.1:9/mcp"))
+        late = await connect_error(["sleep", "60", "61"], connect_timeout=0.1)
         assert (late.code, "sleep 60 did not answer" in str(late)) == ("TIMEOUT", True)
         assert "connect_timeout" in str(late)
-        # Later words may be secret.
+        # Later arguments may be secrets.
         assert "61" not in str(late)
         for word in ("--token=s3cret", "API_KEY=s3cret"):
-            assert "s3cret" not in str(await refused(["true", word]))
+            assert "s3cret" not in str(await connect_error(["true", word]))
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
@@ -363,21 +363,21 @@ def test_closing_leaves_what_others_registered() -> None:
 
 
 def test_a_fastmcp_server_is_taken(era: str) -> None:
-    made = FastMCP("fast")
+    server = FastMCP("fast")
 
-    @made.tool
+    @server.tool
     def double(n: int) -> int:
         return 2 * n
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         assert unwrap(await registry.execute("fast.double", {"n": 4}))["result"] == 8
 
-    run_with_tools(made, test, mode=era)
+    run_with_tools(server, test, mode=era)
 
 
 def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: Any) -> None:
-    """anyio cancels again at every step, also while it is closed."""
-    command, starts = pids_of(tmp_path / "server.sh", stdio)
+    """anyio cancels again at every step, even while the connection closes."""
+    command, starts = make_logged_command(tmp_path / "server.sh", stdio)
     registry = OperationRegistry()
 
     async def check() -> None:
@@ -391,7 +391,7 @@ def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: 
         assert asyncio.all_tasks() == before
 
     asyncio.run(asyncio.wait_for(check(), 60))
-    assert not alive(starts)
+    assert not running_pids(starts)
 
 
 def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) -> None:
@@ -410,25 +410,25 @@ def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) 
 
 def test_whoever_overhears_can_leave_in_any_order() -> None:
     async def check() -> None:
-        heard: list[str] = []
+        messages: list[str] = []
 
-        def hearing(name: str) -> Any:
-            async def hear(_: Any) -> None:
-                heard.append(name)
+        def make_observer(name: str) -> Any:
+            async def observer(_: Any) -> None:
+                messages.append(name)
 
-            return hear
+            return observer
 
-        async with Client(make_server(), message_handler=hearing("own")) as client:
+        async with Client(make_server(), message_handler=make_observer("own")) as client:
             session = client.session
             own = session._message_handler
-            stops = [changes.observe_messages(session, hearing(name)) for name in ("first", "middle", "last")]
+            stops = [changes.observe_messages(session, make_observer(name)) for name in ("first", "middle", "last")]
             await session._message_handler(RuntimeError("told"))
-            assert heard == ["last", "middle", "first", "own"]
+            assert messages == ["last", "middle", "first", "own"]
             stops[1]()
             stops[1]()
-            heard.clear()
+            messages.clear()
             await session._message_handler(RuntimeError("told"))
-            assert heard == ["last", "first", "own"]
+            assert messages == ["last", "first", "own"]
             stops[0]()
             stops[2]()
             assert session._message_handler is own

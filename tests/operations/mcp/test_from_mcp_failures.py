@@ -1,4 +1,4 @@
-"""Tools of MCP servers that cannot be called: what is told, what is passed on, and what connects again."""
+"""Failures of MCP servers: error messages, cancellation and reconnecting."""
 
 import asyncio
 import os
@@ -40,11 +40,11 @@ def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:
         assert "up.refuses failed: out of paper" in str(error)
         error = await refused(code=-32603, message="m" * 5000, data="d" * 5000)
         assert (len(str(error)) < 1100, error.details) == (True, {"code": -32603})
-        # A code that the SDK has for lost connections is not taken for one, and nothing is started anew.
+        # The SDK's code for a lost connection, sent by a server, does not cause a reconnect.
         assert (await refused(code=-32000, message="busy")).details == {"code": -32000}
         assert (await refused(code=-32602, message="Unknown tool: refuses")).code == "OPERATION_NOT_FOUND"
         assert (await refused(code=-32602, message="no such colour")).code == "EXECUTION_ERROR"
-        # Headers by a list of another day are told by a code of their own: it is listed again, and called again once.
+        # After a header mismatch, tools are listed again and the call is repeated once.
         before = (await server_state(registry))["refuses"]
         assert (await refused(code=-32020, message="header mismatch")).details == {"code": -32020}
         after = await server_state(registry)
@@ -59,7 +59,7 @@ def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
         with pytest.raises(CallError, match=r"up\.gone is not there any more") as caught:
             await run_handler(gone, {}, CallContext())
         assert caught.value.code == "OPERATION_NOT_FOUND"
-        # A tool that fails with other words is a result.
+        # A tool error with another message is a result.
         assert (await registry.execute("up.failing", {})).is_error
 
     run_with_tools(make_server(), test, mode=era, namespace="up")
@@ -69,8 +69,8 @@ def test_a_deadline_is_kept_and_told_to_the_server(raw: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         error = await call_error(registry, "up.waits", deadline=time.monotonic() + 0.3)
         assert error.code == "TIMEOUT"
-        await has_cancelled(registry)
-        # What is too late already is not even sent.
+        await wait_until_cancelled(registry)
+        # A call whose deadline has passed is not sent.
         assert (await call_error(registry, "up.waits", deadline=time.monotonic() - 1)).code == "TIMEOUT"
         assert (await server_state(registry))["waits"] == 1
 
@@ -85,12 +85,12 @@ def test_cancelling_is_passed_on(raw: Any, era: str) -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await has_cancelled(registry)
+        await wait_until_cancelled(registry)
 
     run_with_tools(raw, test, mode=era, namespace="up")
 
 
-async def has_cancelled(registry: OperationRegistry) -> None:
+async def wait_until_cancelled(registry: OperationRegistry) -> None:
     while not (await server_state(registry))["cancelled"]:
         await asyncio.sleep(0.01)
 
@@ -101,9 +101,9 @@ def test_a_process_that_dies_in_mid_call_is_started_again_by_the_next(era: str) 
         error = await call_error(registry, "up.dies")
         assert (error.code, error.details["code"]) == ("EXECUTION_ERROR", -32000)
         assert "the next call connects again" in str(error)
-        # Those who come at once have one process between them.
+        # Concurrent calls share one new process.
         several = await asyncio.gather(*(server_state(registry) for _ in range(8)))
-        assert len({each["pid"] for each in several}) == 1
+        assert len({state["pid"] for state in several}) == 1
         assert several[0]["pid"] != before
 
     with open_target("raw_server.py", "stdio") as target:
@@ -152,13 +152,13 @@ def test_a_server_over_http_may_start_again(era: str) -> None:
             process.kill()
         error = await call_error(registry, "changing.text", {"size": 1})
         assert error.code == "EXECUTION_ERROR"
-        # It is still down, and nobody waits for it for ever.
+        # The server is still down, and the call fails in time.
         assert (await call_error(registry, "changing.text", {"size": 1})).code == "EXECUTION_ERROR"
         with started("changing_server.py", "http", str(port)) as process:
             assert process.stdout
             process.stdout.readline()
             assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
-            # What is listed is asked for anew.
+            # The tools are listed again.
             assert "changing.new" not in registry
             await registry.execute("changing.add", {"name": "newer"})
             await wait_until_async(lambda: "changing.newer" in registry)
@@ -201,7 +201,7 @@ def test_over_a_transport_of_someone_else_a_forgotten_session_costs_a_call() -> 
             with started("changing_server.py", "http", str(port)) as again:
                 assert again.stdout
                 again.stdout.readline()
-                # Nobody knows whether it ran, so that it is not sent twice; the next one connects again.
+                # It may have run, so it is not repeated; the next call reconnects.
                 assert (await call_error(registry, "changing.text", {"size": 3})).code == "EXECUTION_ERROR"
                 assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
                 await server.close()
@@ -239,7 +239,7 @@ def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
         errors = await asyncio.gather(*(call_error(registry, "up.told") for _ in range(4)))
         assert {error.code for error in errors} == {"EXECUTION_ERROR"}
         assert len(starts.read_text()) == 1 + 3
-        # A deadline is an end as well.
+        # A deadline ends the attempts to connect too.
         assert (await call_error(registry, "up.told", deadline=time.monotonic() + 0.01)).code == "TIMEOUT"
 
     with open_target("raw_server.py", "stdio") as target:

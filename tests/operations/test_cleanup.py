@@ -83,7 +83,7 @@ async def run_after(trigger: Work, action: Callable[[], object]) -> None:
 all_ways = pytest.mark.parametrize("end", [cancel_by_scope, cancel_task, cancel_by_timeout])
 
 
-class Side:
+class System:
     def __init__(self, bus: RecordingBus | None = None) -> None:
         self.bus = bus or SlowBus()
         self.calls = PendingRequestMap(self.bus)
@@ -109,12 +109,12 @@ class Side:
 @all_ways
 def test_a_call_that_is_cancelled_is_aborted_over_any_transport(end: Any) -> None:
     async def scenario() -> None:
-        side = Side()
-        async with side.handler:
-            await end(lambda: side.calls.call("ns.wait"), side.started.wait)
-            request_id = await wait_for_request(side.bus)
-            assert [event["requestId"] for event in side.bus.events_of("call.aborted")] == [request_id]
-        assert side.seen == ["started", "cleaned up"]
+        system = System()
+        async with system.handler:
+            await end(lambda: system.calls.call("ns.wait"), system.started.wait)
+            request_id = await wait_for_request(system.bus)
+            assert [event["requestId"] for event in system.bus.events_of("call.aborted")] == [request_id]
+        assert system.seen == ["started", "cleaned up"]
 
     run_bounded(scenario())
 
@@ -123,19 +123,19 @@ def test_a_call_that_is_cancelled_is_aborted_over_any_transport(end: Any) -> Non
 def test_a_handler_whose_block_is_cancelled_aborts_what_runs(end: Any) -> None:
     async def scenario() -> None:
         bus = SlowBus()
-        side, waiting = Side(bus), list[asyncio.Task[str]]()
+        system, waiting = System(bus), list[asyncio.Task[str]]()
 
         async def block() -> None:
-            async with side.handler:
+            async with system.handler:
                 await asyncio.sleep(60)
 
         async def called() -> None:
-            waiting.append(asyncio.create_task(error_code_of(side.calls.call("ns.wait"))))
-            await side.started.wait()
+            waiting.append(asyncio.create_task(error_code_of(system.calls.call("ns.wait"))))
+            await system.started.wait()
 
-        async with side.calls:
+        async with system.calls:
             await end(block, called)
-            assert side.seen == ["started", "cleaned up"]
+            assert system.seen == ["started", "cleaned up"]
             assert await waiting[0] == "ABORTED"
         assert bus.subscriptions == []
 
@@ -145,12 +145,12 @@ def test_a_handler_whose_block_is_cancelled_aborts_what_runs(end: Any) -> None:
 @all_ways
 def test_closing_that_is_cancelled_aborts_what_it_waited_for(end: Any) -> None:
     async def scenario() -> None:
-        side = Side()
-        await side.handler.start()
-        waiting = asyncio.create_task(error_code_of(side.calls.call("ns.wait")))
-        await side.started.wait()
-        await end(side.handler.close, yield_to_loop)
-        assert side.seen == ["started", "cleaned up"]
+        system = System()
+        await system.handler.start()
+        waiting = asyncio.create_task(error_code_of(system.calls.call("ns.wait")))
+        await system.started.wait()
+        await end(system.handler.close, yield_to_loop)
+        assert system.seen == ["started", "cleaned up"]
         assert await waiting == "ABORTED"
 
     run_bounded(scenario())
@@ -159,10 +159,10 @@ def test_closing_that_is_cancelled_aborts_what_it_waited_for(end: Any) -> None:
 @pytest.mark.parametrize("turns_before", range(1, 4))
 def test_a_call_that_comes_while_it_is_closed_is_told_so(turns_before: int) -> None:
     async def scenario() -> None:
-        side = Side(RecordingBus())
-        await side.handler.start()
-        closing = asyncio.create_task(side.handler.close(timeout=0))
-        waiting = asyncio.create_task(error_code_of(side.calls.call("ns.wait")))
+        system = System(RecordingBus())
+        await system.handler.start()
+        closing = asyncio.create_task(system.handler.close(timeout=0))
+        waiting = asyncio.create_task(error_code_of(system.calls.call("ns.wait")))
         for _ in range(turns_before):
             await asyncio.sleep(0)
         closing.cancel()
@@ -174,19 +174,19 @@ def test_a_call_that_comes_while_it_is_closed_is_told_so(turns_before: int) -> N
 def test_an_answer_that_is_on_its_way_arrives_although_it_is_closed_meanwhile() -> None:
     async def scenario() -> None:
         bus = SlowBus()
-        side = Side(bus)
+        system = System(bus)
 
         def answer(*_: Any) -> int:
             bus.may_deliver.clear()
             return 7
 
-        side.add("op", answer)
-        await side.handler.start()
-        waiting = asyncio.create_task(side.calls.call("ns.op"))
+        system.add("op", answer)
+        await system.handler.start()
+        waiting = asyncio.create_task(system.calls.call("ns.op"))
         while bus.may_deliver.is_set():
             await asyncio.sleep(0)
         await yield_to_loop()
-        closing = asyncio.create_task(side.handler.close(timeout=0))
+        closing = asyncio.create_task(system.handler.close(timeout=0))
         await yield_to_loop()
         bus.may_deliver.set()
         await closing
@@ -199,15 +199,15 @@ def test_an_answer_that_is_on_its_way_arrives_although_it_is_closed_meanwhile() 
 def test_a_map_whose_block_is_cancelled_aborts_its_calls(end: Any) -> None:
     async def scenario() -> None:
         bus = SlowBus()
-        side, waiting = Side(bus), list[asyncio.Task[str]]()
+        system, waiting = System(bus), list[asyncio.Task[str]]()
 
         async def block() -> None:
-            async with side.calls:
-                waiting.append(asyncio.create_task(error_code_of(side.calls.call("ns.wait"))))
+            async with system.calls:
+                waiting.append(asyncio.create_task(error_code_of(system.calls.call("ns.wait"))))
                 await asyncio.sleep(60)
 
-        async with side.handler:
-            await end(block, side.started.wait)
+        async with system.handler:
+            await end(block, system.started.wait)
             assert await waiting[0] == "ABORTED"
             assert len(bus.events_of("call.aborted")) == 1
             assert bus.subscriptions == ["call.requested", "call.aborted"]
@@ -323,11 +323,11 @@ def test_a_subscription_that_does_not_end_keeps_nobody_from_the_others() -> None
                 return (lambda: ignore_cancellation(until)) if topic in ("call.error", "call.aborted") else end
 
         bus = StubbornBus()
-        side = Side(bus)
-        await side.handler.start()
-        waiting = asyncio.create_task(error_code_of(side.calls.call("ns.wait")))
-        await side.started.wait()
-        for close in (side.handler.close(timeout=0), side.calls.close()):
+        system = System(bus)
+        await system.handler.start()
+        waiting = asyncio.create_task(error_code_of(system.calls.call("ns.wait")))
+        await system.started.wait()
+        for close in (system.handler.close(timeout=0), system.calls.close()):
             with pytest.raises(TimeoutError, match="given up"):
                 await close
         assert await waiting == "ABORTED"
@@ -361,12 +361,12 @@ def test_what_is_raised_at_the_end_is_raised() -> None:
         run_bounded(wait_shielded(fail()))
 
 
-def close_directly(side: Side) -> Awaitable[None]:
-    return side.handler.close(timeout=0)
+def close_directly(system: System) -> Awaitable[None]:
+    return system.handler.close(timeout=0)
 
 
-def close_in_task(side: Side) -> Awaitable[None]:
-    return asyncio.create_task(side.handler.close(timeout=0))
+def close_in_task(system: System) -> Awaitable[None]:
+    return asyncio.create_task(system.handler.close(timeout=0))
 
 
 @pytest.mark.parametrize("close", [close_directly, close_in_task])
@@ -374,38 +374,38 @@ def close_in_task(side: Side) -> Awaitable[None]:
 @pytest.mark.parametrize("depth", [0, 2])
 def test_an_operation_can_close_what_it_runs_in(close: Any, bus: Any, depth: int) -> None:
     async def scenario() -> None:
-        side = Side(bus())
+        system = System(bus())
 
         async def op(value: int, context: CallContext) -> str:
             if value:
                 return f"outer {unwrap(await context.env.ns.op(value - 1))}"
-            await close(side)
-            assert side.seen == ["started", "cleaned up"]
+            await close(system)
+            assert system.seen == ["started", "cleaned up"]
             return "closed"
 
-        side.add("op", op)
-        await side.handler.start()
-        waiting = asyncio.create_task(error_code_of(side.calls.call("ns.wait")))
-        await side.started.wait()
-        assert unwrap(await side.calls.call("ns.op", depth)) == "outer " * depth + "closed"
+        system.add("op", op)
+        await system.handler.start()
+        waiting = asyncio.create_task(error_code_of(system.calls.call("ns.wait")))
+        await system.started.wait()
+        assert unwrap(await system.calls.call("ns.op", depth)) == "outer " * depth + "closed"
         assert await waiting == "ABORTED"
-        assert await error_code_of(side.calls.call("ns.op", 0, timeout=0.02)) == "TIMEOUT"
+        assert await error_code_of(system.calls.call("ns.op", 0, timeout=0.02)) == "TIMEOUT"
 
     run_bounded(scenario())
 
 
 def test_operations_that_all_close_what_they_run_in_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
-        side, meeting = Side(), asyncio.Barrier(3)
+        system, meeting = System(), asyncio.Barrier(3)
 
         async def op(value: Any, _: Any) -> Any:
             await meeting.wait()
-            await side.handler.close()
+            await system.handler.close()
             return value
 
-        side.add("op", op)
-        async with side.handler:
-            answers = await asyncio.gather(*(side.calls.call("ns.op", number) for number in range(3)))
+        system.add("op", op)
+        async with system.handler:
+            answers = await asyncio.gather(*(system.calls.call("ns.op", number) for number in range(3)))
             assert [unwrap(answer) for answer in answers] == [0, 1, 2]
 
     run_bounded(scenario())
@@ -413,23 +413,23 @@ def test_operations_that_all_close_what_they_run_in_do_not_wait_for_each_other()
 
 def test_closing_from_outside_waits_also_for_an_operation_that_closes() -> None:
     async def scenario() -> None:
-        side, entered, may_finish = Side(), asyncio.Event(), asyncio.Event()
+        system, entered, may_finish = System(), asyncio.Event(), asyncio.Event()
 
         async def op(*_: Any) -> None:
-            await side.handler.close()
+            await system.handler.close()
             entered.set()
             await may_finish.wait()
-            side.seen.append("done")
+            system.seen.append("done")
 
-        side.add("op", op)
-        await side.handler.start()
-        waiting = asyncio.create_task(side.calls.call("ns.op"))
+        system.add("op", op)
+        await system.handler.start()
+        waiting = asyncio.create_task(system.calls.call("ns.op"))
         await entered.wait()
-        closing = asyncio.create_task(side.handler.close())
+        closing = asyncio.create_task(system.handler.close())
         await yield_to_loop()
         may_finish.set()
         await closing
-        assert side.seen == ["done"]
+        assert system.seen == ["done"]
         await waiting
 
     run_bounded(scenario())
