@@ -20,7 +20,7 @@ def main() -> None:
         stream_above_bytes=told.get("stream_above_bytes", 64 * 1024 * 1024),
         shutdown_grace_seconds=told.get("grace", 5.0),
         call_timeout_seconds=told.get("call_timeout"),
-        gate_options=lambda: options,
+        policy_options=lambda: options,
     )
     sys.exit(run_url(settings, told["url"], told.get("headers", [])))
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text
 
-limits = st.fixed_dictionaries({"most_string": st.integers(2, 40), "most_container": st.integers(2, 200)})
+limits = st.fixed_dictionaries({"max_string_bytes": st.integers(2, 40), "max_container_bytes": st.integers(2, 200)})
 values = st.recursive(
     st.none()
     | st.booleans()
