@@ -16,7 +16,7 @@ PATIENCE = 30
 
 
 def _thread_count() -> int:
-    return sum(thread.name == "forebay-pool" for thread in threading.enumerate())
+    return sum(thread.name == "forebay-work" for thread in threading.enumerate())
 
 
 def _wait(event: threading.Event) -> None:

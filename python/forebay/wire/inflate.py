@@ -45,8 +45,7 @@ class Inflater:
             if self._decompressor is None:
                 self._decompressor = self._new_decompressor(remaining)
             elif self._decompressor.eof:
-                # Padding with zeros and further gzip members may follow the end. Anything else is not ignored
-                # silently.
+                # Zero padding or another gzip member may follow the end; anything else is an error.
                 remaining = remaining.lstrip(b"\0")
                 if not remaining:
                     return
