@@ -67,9 +67,9 @@ class HubRelay(Relay):
         self._incoming = client
         # Those that nobody waits for any more are nobody's.
         self._sinks: WeakValueDictionary[bytes, ResultSink] = WeakValueDictionary()
-        self._requests = _UnchangedRequests(policy, self._session, {}, lambda _: [])
-        self._requests.sinks = self._sinks
-        self._answers = self._deliver_result
+        self._request_handler = handler = _UnchangedRequests(policy, self._session, {}, lambda _: [])
+        handler.sinks = self._sinks
+        self._response_handler = self._deliver_result  # type: ignore[assignment]
 
     def remember_sink(self, item: SessionMessage) -> None:
         """Remembers for whom a request is made; called where it is made."""
