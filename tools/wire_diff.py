@@ -1,0 +1,158 @@
+"""Compare what two builds of the package say, byte for byte.
+
+    python tools/wire_diff.py BEFORE_PYTHON AFTER_PYTHON
+
+Each argument is an interpreter that has a build installed, under its present or an earlier name. The same recorded
+conversations are held with both, and every byte that comes back is compared: lines on stdout, HTTP status, headers,
+bodies and events, what upstream servers receive, and the output and exit code of commands. Only what has to differ is
+normalised before (see `wire/normalise.py`): handles and other random ids, times, ports, temporary folders, and the
+name of the package.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import fnmatch
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from wire.build import Build, BuildNotFound, find_build
+from wire.normalise import is_same
+from wire.serve_talks import SERVE
+from wire.talk import Exchange, Talk
+from wire.wrap_talks import WRAP
+
+EXPECTED: dict[str, str] = {}
+"""Intended differences: the name of an exchange (`conversation/exchange`, `*` stands for anything) and the reason."""
+
+CONVERSATIONS: dict[str, Callable[[Talk], None]] = {**WRAP, **SERVE}
+
+CONTEXT_BYTES = 160
+"""How much is shown around the first byte that differs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """One conversation with one build. `failure` is why it could not be held to its end."""
+
+    exchanges: Sequence[Exchange]
+    failure: str | None = None
+
+
+def hold(name: str, build: Build, folder: Path) -> Recording:
+    """Hold a conversation in a folder of its own."""
+    folder.mkdir(mode=0o700, parents=True)
+    talk = Talk(build, folder)
+    try:
+        CONVERSATIONS[name](talk)
+    except Exception:
+        return Recording(talk.exchanges, traceback.format_exc())
+    return Recording(talk.exchanges)
+
+
+def compare(name: str, before: Recording, after: Recording) -> list[str]:
+    """Return the differences of a conversation, each as a text for people."""
+    found = [
+        f"{name}: the conversation with {side} broke off\n{recording.failure}"
+        for side, recording in (("before", before), ("after", after))
+        if recording.failure
+    ]
+    others = {exchange.name: exchange for exchange in after.exchanges}
+    for exchange in before.exchanges:
+        other = others.pop(exchange.name, None)
+        if other is None:
+            found.append(f"{name}/{exchange.name}: only before\n  before: {shorten(exchange.data)}")
+        elif difference := compare_exchange(exchange, other):
+            found.append(f"{name}/{exchange.name}\n{difference}")
+    found += [f"{name}/{other.name}: only after\n  after:  {shorten(other.data)}" for other in others.values()]
+    return found
+
+
+def compare_exchange(before: Exchange, after: Exchange) -> str | None:
+    """Return the first lines that differ, around the byte where they do."""
+    if before.data == after.data:
+        return None
+    old, new = before.data.splitlines(), after.data.splitlines()
+    old_raw, new_raw = before.raw.splitlines(), after.raw.splitlines()
+    if len(old) == len(new) == len(old_raw) == len(new_raw):
+        lines = [pair for pair in zip(old, new, old_raw, new_raw, strict=True) if not is_same(*pair)]
+        if not lines:
+            return None
+        old_line, new_line = lines[0][:2]
+    else:
+        old_line, new_line = before.data, after.data
+    start = next(
+        (at for at, (one, other) in enumerate(zip(old_line, new_line, strict=False)) if one != other),
+        min(len(old_line), len(new_line)),
+    )
+    window = slice(max(0, start - CONTEXT_BYTES // 2), start + CONTEXT_BYTES)
+    return (
+        f"  at byte {start} of {len(old_line)} and {len(new_line)}\n"
+        f"  before: {shorten(old_line[window])}\n"
+        f"  after:  {shorten(new_line[window])}"
+    )
+
+
+def shorten(data: bytes) -> str:
+    text = data[: 2 * CONTEXT_BYTES].decode(errors="backslashreplace")
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def expected_reason(difference: str) -> str | None:
+    """Return why a difference is intended, if it is."""
+    name = difference.partition("\n")[0].removesuffix(": only before").removesuffix(": only after")
+    return next((reason for pattern, reason in EXPECTED.items() if fnmatch.fnmatchcase(name, pattern)), None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", metavar="BEFORE_PYTHON", nargs="?")
+    parser.add_argument("after", metavar="AFTER_PYTHON", nargs="?")
+    parser.add_argument("--only", metavar="PATTERN", default="*", help="only conversations of this name: 'wrap*'")
+    parser.add_argument("--jobs", metavar="N", type=int, default=2, help="how many conversations at once (default: 2)")
+    parser.add_argument("--list", action="store_true", help="list the conversations and end")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write the normalised exchanges below this folder")
+    options = parser.parse_args()
+    names = [name for name in CONVERSATIONS if fnmatch.fnmatchcase(name, options.only)]
+    if options.list:
+        print("\n".join(names))
+        return 0
+    if options.before is None or options.after is None:
+        parser.error("two interpreters are needed: BEFORE_PYTHON AFTER_PYTHON")
+    try:
+        builds = {"a": find_build(options.before), "b": find_build(options.after)}
+    except BuildNotFound as error:
+        parser.error(str(error))
+    with (
+        tempfile.TemporaryDirectory(prefix="wire-diff-") as root,
+        concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        running = {
+            (name, side): pool.submit(hold, name, build, Path(root) / side / f"{number:02}")
+            for number, name in enumerate(names)
+            for side, build in builds.items()
+        }
+        recordings = {key: future.result() for key, future in running.items()}
+    exchanges, differences = 0, 0
+    for name in names:
+        before, after = recordings[name, "a"], recordings[name, "b"]
+        exchanges += max(len(before.exchanges), len(after.exchanges))
+        if options.keep is not None:
+            for side, recording in (("before", before), ("after", after)):
+                path = options.keep / side / f"{name.replace('/', '-')}.txt"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"".join(f"## {e.name}\n".encode() + e.data + b"\n" for e in recording.exchanges))
+        for difference in compare(name, before, after):
+            reason = expected_reason(difference)
+            if reason is None:
+                differences += 1
+            print(difference if reason is None else f"{difference}\n  expected: {reason}")
+    print(f"{exchanges} exchanges in {len(names)} conversations compared: {differences} differences")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
