@@ -13,22 +13,38 @@ import argparse
 import concurrent.futures
 import dataclasses
 import fnmatch
+import re
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from wire.adapter_talks import ADAPTERS
 from wire.build import Build, BuildNotFound, find_build
+from wire.cli_talks import CLI
 from wire.normalise import is_same
 from wire.serve_talks import SERVE
 from wire.talk import Exchange, Talk
 from wire.wrap_talks import WRAP
 
-EXPECTED: dict[str, str] = {}
-"""Intended differences: the name of an exchange (`conversation/exchange`, `*` stands for anything) and the reason."""
 
-CONVERSATIONS: dict[str, Callable[[Talk], None]] = {**WRAP, **SERVE}
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """An intended difference."""
+
+    exchange: str
+    """`conversation/exchange`; `*` stands for anything."""
+    reason: str
+    dropped: bytes | None = None
+    """An expression for what is left out on both sides before the rest is compared; else all of it may differ."""
+
+
+EXPECTED: Sequence[Expected] = ()
+"""Intended differences, such as options that were dropped:
+`Expected("cli config/config --explain*", "--max-principals is gone", rb'\\{"option":"max_principals".*?\\},')`."""
+
+CONVERSATIONS: dict[str, Callable[[Talk], None]] = {**WRAP, **SERVE, **ADAPTERS, **CLI}
 
 CONTEXT_BYTES = 160
 """How much is shown around the first byte that differs."""
@@ -65,7 +81,9 @@ def compare(name: str, before: Recording, after: Recording) -> list[str]:
         other = others.pop(exchange.name, None)
         if other is None:
             found.append(f"{name}/{exchange.name}: only before\n  before: {shorten(exchange.data)}")
-        elif difference := compare_exchange(exchange, other):
+        elif difference := compare_exchange(
+            drop_expected(f"{name}/{exchange.name}", exchange), drop_expected(f"{name}/{other.name}", other)
+        ):
             found.append(f"{name}/{exchange.name}\n{difference}")
     found += [f"{name}/{other.name}: only after\n  after:  {shorten(other.data)}" for other in others.values()]
     return found
@@ -101,10 +119,20 @@ def shorten(data: bytes) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
+def drop_expected(name: str, exchange: Exchange) -> Exchange:
+    """Leave out of an exchange what is expected to differ."""
+    for expected in EXPECTED:
+        if expected.dropped is not None and fnmatch.fnmatchcase(name, expected.exchange):
+            data = re.sub(expected.dropped, b"", exchange.data, flags=re.DOTALL)
+            exchange = dataclasses.replace(exchange, data=data)
+    return exchange
+
+
 def expected_reason(difference: str) -> str | None:
-    """Return why a difference is intended, if it is."""
+    """Return why an exchange may differ as a whole, if it may."""
     name = difference.partition("\n")[0].removesuffix(": only before").removesuffix(": only after")
-    return next((reason for pattern, reason in EXPECTED.items() if fnmatch.fnmatchcase(name, pattern)), None)
+    reasons = (each.reason for each in EXPECTED if each.dropped is None and fnmatch.fnmatchcase(name, each.exchange))
+    return next(reasons, None)
 
 
 def main() -> int:
@@ -131,7 +159,7 @@ def main() -> int:
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
     ):
         running = {
-            (name, side): pool.submit(hold, name, build, Path(root) / side / f"{number:02}")
+            (name, side): pool.submit(hold, name, build, Path(root) / side / f"conversation-{number:02}")
             for number, name in enumerate(names)
             for side, build in builds.items()
         }

@@ -46,9 +46,6 @@ class Build:
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "LANG": "C.UTF-8",
-            # Wide enough for no line of help to be wrapped: where one is depends on the length of the name.
-            "COLUMNS": "5000",
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
 
 

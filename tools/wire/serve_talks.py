@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from wire import api
-from wire.build import script
 from wire.http_client import HTTPClient, listening, read_event
-from wire.talk import MODERN, NEWEST_HANDSHAKE, Message, StdioClient, Talk, handle_of
+from wire.talk import CLIENT, MODERN, NEWEST_HANDSHAKE, Message, StdioClient, Talk, handle_of
 from wire.wrap_talks import ALL_CAPABILITIES, LARGE, ROWS, ask_questions, fetch_wrong
 
 TOKENS = {name: name + "-" + "t" * 30 for name in ("ann", "bob")}
@@ -21,8 +20,8 @@ REMOTE_TOOLS = ("text", "wrapped", "map", "blob", "unicode", "mixed")
 
 def command_upstream(talk: Talk, *arguments: str) -> Message:
     """Return an upstream that is the neutral server on stdio."""
-    program, *rest = [*script("upstream.py"), "stdio", *arguments]
-    return {"command": program, "args": rest, "env": {"WIRE_TRANSCRIPT": str(talk.transcript)}}
+    command = talk.upstream(*arguments)
+    return {"command": command[0], "args": command[1:], "env": {"WIRE_TRANSCRIPT": str(talk.transcript)}}
 
 
 @contextlib.contextmanager
@@ -105,7 +104,9 @@ def use_every_kind(client: StdioClient | HTTPClient, handle_prefix: str) -> dict
     for tool in ("files_text", "my_text", "image", "getBinary"):
         client.call("output_fetch", f"page of {tool}", output_handle=handles[tool], limit=40, offset=3)
     client.call("output_search", "search", output_handle=handles["listUsers"], pattern="user 2999")
-    client.call("output_search", "search by regex", output_handle=handles["rows"], pattern="naïve 8..", regex=True, limit=2)
+    client.call(
+        "output_search", "search by regex", output_handle=handles["rows"], pattern="naïve 8..", regex=True, limit=2
+    )
     client.ask("resources/list")
     client.ask("resources/templates/list")
     scheme = f"{client.talk.build.name}://output/"
@@ -216,13 +217,23 @@ def serve_http_refusals(talk: Talk) -> None:
         modern = HTTPClient(talk, port, era=MODERN, token=TOKENS["ann"], label="modern: ")
         body, headers = modern.message("tools/list")
         modern.request("wrong method header", "POST", "/mcp", body, {**headers, "mcp-method": "tools/call"})
-        modern.request("no method header", "POST", "/mcp", body, {k: v for k, v in headers.items() if k != "mcp-method"})
+        modern.request(
+            "no method header", "POST", "/mcp", body, {k: v for k, v in headers.items() if k != "mcp-method"}
+        )
         modern.request("DELETE", "DELETE", "/mcp", None, headers)
         HTTPClient(talk, port, token=TOKENS["ann"], label="second: ").greet()
         HTTPClient(talk, port, token=TOKENS["ann"], label="third: ").ask(
             "initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {}, "clientInfo": {}}
         )
-    limited = ("--http", "127.0.0.1:0", "--rate-limit-per-minute", "2")
+    issuer = ("--oauth-issuer", "https://id.example.com", "--oauth-jwks-url", "http://127.0.0.1:1/jwks")
+    audience = ("--oauth-audience", "https://mcp.example.com/mcp", "--oauth-scopes", "mcp:use")
+    http = ("--http", "127.0.0.1:0")
+    with listening(talk, talk.build.command("serve", "--config", str(path), *http, *issuer, *audience)) as port:
+        client = HTTPClient(talk, port, era=MODERN, token="a.b.c", label="OAuth: ")  # noqa: S106
+        client.ask("tools/list", None, "token that is no JWT")
+        client.request("metadata", "GET", "/.well-known/oauth-protected-resource/mcp", None, {})
+        client.request("metadata at the root", "GET", "/.well-known/oauth-protected-resource", None, {})
+    limited = (*http, "--rate-limit-per-minute", "2")
     with listening(talk, talk.build.command("serve", "--config", str(path), *limited)) as port:
         client = HTTPClient(talk, port, era=MODERN, label="limited: ")
         for number in range(4):
@@ -265,7 +276,7 @@ def serve_http_streams(talk: Talk) -> None:
             talk.record("list changed in a subscription", read_event(stream))
         ask: Message = {"name": "ask", "arguments": {}}
         asked = modern.ask("tools/call", ask, "input required")["result"]
-        replies = dict.fromkeys(asked["inputRequests"], {"action": "accept", "content": {"name": "Ann"}})
+        replies = {key: {"action": "accept", "content": {"name": "Ann"}} for key in asked["inputRequests"]}
         again = {**ask, "inputResponses": replies, "requestState": asked["requestState"]}
         modern.ask("tools/call", {**again, "requestState": "unknown"}, "unknown state")
         modern.ask("tools/call", again, "input given")
@@ -310,6 +321,22 @@ def serve_one(talk: Talk, era: str) -> None:
                 ask_questions(client)
             else:
                 ask_by_answer(client)
+            cancelled = client.begin("tools/call", {"name": "wait", "arguments": {"silent": True}})
+            time.sleep(0.5)
+            client.notify("notifications/cancelled", {"requestId": cancelled, "reason": "enough"})
+            time.sleep(0.5)
+            client.call("text", "call after a cancelled one")
+            if era != MODERN:
+                client.begin("tools/call", {"name": "grow", "arguments": {}})
+                client.record_lines("grow", 2, is_sorted=True)
+            else:
+                listen = client.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                client.record_lines("acknowledged", 1)
+                client.begin("tools/call", {"name": "grow", "arguments": {}})
+                client.record_lines("grow", 2, is_sorted=True)
+                client.notify("notifications/cancelled", {"requestId": listen})
+            client.ask("tools/list", None, "tools/list after it has grown")
+            client.call("grown")
     talk.record_transcript(has_sdk=True)
 
 
@@ -397,7 +424,12 @@ def serve_failures(talk: Talk) -> None:
             client.call("die", f"upstream that dies, {era}")
             time.sleep(1)
             client.call("good_text", f"after it has died, {era}")
-    talk.file("broken.toml", "[upstreams.x]\ncommand = 'a'\nurl = 'http://x'\n")
+    servers = {"mcpServers": {"one": command_upstream(talk, "--only", "text")}}
+    file = talk.file("client.json", json.dumps(servers))
+    command = talk.build.command("serve", "--mcp-servers", str(file), "--store", talk.store)
+    with talk.stdio(command) as client:
+        client.ask("initialize", {"protocolVersion": client.era, "capabilities": {}, "clientInfo": CLIENT})
+        client.ask("tools/list", None, "servers of a client's file")
     for name, text in {
         "two kinds": "[upstreams.x]\ncommand = 'a'\nurl = 'http://127.0.0.1'\n",
         "no kind": "[upstreams.x]\nargs = []\n",

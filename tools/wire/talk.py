@@ -16,7 +16,7 @@ from typing import Any
 from wire.build import Build, script
 from wire.normalise import Normaliser
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 90.0
 MODERN = "2026-07-28"
 NEWEST_HANDSHAKE = "2025-11-25"
 CLIENT = {"name": "wire", "version": "1"}
@@ -120,7 +120,8 @@ class Talk:
             input=stdin,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
-            env={**self.env, **(env or {})},
+            # Wide enough for no line of help to be wrapped: where one is depends on the length of the name.
+            env={**self.env, "COLUMNS": "5000", **(env or {})},
             cwd=self.folder,
             check=False,
         )

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 Message = dict[str, Any]
 Send = Callable[[Message | bytes], None]
@@ -63,7 +63,11 @@ TOOLS: list[Message] = [
     {"name": "grow", "inputSchema": ANY},
     {"name": "write", "inputSchema": ANY, "description": "Writes raw lines; ID stands for the id of the call"},
     {"name": "die", "inputSchema": ANY},
-    {"name": "delete_all", "inputSchema": ANY, "_meta": {"forebay/capability": "admin", "headgate/capability": "admin"}},
+    {
+        "name": "delete_all",
+        "inputSchema": ANY,
+        "_meta": {"forebay/capability": "admin", "headgate/capability": "admin"},
+    },
     {"name": "workflow_run", "inputSchema": COUNT, "description": "Runs a workflow"},
     {"name": "workflow_stop", "inputSchema": ANY, "description": "Stops a workflow"},
 ]
@@ -135,7 +139,7 @@ def make_result(name: str, arguments: Message) -> Message | None:
         case "markdown":
             return text_result("# Title\n\n- one\n- two\n\n" + make_text(size))
         case "unicode":
-            return text_result("é漢🎉\u2028\\\"" * (size // 8))
+            return text_result('é漢🎉\u2028\\"' * (size // 8))
         case "long_line":
             return text_result("short\n" + "x" * size + "\nend\n")
         case "fails":
@@ -146,9 +150,9 @@ def make_result(name: str, arguments: Message) -> Message | None:
         case "echo" | "delete_all" | "workflow_stop" | "grown":
             return text_result(json.dumps(arguments, ensure_ascii=False)[: arguments.get("show", 4000)])
         case "count_rows":
-            rows = arguments.get("rows")
-            kind = type(rows).__name__
-            return text_result(f"{kind} of {len(rows)}" if isinstance(rows, list | str | dict) else kind)
+            given = arguments.get("rows")
+            kind = type(given).__name__
+            return text_result(f"{kind} of {len(given)}" if isinstance(given, list | str | dict) else kind)
     return None
 
 
@@ -377,7 +381,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server_side: Server
-    streams: list[Send] = []
+    streams: ClassVar[list[Send]] = []
     streams_changed = threading.Condition()
 
     def do_POST(self) -> None:
@@ -393,9 +397,9 @@ class Handler(BaseHTTPRequestHandler):
             side.handle(message, lambda _message: None)
             self.reply(202, b"", None)
             return
-        params = message.get("params") if isinstance(message.get("params"), dict) else {}
+        name = (message.get("params") or {}).get("name")
         is_streamed = side.options.stream or message["method"] == "subscriptions/listen"
-        if is_streamed or (message["method"] == "tools/call" and params.get("name") in STREAMED):
+        if is_streamed or (message["method"] == "tools/call" and name in STREAMED):
             self.begin_stream()
             side.handle(message, self.send_event)
             if message["method"] == "subscriptions/listen":

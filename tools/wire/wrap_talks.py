@@ -3,7 +3,6 @@
 import json
 import shutil
 import time
-from pathlib import Path
 from typing import Any
 
 from wire.talk import MODERN, NEWEST_HANDSHAKE, StdioClient, Talk, handle_of, wait_for_file
