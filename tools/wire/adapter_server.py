@@ -39,8 +39,8 @@ def install_mcp(server: Any, options: dict[str, Any] | None) -> Any:
     return adapter(**options).install(server)
 
 
-def make_rows(count: int) -> list[dict[str, Any]]:
-    return [{"id": number, "name": f"naïve {number}"} for number in range(count)]
+def make_rows(count: int, width: int = 0) -> list[dict[str, Any]]:
+    return [{"id": number, "name": f"naïve {number}{'x' * width}"} for number in range(count)]
 
 
 def make_mcp(options: dict[str, Any] | None) -> Any:
@@ -52,8 +52,8 @@ def make_mcp(options: dict[str, Any] | None) -> Any:
     server = MCPServer("wire", instructions="Instructions.")
 
     @server.tool()
-    def rows(count: int = 3) -> list[dict[str, Any]]:
-        return make_rows(count)
+    def rows(count: int = 3, width: int = 0) -> list[dict[str, Any]]:
+        return make_rows(count, width)
 
     @server.tool()
     def text(size: int = 3, of: str = "x") -> str:

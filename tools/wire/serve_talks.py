@@ -321,8 +321,9 @@ def serve_one(talk: Talk, era: str) -> None:
                 ask_questions(client)
             else:
                 ask_by_answer(client)
-            cancelled = client.begin("tools/call", {"name": "wait", "arguments": {"silent": True}})
-            time.sleep(0.5)
+            waiting = {"name": "wait", "arguments": {"silent": True, "upstream": upstream_era}}
+            cancelled = client.begin("tools/call", waiting)
+            talk.wait_for_upstream(b'"upstream":"%s"' % upstream_era.encode())
             client.notify("notifications/cancelled", {"requestId": cancelled, "reason": "enough"})
             time.sleep(0.5)
             client.call("text", "call after a cancelled one")

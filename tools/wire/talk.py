@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import queue
 import re
 import subprocess
@@ -87,6 +86,14 @@ class Talk:
             lines = [_SDK_ID.sub(rb"\1<id>", line) for line in lines if b'"caller cancelled"' not in line]
             lines = sorted(map(self.normalise, lines))
         self.record("upstream received", b"".join(lines))
+
+    def wait_for_upstream(self, text: bytes) -> None:
+        """Wait until an upstream has received a text."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not self.transcript.exists() or text not in self.transcript.read_bytes():
+            if time.monotonic() > deadline:
+                raise ConversationFailed(f"no upstream has received {text!r}")
+            time.sleep(0.02)
 
     def upstream(self, *arguments: str) -> list[str]:
         """Return the command of the neutral server, on stdio."""
@@ -315,13 +322,3 @@ class StdioClient:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-
-
-def wait_for_file(path: Path, count: int = 1) -> None:
-    """Wait until a file has so many lines."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.02)
-    raise ConversationFailed(f"{os.fspath(path)} has not {count} lines")

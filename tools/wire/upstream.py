@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -279,6 +280,7 @@ class Server:
             case "refuses":
                 return {"error": {"code": -32099, "message": "refused", "data": {"why": 1.0}}}
         result = make_result(str(name), arguments)
+        time.sleep(arguments.get("delay", 0))
         if result is None:
             return {"error": {"code": -32602, "message": f"no tool {name}"}}
         result = {**result, **{key: value for key, value in complete.items() if key not in result}}

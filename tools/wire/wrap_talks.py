@@ -5,7 +5,7 @@ import shutil
 import time
 from typing import Any
 
-from wire.talk import MODERN, NEWEST_HANDSHAKE, StdioClient, Talk, handle_of, wait_for_file
+from wire.talk import MODERN, NEWEST_HANDSHAKE, StdioClient, Talk, handle_of
 
 Message = dict[str, Any]
 ALL_CAPABILITIES: Message = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
@@ -256,8 +256,7 @@ def run_tasks(client: StdioClient) -> None:
 def cancel(client: StdioClient) -> None:
     """A call that its client gives up."""
     call = client.begin("tools/call", {"name": "wait", "arguments": {}})
-    wait_for_file(client.talk.transcript)
-    time.sleep(0.3)
+    client.talk.wait_for_upstream(b'"wait"')
     client.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
     client.ask("ping", None, "ping after a cancelled call")
 
@@ -563,6 +562,7 @@ def wrap_failures(talk: Talk) -> None:
         client.ask("logging/setLevel", {"level": "warning"})
         client.ask("resources/subscribe", {"uri": "wire://one"})
         client.call("wait", "call that takes too long", silent=True)
+        talk.wait_for_upstream(b"notifications/cancelled")
         client.call("die")
         client.call("text", "call after a restart")
         client.call("die", "dies again", code=0)
