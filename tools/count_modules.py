@@ -37,14 +37,14 @@ from wire.build import Build, BuildNotFound, find_build, script
 
 RESULT_BYTES = 20_000_000
 ROW_BYTES = {"wrap": 90, "in process": 1040}
-"""How much a row of either server takes. In process each row is an object of the SDK: few large ones take less time."""
+"""Size of a row. In process every row becomes an object of the SDK, so fewer and larger rows take less time."""
 DELAY_SECONDS = 2.0
 TIMEOUT_SECONDS = 120.0
 CLIENT = {"name": "count", "version": "1"}
 
 
 class Recorder:
-    """Notes the modules of a package that are entered between SIGUSR1 and SIGUSR2, and writes them to a file."""
+    """Records the modules of a package that are entered between SIGUSR1 and SIGUSR2, and writes them to a file."""
 
     def __init__(self, package: str, report: Path) -> None:
         import importlib.util
@@ -56,7 +56,7 @@ class Recorder:
         self._package = package
         self._report = report
         self._modules: dict[CodeType, str | None] = {}
-        self._entered: dict[str, None] = {}
+        self._modules_entered: dict[str, None] = {}
         self._is_recording = False
         self._importing = threading.local()
 
@@ -68,16 +68,16 @@ class Recorder:
         sys.setprofile(self._on_event)
 
     def _start(self, _number: int, _frame: object) -> None:
-        self._entered = {}
+        self._modules_entered = {}
         self._is_recording = True
         self._write([])
 
     def _stop(self, _number: int, _frame: object) -> None:
         self._is_recording = False
-        self._write(list(self._entered))
+        self._write(list(self._modules_entered))
 
     def _write(self, modules: list[str]) -> None:
-        """Write the report at once: whoever waits for it sees all of it or nothing."""
+        """Write the report in one step, so that a reader never sees half of it."""
         temporary = self._report.with_suffix(".new")
         temporary.write_text(json.dumps(modules))
         temporary.replace(self._report)
@@ -94,7 +94,7 @@ class Recorder:
             if code not in self._modules:
                 self._modules[code] = self._module_of(code)
             if (module := self._modules[code]) is not None:
-                self._entered.setdefault(module)
+                self._modules_entered.setdefault(module)
 
     def _module_of(self, code: CodeType) -> str | None:
         """Return the module of a function of the package; bodies of classes are no functions."""
@@ -158,9 +158,9 @@ class Server:
             cursor = self.ask("tools/list", {"cursor": cursor}).get("nextCursor")
 
     def watch(self, tool: str, *, delay: float = 0, **arguments: Any) -> tuple[Any, list[str]]:
-        """Call a tool, and return what it answers and the modules that were entered for it.
+        """Call a tool, and return its result and the modules that were entered for it.
 
-        With a delay, which the tool waits before it answers, only those that were entered after the request.
+        With a delay the server waits that long before it answers, and recording starts after the request.
         """
         if delay:
             arguments["delay"] = delay
@@ -202,23 +202,23 @@ def count(build: Build, way: str, size: int) -> dict[str, list[str]]:
             arguments = ["-m", build.name, "wrap", "--store", store, "--", *script("upstream.py"), "stdio"]
         else:
             options = json.dumps({"output_mode": "auto", "store": store})
-            arguments = [str(Path(__file__).with_name("wire") / "adapter_server.py"), "mcp", options]
-        wanted = {"count": size // ROW_BYTES[way]}
+            arguments = [str(Path(__file__).with_name("wire") / "adapter_server.py"), build.name, "mcp", options]
+        size_arguments = {"count": size // ROW_BYTES[way]}
         if way != "wrap":
-            wanted["width"] = 1000
+            size_arguments["width"] = 1000
         server = Server(build, Path(folder), *arguments)
-        found = {}
+        counts = {}
         try:
             server.greet()
-            server.watch("rows", **wanted)
-            result, found[way] = server.watch("rows", **wanted)
+            server.watch("rows", **size_arguments)
+            result, counts[way] = server.watch("rows", **size_arguments)
             if way == "wrap":
-                _, found[f"{way}, result only"] = server.watch("rows", **wanted, delay=DELAY_SECONDS)
+                _, counts[f"{way}, result only"] = server.watch("rows", **size_arguments, delay=DELAY_SECONDS)
             handle = json.loads(result["content"][0]["text"])["output_handle"]
-            _, found[f"{way}, one page"] = server.watch("output_fetch", output_handle=handle, limit=20)
+            _, counts[f"{way}, one page"] = server.watch("output_fetch", output_handle=handle, limit=20)
         finally:
             server.close()
-    return found
+    return counts
 
 
 def main() -> int:

@@ -34,15 +34,15 @@ _RUST_NAMES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """Words in a file: a text, or a name."""
+class Sample:
+    """A text or a name, and where it stands."""
 
     path: Path
     line: int
     kind: str
     words: str
     definition: str = ""
-    """What a docstring belongs to."""
+    """First line of the definition that a docstring belongs to."""
 
     def __str__(self) -> str:
         head = f"{self.path}:{self.line}  {self.kind}"
@@ -55,7 +55,7 @@ class Found:
         return "\n".join([head, *(f"    {line}" for line in body)])
 
 
-def texts_of_python(path: Path, source: str) -> Iterator[Found]:
+def texts_of_python(path: Path, source: str) -> Iterator[Sample]:
     """Find docstrings, also those of constants and fields, and comments."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -64,7 +64,7 @@ def texts_of_python(path: Path, source: str) -> Iterator[Found]:
                 continue
             if isinstance(inner.value.value, str):
                 definition = _definition_of(node, before, source)
-                yield Found(path, inner.lineno, "docstring", _dedent(inner.value.value), definition)
+                yield Sample(path, inner.lineno, "docstring", _dedent(inner.value.value), definition)
     yield from _comments(path, source)
 
 
@@ -76,7 +76,7 @@ def _with_previous(body: object) -> Iterator[tuple[ast.stmt | None, ast.stmt]]:
 
 
 def _definition_of(owner: ast.AST, before: ast.stmt | None, source: str) -> str:
-    """Return the line that a docstring describes: the assignment before it, else what it stands in."""
+    """Return the line that a docstring describes: the assignment before it, else the enclosing definition."""
     node = before if before is not None else owner
     if isinstance(node, ast.Module):
         return "(module)"
@@ -91,8 +91,8 @@ def _dedent(text: str) -> str:
     return "\n".join([lines[0], *(line.strip() for line in lines[1:])])
 
 
-def _comments(path: Path, source: str) -> Iterator[Found]:
-    """Find comments; lines below one another are one comment."""
+def _comments(path: Path, source: str) -> Iterator[Sample]:
+    """Find comments. Consecutive lines are one comment."""
     lines: list[str] = []
     start = last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -104,14 +104,14 @@ def _comments(path: Path, source: str) -> Iterator[Found]:
             lines.append(token.string.lstrip("# "))
         else:
             if lines:
-                yield Found(path, start, "comment", "\n".join(lines))
+                yield Sample(path, start, "comment", "\n".join(lines))
             lines, start = [token.string.lstrip("# ")], line
         last = line
     if lines:
-        yield Found(path, start, "comment", "\n".join(lines))
+        yield Sample(path, start, "comment", "\n".join(lines))
 
 
-def names_of_python(path: Path, source: str) -> Iterator[Found]:
+def names_of_python(path: Path, source: str) -> Iterator[Sample]:
     """Find the names of functions, methods, classes, constants of modules and parameters."""
     tree = ast.parse(source)
     for statement in tree.body:
@@ -122,48 +122,48 @@ def names_of_python(path: Path, source: str) -> Iterator[Found]:
             targets = [statement.target]
         for target in targets:
             if isinstance(target, ast.Name) and not target.id.startswith("__"):
-                yield Found(path, statement.lineno, "constant", target.id)
+                yield Sample(path, statement.lineno, "constant", target.id)
     for node in ast.walk(tree):
         is_class = isinstance(node, ast.ClassDef)
         for inner in ast.iter_child_nodes(node):
             if isinstance(inner, ast.ClassDef):
-                yield Found(path, inner.lineno, "class", inner.name)
+                yield Sample(path, inner.lineno, "class", inner.name)
             elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                 if not inner.name.startswith("__"):
-                    yield Found(path, inner.lineno, "method" if is_class else "function", inner.name)
+                    yield Sample(path, inner.lineno, "method" if is_class else "function", inner.name)
                 yield from _parameters(path, inner)
 
 
-def _parameters(path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Found]:
+def _parameters(path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Sample]:
     arguments = function.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
         if argument is not None and argument.arg not in ("self", "cls"):
-            yield Found(path, argument.lineno, "parameter", f"{argument.arg}  (of {function.name})")
+            yield Sample(path, argument.lineno, "parameter", f"{argument.arg}  (of {function.name})")
 
 
-def texts_of_rust(path: Path, source: str) -> Iterator[Found]:
-    """Find comments; lines below one another are one, and a documenting one names what it is of."""
+def texts_of_rust(path: Path, source: str) -> Iterator[Sample]:
+    """Find comments. Consecutive lines are one comment; a doc comment comes with the line it documents."""
     lines = source.split("\n")
     number = 0
     while number < len(lines):
-        found = _RUST_COMMENT.match(lines[number])
-        if found is None:
+        match = _RUST_COMMENT.match(lines[number])
+        if match is None:
             number += 1
             continue
-        start, kind, words = number, found[1], [found[2]]
+        start, kind, words = number, match[1], [match[2]]
         number += 1
-        while number < len(lines) and (found := _RUST_COMMENT.match(lines[number])) and found[1] == kind:
-            words.append(found[2])
+        while number < len(lines) and (match := _RUST_COMMENT.match(lines[number])) and match[1] == kind:
+            words.append(match[2])
             number += 1
         definition = "(module)" if kind == "//!" else ""
         if kind == "///":
             after = next((line for line in lines[number:] if not line.lstrip().startswith("#")), "")
             definition = after.strip()
         title = "comment" if kind == "//" else "docstring"
-        yield Found(path, start + 1, title, "\n".join(words).strip(), definition)
+        yield Sample(path, start + 1, title, "\n".join(words).strip(), definition)
 
 
-def names_of_rust(path: Path, source: str) -> Iterator[Found]:
+def names_of_rust(path: Path, source: str) -> Iterator[Sample]:
     """Find the names of functions, types, constants, modules and parameters, as far as a line shows them."""
     for number, line in enumerate(source.split("\n"), 1):
         if _RUST_COMMENT.match(line):
@@ -171,9 +171,9 @@ def names_of_rust(path: Path, source: str) -> Iterator[Found]:
         for kind, pattern in _RUST_NAMES.items():
             if kind == "parameter" and not re.search(r"\bfn\b", line):
                 continue
-            for found in pattern.finditer(line):
-                if found[1] != "self":
-                    yield Found(path, number, kind, found[1])
+            for match in pattern.finditer(line):
+                if match[1] != "self":
+                    yield Sample(path, number, kind, match[1])
 
 
 def read_all(folder: Path, pattern: str) -> Iterator[tuple[Path, str]]:
@@ -183,11 +183,11 @@ def read_all(folder: Path, pattern: str) -> Iterator[tuple[Path, str]]:
             yield path.relative_to(ROOT), path.read_text()
 
 
-def draw(found: Sequence[Found], count: int, seed: str) -> list[Found]:
-    """Draw some of what was found, and return it in the order of files and lines."""
+def draw(population: Sequence[Sample], count: int, seed: str) -> list[Sample]:
+    """Draw samples, and return them by file and line."""
     # Not for secrets: the same seed has to draw the same.
-    drawn = random.Random(seed).sample(found, min(count, len(found)))  # noqa: S311
-    return sorted(drawn, key=lambda each: (str(each.path), each.line))
+    samples = random.Random(seed).sample(population, min(count, len(population)))  # noqa: S311
+    return sorted(samples, key=lambda sample: (str(sample.path), sample.line))
 
 
 def main() -> int:
@@ -198,15 +198,15 @@ def main() -> int:
     options = parser.parse_args()
     python = list(read_all(ROOT / "python", "*.py*"))
     rust = list(read_all(ROOT / "rust", "*.rs")) if options.rust else []
-    texts = [found for file in python for found in texts_of_python(*file)]
-    texts += [found for file in rust for found in texts_of_rust(*file)]
-    names = [found for file in python for found in names_of_python(*file)]
-    names += [found for file in rust for found in names_of_rust(*file)]
-    for title, found in (("docstrings and comments", texts), ("names", names)):
-        drawn = draw(found, options.count, f"{title} {options.seed}")
-        print(f"# {len(drawn)} of {len(found)} {title}, seed {options.seed}\n")
-        for each in drawn:
-            print(each)
+    texts = [sample for file in python for sample in texts_of_python(*file)]
+    texts += [sample for file in rust for sample in texts_of_rust(*file)]
+    names = [sample for file in python for sample in names_of_python(*file)]
+    names += [sample for file in rust for sample in names_of_rust(*file)]
+    for title, population in (("docstrings and comments", texts), ("names", names)):
+        samples = draw(population, options.count, f"{title} {options.seed}")
+        print(f"# {len(samples)} of {len(population)} {title}, seed {options.seed}\n")
+        for sample in samples:
+            print(sample)
         print()
     return 0
 

@@ -37,7 +37,7 @@ class Expected:
     """`conversation/exchange`; `*` stands for anything."""
     reason: str
     dropped: bytes | None = None
-    """An expression for what is left out on both sides before the rest is compared; else all of it may differ."""
+    """A regular expression removed from both sides before they are compared; without it the whole may differ."""
 
 
 EXPECTED: Sequence[Expected] = ()
@@ -47,19 +47,19 @@ EXPECTED: Sequence[Expected] = ()
 CONVERSATIONS: dict[str, Callable[[Talk], None]] = {**WRAP, **SERVE, **ADAPTERS, **CLI}
 
 CONTEXT_BYTES = 160
-"""How much is shown around the first byte that differs."""
+"""Bytes to print around the first difference."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """One conversation with one build. `failure` is why it could not be held to its end."""
+    """One conversation with one build; `failure` is the traceback of one that broke off."""
 
     exchanges: Sequence[Exchange]
     failure: str | None = None
 
 
-def hold(name: str, build: Build, folder: Path) -> Recording:
-    """Hold a conversation in a folder of its own."""
+def run(name: str, build: Build, folder: Path) -> Recording:
+    """Run a conversation in its own folder."""
     folder.mkdir(mode=0o700, parents=True)
     talk = Talk(build, folder)
     try:
@@ -70,8 +70,8 @@ def hold(name: str, build: Build, folder: Path) -> Recording:
 
 
 def compare(name: str, before: Recording, after: Recording) -> list[str]:
-    """Return the differences of a conversation, each as a text for people."""
-    found = [
+    """Return the differences of a conversation, as texts to print."""
+    differences = [
         f"{name}: the conversation with {side} broke off\n{recording.failure}"
         for side, recording in (("before", before), ("after", after))
         if recording.failure
@@ -80,17 +80,17 @@ def compare(name: str, before: Recording, after: Recording) -> list[str]:
     for exchange in before.exchanges:
         other = others.pop(exchange.name, None)
         if other is None:
-            found.append(f"{name}/{exchange.name}: only before\n  before: {shorten(exchange.data)}")
+            differences.append(f"{name}/{exchange.name}: only before\n  before: {shorten(exchange.data)}")
         elif difference := compare_exchange(
             drop_expected(f"{name}/{exchange.name}", exchange), drop_expected(f"{name}/{other.name}", other)
         ):
-            found.append(f"{name}/{exchange.name}\n{difference}")
-    found += [f"{name}/{other.name}: only after\n  after:  {shorten(other.data)}" for other in others.values()]
-    return found
+            differences.append(f"{name}/{exchange.name}\n{difference}")
+    differences += [f"{name}/{other.name}: only after\n  after:  {shorten(other.data)}" for other in others.values()]
+    return differences
 
 
 def compare_exchange(before: Exchange, after: Exchange) -> str | None:
-    """Return the first lines that differ, around the byte where they do."""
+    """Return a text about the first difference of two exchanges."""
     if before.data == after.data:
         return None
     old, new = before.data.splitlines(), after.data.splitlines()
@@ -103,7 +103,7 @@ def compare_exchange(before: Exchange, after: Exchange) -> str | None:
     else:
         old_line, new_line = before.data, after.data
     start = next(
-        (at for at, (one, other) in enumerate(zip(old_line, new_line, strict=False)) if one != other),
+        (at for at, (old_byte, new_byte) in enumerate(zip(old_line, new_line, strict=False)) if old_byte != new_byte),
         min(len(old_line), len(new_line)),
     )
     window = slice(max(0, start - CONTEXT_BYTES // 2), start + CONTEXT_BYTES)
@@ -120,7 +120,7 @@ def shorten(data: bytes) -> str:
 
 
 def drop_expected(name: str, exchange: Exchange) -> Exchange:
-    """Leave out of an exchange what is expected to differ."""
+    """Remove the parts of an exchange that are expected to differ."""
     for expected in EXPECTED:
         if expected.dropped is not None and fnmatch.fnmatchcase(name, expected.exchange):
             data = re.sub(expected.dropped, b"", exchange.data, flags=re.DOTALL)
@@ -129,9 +129,13 @@ def drop_expected(name: str, exchange: Exchange) -> Exchange:
 
 
 def expected_reason(difference: str) -> str | None:
-    """Return why an exchange may differ as a whole, if it may."""
+    """Return the reason why a whole exchange may differ, if there is one."""
     name = difference.partition("\n")[0].removesuffix(": only before").removesuffix(": only after")
-    reasons = (each.reason for each in EXPECTED if each.dropped is None and fnmatch.fnmatchcase(name, each.exchange))
+    reasons = (
+        expected.reason
+        for expected in EXPECTED
+        if expected.dropped is None and fnmatch.fnmatchcase(name, expected.exchange)
+    )
     return next(reasons, None)
 
 
@@ -159,7 +163,7 @@ def main() -> int:
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
     ):
         running = {
-            (name, side): pool.submit(hold, name, build, Path(root) / side / f"conversation-{number:02}")
+            (name, side): pool.submit(run, name, build, Path(root) / side / f"conversation-{number:02}")
             for number, name in enumerate(names)
             for side, build in builds.items()
         }

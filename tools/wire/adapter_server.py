@@ -1,30 +1,27 @@
-"""A server of an SDK with the package in process: `python adapter_server.py mcp|lowlevel|fastmcp OPTIONS`.
+"""A server of an SDK with the package in process: `adapter_server.py PACKAGE mcp|lowlevel|fastmcp OPTIONS`.
 
-It is run with the interpreter of the build. `OPTIONS` are those of the adapter, as JSON; `null` leaves it out, and
-`"redact": "fail"` is a redaction that raises. Present and earlier names of modules and classes are tried in turn.
+It runs with the interpreter of the build. `OPTIONS` are those of the adapter, as JSON; `null` leaves the adapter out,
+and `"redact": "fail"` is a redaction that raises. Modules are looked up under their present and earlier paths.
 """
 
 import base64
+import contextlib
 import importlib
 import json
 import sys
 from typing import Any
 
+PACKAGE = sys.argv[1]
 PIXELS = bytes(range(256)) * 400
 ROWS_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
 
 
-def find(attributes: tuple[str, ...], *modules: str) -> Any:
-    """Return the first of the attributes that one of the modules has."""
+def find(attribute: str, *modules: str) -> Any:
+    """Return an attribute of the first module of the package that has it."""
     for name in modules:
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-        for attribute in attributes:
-            if hasattr(module, attribute):
-                return getattr(module, attribute)
-    raise LookupError(f"none of {', '.join(modules)} has {' or '.join(attributes)}")
+        with contextlib.suppress(ModuleNotFoundError, AttributeError):
+            return getattr(importlib.import_module(f"{PACKAGE}.{name}"), attribute)
+    raise LookupError(f"none of {', '.join(modules)} in {PACKAGE} has {attribute}")
 
 
 def fail_to_redact(_data: bytes) -> bytes:
@@ -35,8 +32,7 @@ def install_mcp(server: Any, options: dict[str, Any] | None) -> Any:
     """Install the adapter in a server of the mcp SDK."""
     if options is None:
         return server
-    adapter = find(("Forebay", "Headgate"), "forebay.adapters.mcp", "forebay.servers.mcp", "headgate.servers.mcp")
-    return adapter(**options).install(server)
+    return find(PACKAGE.capitalize(), "adapters.mcp", "servers.mcp")(**options).install(server)
 
 
 def make_rows(count: int, width: int = 0) -> list[dict[str, Any]]:
@@ -107,7 +103,7 @@ def make_mcp(options: dict[str, Any] | None) -> Any:
 
 def add_contracted(tool: Any) -> None:
     """Add a tool that answers by the response contract itself."""
-    contracted = find(("contracted",), "forebay.contract", "forebay.outputs.contract", "headgate.contract")
+    contracted = find("contracted", "outputs.contract", "contract")
 
     def bug_list(count: int = 3) -> list[dict[str, Any]]:
         return make_rows(count)
@@ -200,23 +196,22 @@ def make_fastmcp(options: dict[str, Any] | None) -> Any:
         return json.dumps(value)
 
     @server.resource("wire://one")
-    def one() -> str:
+    def read_resource() -> str:
         return "a resource"
 
     @server.resource("wire://each/{name}")
-    def each(name: str) -> str:
+    def read_template(name: str) -> str:
         return name
 
     add_contracted(server.tool)
     if options is not None:
-        names = ("ForebayMiddleware", "HeadgateMiddleware")
-        modules = ("forebay.adapters.fastmcp", "forebay.servers.fastmcp", "headgate.servers.fastmcp")
-        server.add_middleware(find(names, *modules)(**options))
+        middleware = find(f"{PACKAGE.capitalize()}Middleware", "adapters.fastmcp", "servers.fastmcp")
+        server.add_middleware(middleware(**options))
     return server
 
 
 def main() -> None:
-    kind, text = sys.argv[1:]
+    kind, text = sys.argv[2:]
     options = json.loads(text)
     if options is not None and options.get("redact") == "fail":
         options["redact"] = fail_to_redact

@@ -27,7 +27,7 @@ def running(talk: Talk, kind: str, era: str, options: Message | None) -> Iterato
     """Run a server with the adapter, and greet it."""
     if options is not None:
         options = {"store": talk.store, **options}
-    command = [talk.build.python, str(SCRIPT), kind, json.dumps(options)]
+    command = [talk.build.python, str(SCRIPT), talk.build.name, kind, json.dumps(options)]
     with talk.stdio(command, era=era) as client:
         client.greet()
         yield client

@@ -59,18 +59,18 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._note(b"")
         url = urlsplit(self.path)
-        asked = {name: values[0] for name, values in parse_qs(url.query).items()}
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
         place, _, last = url.path.strip("/").partition("/")
         match place, last:
             case "users", "":
-                rows = [{"id": number, "name": f"user {number}"} for number in range(int(asked.get("count", 2)))]
+                rows = [{"id": number, "name": f"user {number}"} for number in range(int(query.get("count", 2)))]
                 self._reply(200, json.dumps(rows).encode())
             case "users", number:
                 self._reply(200, json.dumps({"id": number, "name": "Ada", "password": "p"}).encode())
             case "text", _:
-                self._reply(200, b"api text " * (int(asked.get("size", 9)) // 9), "text/plain")
+                self._reply(200, b"api text " * (int(query.get("size", 9)) // 9), "text/plain")
             case "binary", _:
-                self._reply(200, bytes(range(256)) * (int(asked.get("size", 256)) // 256), "image/gif")
+                self._reply(200, bytes(range(256)) * (int(query.get("size", 256)) // 256), "image/gif")
             case "status", code:
                 self._reply(int(code), b'{"why": "as asked"}')
             case "odd", _:

@@ -40,12 +40,13 @@ class Build:
         return f"{self.name.upper()}_{name}"
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """Return the environment of every process: nothing of the caller's but what Python needs."""
+        """Return the environment of every process, without that of the caller."""
         return {
             "PATH": f"{self.scripts}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "LANG": "C.UTF-8",
+            "WIRE_PACKAGE": self.name,
         }
 
 
@@ -57,10 +58,10 @@ def find_build(python: str) -> Build:
         done = subprocess.run([python, "-c", _FIND, *NAMES], capture_output=True, text=True, check=True, cwd="/")
     except (OSError, subprocess.CalledProcessError) as error:
         raise BuildNotFound(f"{python} cannot be run: {error}") from error
-    found = json.loads(done.stdout)
-    if found["name"] is None:
+    answer = json.loads(done.stdout)
+    if answer["name"] is None:
         raise BuildNotFound(f"{python} has none of the packages {', '.join(NAMES)}")
-    return Build(python, found["name"], Path(found["scripts"]), found["prefix"])
+    return Build(python, answer["name"], Path(answer["scripts"]), answer["prefix"])
 
 
 def script(name: str) -> list[str]:

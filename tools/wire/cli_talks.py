@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from wire.talk import TIMEOUT_SECONDS, Talk, handle_of
-from wire.upstream import TOOLS, make_rows, make_text
+from wire.upstream import PACKAGE, TOOLS, make_rows, make_text
 
 COMMANDS = (
     *("put", "ls", "stat", "fetch", "cat", "get", "search", "outline", "rm", "sweep", "stats", "journal"),
@@ -109,8 +109,8 @@ def put_all(talk: Talk) -> dict[str, str]:
 
 def record_list(talk: Talk, name: str, *arguments: str) -> None:
     """Record a list of payloads. Those of one second come in any order."""
-    found = re.fullmatch(rb"(.*?\[\{)(.*)(\}\].*)", talk.run(*arguments), re.DOTALL)
-    start, entries, end = found.groups() if found else (b"", b"", b"no list")
+    match = re.fullmatch(rb"(.*?\[\{)(.*)(\}\].*)", talk.run(*arguments), re.DOTALL)
+    start, entries, end = match.groups() if match else (b"", b"", b"no list")
     ordered = sorted(map(talk.normalise, entries.split(b"},{")))
     talk.record(name, start + b"},{".join(ordered) + end)
 
@@ -213,9 +213,9 @@ def cli_store(talk: Talk) -> None:
     record(talk, "fetch what has expired", "fetch", brief["output_handle"], *store)
     record(talk, "sweep", "sweep", *store)
     record(talk, "sweep again", "sweep", *store)
-    (stored,) = (talk.folder / "store").rglob(f"{rows}*")
-    stored.chmod(0o600)
-    stored.write_bytes(stored.read_bytes()[:200])
+    (file,) = (talk.folder / "store").rglob(f"{rows}*")
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:200])
     record(talk, "fetch what is damaged", "fetch", rows, *store)
     record(talk, "cat what is damaged", "cat", rows, *store)
 
@@ -296,16 +296,17 @@ def cli_tokens(talk: Talk) -> None:
     """`token` and `lint-tools`."""
     secret = re.compile(rb"[\w-]{40,}")
     for arguments in (("token", "ann"), ("token", "ann", "--hashed"), ("token", "a:b"), ("token", "")):
-        output = secret.sub(lambda found: b"<%d characters>" % len(found[0]), talk.run(*arguments))
+        output = secret.sub(lambda match: b"<%d characters>" % len(match[0]), talk.run(*arguments))
         talk.record(" ".join(arguments), output)
-    listed = talk.file("tools.json", json.dumps({"result": {"tools": TOOLS}}))
+    tools = json.dumps({"result": {"tools": TOOLS}}).replace(f"{PACKAGE}/", f"{talk.build.name}/")
+    saved = talk.file("tools.json", tools)
     server = ("--", *talk.upstream())
     every = ("--capability", "*=core")
     record(talk, "lint-tools", "lint-tools", *server)
     record(talk, "lint-tools with capabilities", "lint-tools", *every, *server)
-    record(talk, "lint-tools of a saved list", "lint-tools", "--saved", str(listed))
-    record(talk, "lint-tools of a saved list with capabilities", "lint-tools", "--saved", str(listed), *every)
-    record(talk, "lint-tools of both", "lint-tools", "--saved", str(listed), *server)
+    record(talk, "lint-tools of a saved list", "lint-tools", "--saved", str(saved))
+    record(talk, "lint-tools of a saved list with capabilities", "lint-tools", "--saved", str(saved), *every)
+    record(talk, "lint-tools of both", "lint-tools", "--saved", str(saved), *server)
     record(talk, "lint-tools of no list", "lint-tools", "--saved", str(talk.file("none.json", "7")))
     record(talk, "lint-tools of no JSON", "lint-tools", "--saved", str(talk.file("none.json", "{")))
     record(talk, "lint-tools of nothing", "lint-tools", "--saved", str(talk.folder / "gone"))
@@ -315,14 +316,14 @@ def cli_tokens(talk: Talk) -> None:
 
 
 def run_on_terminal(talk: Talk, *arguments: str) -> bytes:
-    """Run a command on a terminal, and return what it shows."""
+    """Run a command on a terminal, and return its exit code and output."""
     parent, child = pty.openpty()
     env = {**talk.env, "COLUMNS": "160", "TERM": "xterm"}
     process = subprocess.Popen(
         talk.build.command(*arguments), stdin=child, stdout=child, stderr=child, env=env, cwd=talk.folder
     )
     os.close(child)
-    shown = b""
+    screen = b""
     try:
         while select.select([parent], [], [], TIMEOUT_SECONDS)[0]:
             try:
@@ -331,12 +332,12 @@ def run_on_terminal(talk: Talk, *arguments: str) -> bytes:
                 break
             if not data:
                 break
-            shown += data
+            screen += data
         code = process.wait(TIMEOUT_SECONDS)
     finally:
         process.kill()
         os.close(parent)
-    return b"exit code %d\n" % code + shown
+    return b"exit code %d\n" % code + screen
 
 
 def cli_terminal(talk: Talk) -> None:
@@ -361,15 +362,15 @@ def cli_terminal(talk: Talk) -> None:
         "unknown handle": ("fetch", "oh_AAAAAAAAAAAA", *store),
         "config": ("config", "--output-mode", "handle"),
     }.items():
-        shown = run_on_terminal(talk, *arguments)
+        screen = run_on_terminal(talk, *arguments)
         # Dates without a year and sizes on disk are of the day; a column is as wide as its widest cell.
-        shown = re.sub(rb"\b\d\d-\d\d \d\d:\d\d\b", b"00-00 00:00", shown)
-        shown = re.sub(rb"[\d.]+ k?B on disk", b"<bytes> on disk", shown)
-        shown = re.sub(rb'("stored_bytes".*?: .*?)\d+(?=\x1b\[0m,)', rb"\1<bytes>", shown)
-        shown = re.sub(rb" {2,}", b"  ", shown)
+        screen = re.sub(rb"\b\d\d-\d\d \d\d:\d\d\b", b"00-00 00:00", screen)
+        screen = re.sub(rb"[\d.]+ k?B on disk", b"<bytes> on disk", screen)
+        screen = re.sub(rb'("stored_bytes".*?: .*?)\d+(?=\x1b\[0m,)', rb"\1<bytes>", screen)
+        screen = re.sub(rb" {2,}", b"  ", screen)
         if name == "ls":
-            shown = b"".join(sorted(map(talk.normalise, shown.splitlines(keepends=True))))
-        talk.record(name, shown)
+            screen = b"".join(sorted(map(talk.normalise, screen.splitlines(keepends=True))))
+        talk.record(name, screen)
 
 
 CLI: dict[str, Any] = {

@@ -46,16 +46,16 @@ class Listener:
         pattern = re.compile(r"listening on http://\S+:(\d+)/mcp")
         with self._news:
             self._news.wait_for(lambda: pattern.search(self.errors), TIMEOUT_SECONDS)
-        if (found := pattern.search(self.errors)) is None:
+        if (match := pattern.search(self.errors)) is None:
             raise ConversationFailed(f"it does not listen: {self.errors[-2000:]}")
-        return int(found[1])
+        return int(match[1])
 
     def finish(self) -> None:
-        """End it, and record how it ends and what it wrote to stdout."""
+        """Terminate the server, and record its exit code and stdout."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(TIMEOUT_SECONDS)
-        written = self.process.stdout.read() if self.process.stdout else ""
-        self.talk.record("end", f"{written}exit code {code}\n".encode())
+        output = self.process.stdout.read() if self.process.stdout else ""
+        self.talk.record("end", f"{output}exit code {code}\n".encode())
 
     def kill(self) -> None:
         self.process.kill()
@@ -179,10 +179,10 @@ def read_event(response: http.client.HTTPResponse) -> bytes:
 
 def answer_in(body: bytes) -> Any:
     """Return the answer in a body, which is JSON or a stream of events."""
-    found: Any = {}
+    answer: Any = {}
     for line in body.splitlines():
         data = line.removeprefix(b"data: ")
         if data.startswith(b"{"):
             message = json.loads(data)
-            found = message if "method" not in message else found
-    return found
+            answer = message if "method" not in message else answer
+    return answer

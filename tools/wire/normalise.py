@@ -14,10 +14,10 @@ _FIXED = [
         # The digits of a time differ, its form does not.
         (rb"\b20\d\d-\d\d-\d\d(?=T\d\d:\d\d)", b"0000-00-00"),
         (rb"(?<=0000-00-00T)\d\d:\d\d:\d\d", b"00:00:00"),
-        (rb"(?<=0000-00-00T00:00:00\.)\d+", lambda found: b"0" * len(found[0])),
+        (rb"(?<=0000-00-00T00:00:00\.)\d+", lambda match: b"0" * len(match[0])),
         (rb"(?<=127\.0\.0\.1:)\d{4,5}", b"<port>"),
         (rb"(?<=localhost:)\d{4,5}", b"<port>"),
-        # Sizes on disk: what is stored of a payload's own names and times does not always compress alike.
+        # Sizes on disk depend on the handle and the times that are stored, which do not always compress alike.
         (rb"(?<=this takes at least )[\d,]+", b"<bytes>"),
         (rb"(?<=bytes has )[\d,]+(?= left)", b"<bytes>"),
         (rb'(?<="stored_bytes":)\d+', b"<bytes>"),
@@ -35,7 +35,7 @@ _NUMBERED = [
 ]
 """Random ids. Each is replaced by a number, the same wherever it comes again, and by its length."""
 
-_PRODUCT = [written.encode() for name in NAMES for written in (name, name.capitalize(), name.upper())]
+_PRODUCT = [word.encode() for name in NAMES for word in (name, name.capitalize(), name.upper())]
 
 _STAMP = b'io.modelcontextprotocol/serverInfo":{"name":"<product>"'
 _COUNTED = re.compile(rb'(?<=response_bytes\\":)\d+')
@@ -67,9 +67,9 @@ class Normaliser:
         return _COUNTED.sub(b"<bytes>", data) if _STAMP in data else data
 
     def _numbered(self, kind: str) -> Callable[["re.Match[bytes]"], bytes]:
-        def replace(found: "re.Match[bytes]") -> bytes:
-            number = self._numbers.setdefault(found[0], len(self._numbers) + 1)
-            return f"<{kind} {number} of {len(found[0])}>".encode()
+        def replace(match: "re.Match[bytes]") -> bytes:
+            number = self._numbers.setdefault(match[0], len(self._numbers) + 1)
+            return f"<{kind} {number} of {len(match[0])}>".encode()
 
         return replace
 
@@ -86,7 +86,7 @@ def is_same(before: bytes, after: bytes, raw_before: bytes, raw_after: bytes) ->
     if min(len(raw_before), len(raw_after)) < _MESSAGE_BYTES - _SLACK_BYTES or len(raw_before) > 2 * _MESSAGE_BYTES:
         return False
     shorter, longer = sorted((before, after), key=len)
-    start = next((at for at, (one, other) in enumerate(zip(shorter, longer, strict=False)) if one != other), 0)
+    start = next((at for at, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), 0)
     added = len(longer) - len(shorter)
     is_preview = b'\\"preview\\":\\"' in shorter[:start]
     return is_preview and added <= _SLACK_BYTES and shorter[start:] == longer[start + added :]

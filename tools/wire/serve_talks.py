@@ -21,7 +21,8 @@ REMOTE_TOOLS = ("text", "wrapped", "map", "blob", "unicode", "mixed")
 def command_upstream(talk: Talk, *arguments: str) -> Message:
     """Return an upstream that is the neutral server on stdio."""
     command = talk.upstream(*arguments)
-    return {"command": command[0], "args": command[1:], "env": {"WIRE_TRANSCRIPT": str(talk.transcript)}}
+    env = {"WIRE_TRANSCRIPT": str(talk.transcript), "WIRE_PACKAGE": talk.build.name}
+    return {"command": command[0], "args": command[1:], "env": env}
 
 
 @contextlib.contextmanager
@@ -189,9 +190,9 @@ def serve_http_refusals(talk: Talk) -> None:
         client = HTTPClient(talk, port, token=TOKENS["ann"])
         stranger = HTTPClient(talk, port, label="stranger: ")
         wrong = HTTPClient(talk, port, token="wrong-" + "w" * 30, label="wrong token: ")
-        for one in (stranger, wrong):
-            one.ask("initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {}})
-            one.request("GET", "GET", "/mcp")
+        for refused in (stranger, wrong):
+            refused.ask("initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {}})
+            refused.request("GET", "GET", "/mcp")
         client.request("health", "GET", "/health", None, {})
         client.request("no such path", "GET", "/none", None, {})
         client.request("slash behind it", "POST", "/mcp/", b"{}")
@@ -275,9 +276,9 @@ def serve_http_streams(talk: Talk) -> None:
             modern.call("grow", "grow", name="grown_later")
             talk.record("list changed in a subscription", read_event(stream))
         ask: Message = {"name": "ask", "arguments": {}}
-        asked = modern.ask("tools/call", ask, "input required")["result"]
-        replies = {key: {"action": "accept", "content": {"name": "Ann"}} for key in asked["inputRequests"]}
-        again = {**ask, "inputResponses": replies, "requestState": asked["requestState"]}
+        required = modern.ask("tools/call", ask, "input required")["result"]
+        replies = {key: {"action": "accept", "content": {"name": "Ann"}} for key in required["inputRequests"]}
+        again = {**ask, "inputResponses": replies, "requestState": required["requestState"]}
         modern.ask("tools/call", {**again, "requestState": "unknown"}, "unknown state")
         modern.ask("tools/call", again, "input given")
         modern.ask("tools/call", again, "input given twice")
@@ -307,13 +308,13 @@ def serve_one(talk: Talk, era: str) -> None:
             client.call("progress", "progress without a token")
             params: Message = {"name": "text", "arguments": {"size": LARGE, "later": True}}
             if era == MODERN:
-                made = client.ask("tools/call", params, "task")
+                answer = client.ask("tools/call", params, "task")
             else:
                 client.ask("ping")
                 client.ask("logging/setLevel", {"level": "error"})
                 client.ask("resources/subscribe", {"uri": "wire://one"})
-                made = client.ask("tools/call", {**params, "task": {"ttl": 60_000}}, "task")
-            result = made.get("result", {})
+                answer = client.ask("tools/call", {**params, "task": {"ttl": 60_000}}, "task")
+            result = answer.get("result", {})
             task = result.get("task", result).get("taskId")
             client.ask("tasks/get", {"taskId": task or "none"})
             client.ask("tasks/result", {"taskId": task or "none"})
@@ -342,7 +343,7 @@ def serve_one(talk: Talk, era: str) -> None:
 
 
 def ask_by_answer(client: StdioClient) -> None:
-    """A question of the server: in its own request, or as the answer of a call that is made again."""
+    """Answer a question of the server: a request, or since 2026-07-28 a result that asks for input."""
     ask: Message = {"name": "ask", "arguments": {}}
     reply = {"action": "accept", "content": {"name": "Ann"}}
     if client.era != MODERN:
@@ -351,9 +352,11 @@ def ask_by_answer(client: StdioClient) -> None:
         client.send({"jsonrpc": "2.0", "id": question["id"], "result": reply})
         client.record_until(call, "answer after a question")
         return
-    asked = client.ask("tools/call", ask, "input required")["result"]
-    replies = dict.fromkeys(asked["inputRequests"], reply)
-    client.ask("tools/call", {**ask, "inputResponses": replies, "requestState": asked["requestState"]}, "input given")
+    required = client.ask("tools/call", ask, "input required")["result"]
+    replies = dict.fromkeys(required["inputRequests"], reply)
+    client.ask(
+        "tools/call", {**ask, "inputResponses": replies, "requestState": required["requestState"]}, "input given"
+    )
 
 
 def serve_one_2025_11_25(talk: Talk) -> None:
@@ -415,7 +418,7 @@ def serve_failures(talk: Talk) -> None:
         "own": {"python": "wire_functions"},
     }
     for era in (NEWEST_HANDSHAKE, MODERN):
-        path = talk.toml(upstreams, call_timeout_seconds=2)
+        path = talk.toml(upstreams, call_timeout_seconds=4)
         with talk.stdio(talk.build.command("serve", "--config", str(path)), era=era) as client:
             client.greet()
             client.ask("tools/list")

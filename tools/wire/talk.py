@@ -27,7 +27,7 @@ _SDK_ID = re.compile(rb'("(?:id|requestId|progressToken)": ?)(?:\d+|"listen-\d+"
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """What came back of one request, as it came and normalised."""
+    """The bytes that one request brought back, raw and normalised."""
 
     name: str
     raw: bytes
@@ -39,7 +39,7 @@ class ConversationFailed(Exception):
 
 
 class Talk:
-    """Runs one conversation with one build, in a folder of its own."""
+    """One conversation with one build, in its own folder."""
 
     def __init__(self, build: Build, folder: Path) -> None:
         self.build, self.folder = build, folder
@@ -127,7 +127,7 @@ class Talk:
             input=stdin,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
-            # Wide enough for no line of help to be wrapped: where one is depends on the length of the name.
+            # So wide that no line of help is wrapped: where it would be depends on the length of the name.
             env={**self.env, "COLUMNS": "5000", **(env or {})},
             cwd=self.folder,
             check=False,
@@ -155,7 +155,7 @@ class Talk:
 
 
 def _toml(value: Any) -> str:
-    # Of JSON, only objects are written differently in TOML.
+    # JSON is TOML but for its objects.
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     return json.dumps(value)

@@ -26,6 +26,8 @@ SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 TASK_KEY = "io.modelcontextprotocol/related-task"
 MODERN = "2026-07-28"
 WAIT_SECONDS = 30
+PACKAGE = os.environ.get("WIRE_PACKAGE", "forebay")
+"""The name of the package that is compared, for the one tool that names its own capability."""
 PAGE_TOOLS = 16
 
 ANY = {"type": "object"}
@@ -67,7 +69,7 @@ TOOLS: list[Message] = [
     {
         "name": "delete_all",
         "inputSchema": ANY,
-        "_meta": {"forebay/capability": "admin", "headgate/capability": "admin"},
+        "_meta": {f"{PACKAGE}/capability": "admin"},
     },
     {"name": "workflow_run", "inputSchema": COUNT, "description": "Runs a workflow"},
     {"name": "workflow_stop", "inputSchema": ANY, "description": "Stops a workflow"},
@@ -151,9 +153,9 @@ def make_result(name: str, arguments: Message) -> Message | None:
         case "echo" | "delete_all" | "workflow_stop" | "grown":
             return text_result(json.dumps(arguments, ensure_ascii=False)[: arguments.get("show", 4000)])
         case "count_rows":
-            given = arguments.get("rows")
-            kind = type(given).__name__
-            return text_result(f"{kind} of {len(given)}" if isinstance(given, list | str | dict) else kind)
+            value = arguments.get("rows")
+            kind = type(value).__name__
+            return text_result(f"{kind} of {len(value)}" if isinstance(value, list | str | dict) else kind)
     return None
 
 
@@ -210,7 +212,7 @@ class Server:
     def answer(self, method: Any, params: Message, number: Any, send: Send) -> Message | None:
         is_modern = VERSION_KEY in (params.get("_meta") or {})
         complete = {"resultType": "complete", "_meta": {SERVER_KEY: self.info}} if is_modern else {}
-        listed = {**complete, "ttlMs": 0, "cacheScope": "private"} if is_modern else {}
+        cached = {**complete, "ttlMs": 0, "cacheScope": "private"} if is_modern else {}
         capabilities: Message = {
             "tools": {"listChanged": True},
             "resources": {"subscribe": True, "listChanged": True},
@@ -229,10 +231,10 @@ class Server:
                 result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": self.info}
                 return {"result": {**result, "instructions": f"Instructions of {self.options.name}."}}
             case "server/discover":
-                return {"result": {**listed, "supportedVersions": [MODERN], "capabilities": capabilities}}
+                return {"result": {**cached, "supportedVersions": [MODERN], "capabilities": capabilities}}
             case "tools/list":
                 start = int(params.get("cursor") or 0)
-                page: Message = {**listed, "tools": self.tools[start : start + PAGE_TOOLS]}
+                page: Message = {**cached, "tools": self.tools[start : start + PAGE_TOOLS]}
                 if start + PAGE_TOOLS < len(self.tools):
                     page["nextCursor"] = str(start + PAGE_TOOLS)
                 return {"result": page}
@@ -244,18 +246,18 @@ class Server:
                 state = {**complete, **task_state(params["taskId"], "completed")}
                 return {"result": {**state, "result": self.tasks[params["taskId"]]} if is_modern else state}
             case "resources/list":
-                return {"result": {**listed, "resources": [{"uri": "wire://one", "name": "one"}]}}
+                return {"result": {**cached, "resources": [{"uri": "wire://one", "name": "one"}]}}
             case "resources/templates/list":
                 template = {"uriTemplate": "wire://of/{id}", "name": "of", "x-more": 2e5}
-                return {"result": {**listed, "resourceTemplates": [template]}}
+                return {"result": {**cached, "resourceTemplates": [template]}}
             case "resources/read":
                 uri = str(params.get("uri"))
                 if not uri.startswith("wire://"):
                     return {"error": {"code": -32002, "message": f"no {uri}"}}
                 size = int(uri.rpartition("/")[2]) if uri.rpartition("/")[2].isdigit() else 20
-                return {"result": {**listed, "contents": [{"uri": uri, "text": make_text(size)}]}}
+                return {"result": {**cached, "contents": [{"uri": uri, "text": make_text(size)}]}}
             case "prompts/list":
-                return {"result": {**listed, "prompts": [{"name": "greet"}, {"name": f"only_{self.options.name}"}]}}
+                return {"result": {**cached, "prompts": [{"name": "greet"}, {"name": f"only_{self.options.name}"}]}}
             case "prompts/get":
                 content = {"type": "text", "text": f"{params.get('name')} of {self.options.name}"}
                 return {"result": {**complete, "messages": [{"role": "user", "content": content}]}}
@@ -315,14 +317,14 @@ class Server:
             case "ask" if complete:
                 if "inputResponses" not in params:
                     question = {"method": "elicitation/create", "params": {"mode": "form", **FORM}}
-                    asked = {"inputRequests": {"who": question}, "requestState": "state-1"}
-                    send({"jsonrpc": "2.0", "id": number, "result": {"resultType": "input_required", **asked}})
+                    required = {"inputRequests": {"who": question}, "requestState": "state-1"}
+                    send({"jsonrpc": "2.0", "id": number, "result": {"resultType": "input_required", **required}})
                     return
                 text = json.dumps([params["inputResponses"], params.get("requestState")])
             case "ask":
                 question_id = f"question-{next(self.numbers)}"
-                method, asked = arguments.get("method", "elicitation/create"), arguments.get("params", FORM)
-                send({"jsonrpc": "2.0", "id": question_id, "method": method, "params": asked})
+                method, form = arguments.get("method", "elicitation/create"), arguments.get("params", FORM)
+                send({"jsonrpc": "2.0", "id": question_id, "method": method, "params": form})
                 with self.answered:
                     self.answered.wait_for(lambda: question_id in self.answers, WAIT_SECONDS)
                 text = json.dumps(self.answers.get(question_id))

@@ -242,15 +242,15 @@ def run_tasks(client: StdioClient) -> None:
     """Calls that are answered by a task."""
     params: Message = {"name": "text", "arguments": {"size": LARGE, "later": True}}
     if client.era == MODERN:
-        made = client.ask("tools/call", params, "task")["result"]
-        client.ask("tasks/get", {"taskId": made["taskId"]})
+        task = client.ask("tools/call", params, "task")["result"]
+        client.ask("tasks/get", {"taskId": task["taskId"]})
         return
-    made = client.ask("tools/call", {**params, "task": {"ttl": 60_000}}, "task")["result"]
-    client.ask("tasks/get", {"taskId": made["task"]["taskId"]})
-    client.ask("tasks/result", {"taskId": made["task"]["taskId"]})
+    task = client.ask("tools/call", {**params, "task": {"ttl": 60_000}}, "task")["result"]
+    client.ask("tasks/get", {"taskId": task["task"]["taskId"]})
+    client.ask("tasks/result", {"taskId": task["task"]["taskId"]})
     params["arguments"]["size"] = 100
-    made = client.ask("tools/call", {**params, "task": {}}, "small task")["result"]
-    client.ask("tasks/result", {"taskId": made["task"]["taskId"]}, "result of a small task")
+    task = client.ask("tools/call", {**params, "task": {}}, "small task")["result"]
+    client.ask("tasks/result", {"taskId": task["task"]["taskId"]}, "result of a small task")
 
 
 def cancel(client: StdioClient) -> None:
@@ -295,8 +295,8 @@ def wrap_everything(talk: Talk, era: str) -> None:
         cancel(client)
         if era == MODERN:
             call: Message = {"name": "ask", "arguments": {}}
-            asked = client.ask("tools/call", call, "input required")["result"]
-            client.ask("tools/call", {**call, "inputResponses": {"who": {}}, "requestState": asked["requestState"]})
+            required = client.ask("tools/call", call, "input required")["result"]
+            client.ask("tools/call", {**call, "inputResponses": {"who": {}}, "requestState": required["requestState"]})
         else:
             ask_questions(client)
         grow(client)
@@ -398,8 +398,8 @@ def wrap_contract(talk: Talk) -> None:
                 ("unicode", {"size": LARGE}),
             ):
                 result = client.call(tool, f"large {tool} by contract, {era}", **arguments)
-                said = json.loads(result["content"][0]["text"])
-                reference = said.get("artifactRef", reference) if tool == "rows" else reference
+                response = json.loads(result["content"][0]["text"])
+                reference = response.get("artifactRef", reference) if tool == "rows" else reference
             client.call("output_fetch", f"page by reference, {era}", output_handle=reference, limit=2)
             client.call("journal", f"journal of a contract, {era}", action="recent", count=5)
     with talk.wrap("--contract", "rows", "--contract", "text=list") as client:
@@ -528,17 +528,17 @@ def wrap_broken_store(talk: Talk) -> None:
     with talk.wrap() as client:
         client.greet()
         rows = handle_of(client.call("rows", count=ROWS))
-        (stored,) = root.rglob(f"{rows}*")
-        data = bytearray(stored.read_bytes())
+        (file,) = root.rglob(f"{rows}*")
+        data = bytearray(file.read_bytes())
         for at in range(40, 60):
             data[at] ^= 0xFF
-        stored.chmod(0o600)
-        stored.write_bytes(data)
+        file.chmod(0o600)
+        file.write_bytes(data)
         client.call("output_fetch", "page of a damaged file", output_handle=rows, limit=2)
         client.call("output_search", "search in a damaged file", output_handle=rows, pattern="x")
-        stored.write_bytes(data[: len(data) // 2])
+        file.write_bytes(data[: len(data) // 2])
         client.call("output_fetch", "page of a torn file", output_handle=rows, limit=2, offset=100)
-        stored.unlink()
+        file.unlink()
         client.call("output_fetch", "page of a file that is gone", output_handle=rows)
         shutil.rmtree(root)
         root.write_text("not a folder")
@@ -557,7 +557,7 @@ def wrap_expiry(talk: Talk) -> None:
 
 def wrap_failures(talk: Talk) -> None:
     """A server that hangs, dies, restarts, and writes what is no message."""
-    with talk.wrap("--call-timeout-seconds", "1", "--restart-delay-seconds", "0.1") as client:
+    with talk.wrap("--call-timeout-seconds", "3", "--restart-delay-seconds", "0.1") as client:
         client.greet()
         client.ask("logging/setLevel", {"level": "warning"})
         client.ask("resources/subscribe", {"uri": "wire://one"})
