@@ -81,7 +81,7 @@ def finished(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     envelope = _detected(result, spec)
     if not is_meaningful(spec.output_schema) or not _is_of_the_schema(envelope):
         return envelope
-    envelope = dataclasses.replace(envelope, data=spec.caster.normalized(_as_json_has_it(envelope.data)))
+    envelope = dataclasses.replace(envelope, data=spec.caster.normalize(_as_json_has_it(envelope.data)))
     for problem in spec.output.problems(envelope.data):
         _log.warning(
             "forebay: %s answered what its schema does not say, at %r: %s",

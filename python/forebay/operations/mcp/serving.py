@@ -33,7 +33,7 @@ from forebay.arguments import shown
 from forebay.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import after
-from forebay.operations.dialect import is_openapi_3_0, modern
+from forebay.operations.dialect import is_openapi_3_0, modernize
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.results import in_thread, is_large
@@ -280,7 +280,7 @@ def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         schema = {"not": {}}
     # Clients do not know what OpenAPI 3.0 says in words of its own.
-    told: Mapping[str, Any] = cast("Mapping[str, Any]", modern(schema)) if is_openapi_3_0(schema) else schema
+    told: Mapping[str, Any] = cast("Mapping[str, Any]", modernize(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and is_wrapped(schema)):
         return or_else(told, _UNSTRUCTURED_SCHEMA)
     # With a name of its own, what it refers to is still looked for in it.
