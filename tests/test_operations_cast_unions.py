@@ -59,6 +59,7 @@ V = {"properties": {"v": INTEGER}, "required": ["v"]}
     [
         {"if": {"properties": {"k": {"const": "x"}}}, "then": V},
         {"if": {"properties": {"k": {"const": "y"}}}, "else": V},
+        {"if": {"properties": {"k": {"const": "x"}}}, "then": V, "unevaluatedProperties": False},
         {"dependentSchemas": {"k": V}},
         {"dependencies": {"k": V}, "$schema": "http://json-schema.org/draft-07/schema#"},
         {"$dynamicRef": "#v", "$defs": {"v": {"$dynamicAnchor": "v", **V}}},

@@ -134,6 +134,10 @@ class _Attempt:
         self.replaced: list[tuple[list[str | int], Any]] = []
         """The path, innermost name first, and the old value of everything replaced by a placeholder."""
 
+    @property
+    def loss(self) -> tuple[int, int]:
+        return self.costs[UNFIT], self.costs[INVENTED] + self.costs[STRIPPED]
+
     def fit(self, shape: Shape, value: Any, depth: int) -> Any:
         """Return the value itself if it fits, else the nearest that does."""
         if type(value) in shape.accepted_types or depth > MAX_DEPTH or shape.is_impossible:
@@ -186,7 +190,7 @@ class _Attempt:
             self._fill(shape, value, better)
         if not better and not surplus:
             return value
-        self.costs[INVENTED] += len(surplus) == len(value) > 0
+        self.costs[INVENTED] += len(surplus) if len(surplus) == len(value) else 0
         result = {**value, **better}
         for name in surplus:
             self.costs[STRIPPED] += count_values(result.pop(name))
@@ -226,8 +230,6 @@ class _Attempt:
     def _fit_union(self, shape: Shape, value: Any, depth: int) -> Any:
         key = (id(shape), id(value))
         if key not in self._run.chosen:
-            # A union that contains itself finds this.
-            self._run.chosen[key] = value, _Attempt(self._run)
             self._run.chosen[key] = self._choose(shape, value, depth)
         fitted, attempt = self._run.chosen[key]
         self.replaced += [([*path], old) for path, old in attempt.replaced]
@@ -243,6 +245,6 @@ class _Attempt:
         for alternative in alternatives[:MAX_TRIALS]:
             attempt = _Attempt(self._run)
             attempts.append((attempt.fit(alternative, value, depth + 1), attempt))
-        attempts.sort(key=lambda pair: pair[1].costs)
-        cheapest = [pair for pair in attempts if pair[1].costs[:CHANGED] == attempts[0][1].costs[:CHANGED]]
+        attempts.sort(key=lambda pair: (pair[1].loss, pair[1].costs[CHANGED]))
+        cheapest = [pair for pair in attempts if pair[1].loss == attempts[0][1].loss]
         return next((pair for pair in cheapest if len(cheapest) > 1 and shape.accepts(pair[0])), cheapest[0])

@@ -183,8 +183,7 @@ class Shape:
     @functools.cached_property
     def accepted_types(self) -> frozenset[type]:
         """The Python types whose values a cast always keeps."""
-        # A union may contain itself.
-        self.__dict__["accepted_types"] = types = frozenset[type]()
+        types = frozenset[type]()
         if self.alternatives:
             return types.union(*(shape.accepted_types for shape in self.alternatives))
         names = _PYTHON_TYPES if self.types is None else self.types
@@ -195,10 +194,12 @@ class Shape:
         """The shapes that a union allows, each merged with the rules beside the union."""
         for union, word in self._unions[:1]:
             split = self._split | {(id(union), word)}
-            # A member that leads back to a union allows nothing new.
-            entered = {number for number, _ in split}
-            members = [one for one in union[word] if entered.isdisjoint(map(id, self._shapes.flatten([one]) or ()))]
-            shapes = (self._shapes.merge([*self._parts, member], split) for member in members)
+            # A member that leads back to a union that is split allows nothing new.
+            ids = {part_id for part_id, _ in split}
+            members = (
+                schema for schema in union[word] if ids.isdisjoint(map(id, self._shapes.flatten([schema]) or ()))
+            )
+            shapes = (self._shapes.merge([*self._parts, schema], split) for schema in members)
             return [shape for shape in shapes if not shape.is_impossible]
         return []
 
@@ -246,9 +247,8 @@ class Shape:
     @functools.cached_property
     def _other_member(self) -> "Shape | None":
         """The shape of all properties that the schema does not name. A schema that names none has room for all."""
-        rooms = [
-            part.get("additionalProperties", part.get("unevaluatedProperties", self._is_open)) for part in self._parts
-        ]
+        unevaluated = [self._is_open or part.get("unevaluatedProperties", False) for part in self._parts]
+        rooms = map(lambda part, room: part.get("additionalProperties", room), self._parts, unevaluated)
         is_closed = self.collect("properties") or self._patterns
         return None if is_closed and all(room is False for room in rooms) else self._merge_property(None)
 
@@ -265,10 +265,8 @@ class Shape:
     @functools.cached_property
     def items(self) -> "tuple[list[Shape], Shape]":
         """The shapes of the first items, by position, and of all others."""
-        lists = [(part.get("prefixItems", ()), part.get("items", True)) for part in self._parts]
-        count = max((len(first) for first, _ in lists), default=0)
-        at = (
-            [first[number] if number < len(first) else other for first, other in lists] for number in range(count + 1)
-        )
-        *firsts, others = map(self._shapes.merge, at)
+        lists = [(part.get("prefixItems", []), part.get("items", True)) for part in self._parts]
+        count = max((len(first) for first, _ in lists), default=0) + 1
+        padded = [[*first, *[other] * (count - len(first))] for first, other in lists]
+        *firsts, others = map(self._shapes.merge, zip([True] * count, *padded, strict=True))
         return firsts, others
