@@ -63,7 +63,7 @@ class Caster:
         return self._lock.locked()
 
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
-        """Return a value that fits; see `cast`."""
+        """Return a value that fits the schema; see the function `cast`."""
         fitted, attempt = self._fit(value, has_placeholders=True)
         if on_replaced is not None:
             for path, old in attempt.replaced:
@@ -80,7 +80,7 @@ class Caster:
 
     def _fit(self, value: Any, *, has_placeholders: bool) -> "tuple[Any, _Attempt]":
         run = _Run(self._values, has_placeholders)
-        # A caller that is deep in other calls gets its value back, and so does one with bounds beyond all floats.
+        # The caller may be deep in other calls, and bounds in the schema too large for floats: then the value stays.
         with contextlib.suppress(RecursionError, OverflowError):
             with self._lock:
                 shapes = self._shapes
@@ -114,7 +114,7 @@ class _Run:
     has_placeholders: bool
     room: int = MAX_FILLED_VALUES
     chosen: "dict[tuple[int, int], tuple[Any, _Attempt]]" = dataclasses.field(default_factory=dict)
-    """What became of values of unions, by the ids of shape and value. The cast keeps both alive."""
+    """The best attempts for values of unions, by the ids of shape and value. Both live as long as the cast."""
 
     def fill(self, shape: Shape, *, with_default: bool) -> Any:
         """Return the default or a placeholder, or `MISSING`."""

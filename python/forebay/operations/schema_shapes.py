@@ -90,7 +90,7 @@ class SchemaShapes:
         return _compile({"$defs": {"root": {**self._root, "$id": root}}, "properties": schemas})
 
     def merge(self, schemas: Iterable[Schema], split: _Unions = frozenset()) -> "Shape":
-        """Return the shape of values that fit all schemas. Unions that are split do not count."""
+        """Return the shape of values that fit all schemas. `split` has the unions of which a member is among these."""
         parts = self.flatten(schemas)
         key = (None if parts is None else tuple(map(id, parts)), split)
         if key not in self._shapes:
@@ -194,7 +194,7 @@ class Shape:
         """The shapes that a union allows, each merged with the rules beside the union."""
         for union, word in self._unions[:1]:
             split = self._split | {(id(union), word)}
-            # A member that leads back to a union that is split allows nothing new.
+            # A member that refers to a union already split allows nothing new.
             ids = {part_id for part_id, _ in split}
             members = (
                 schema for schema in union[word] if ids.isdisjoint(map(id, self._shapes.flatten([schema]) or ()))
