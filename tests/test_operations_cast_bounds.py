@@ -156,9 +156,9 @@ def test_a_union_of_eight_hundred_definitions() -> None:
     defs = {f"d{n}": {**named(**{f"p{n}": INTEGER, "name": STRING}), "required": [f"p{n}"]} for n in range(800)}
     schema = {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in defs]}, "$defs": defs}
     start = thread_time()
-    result = lossless(schema, [{f"p{n}": n, "name": "x", "y": 1} for n in range(800)])
-    assert result == [{f"p{n}": n, "name": "x"} for n in range(800)]
-    assert thread_time() - start < 20
+    result = lossless(schema, [{f"p{n}": n, "name": "x", "y": 1} for n in range(0, 800, 8)])
+    assert result == [{f"p{n}": n, "name": "x"} for n in range(0, 800, 8)]
+    assert thread_time() - start < 10
 
 
 def test_threads_can_share_a_caster() -> None:
