@@ -73,7 +73,7 @@ def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytes
 
     with caplog.at_level(logging.WARNING, logger="forebay"):
         serve(test, tmp_path / "store", era, journal=True, connection_limit_bytes=10**9)
-    assert [record.getMessage().split(",")[0][:30] for record in caplog.records] == ["forebay: a response of text t"]
+    assert [record.getMessage().split(",")[0][:29] for record in caplog.records] == ["forebay: a response of text t"]
 
 
 def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

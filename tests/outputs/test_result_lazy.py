@@ -68,7 +68,7 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
     return {**result, "structuredContent": structured} if draw(st.booleans()) else result
 
 
-limits = st.fixed_dictionaries({"most_string": st.integers(7, 60), "most_container": st.integers(180, 400)})
+limits = st.fixed_dictionaries({"max_string_bytes": st.integers(7, 60), "max_container_bytes": st.integers(180, 400)})
 
 
 @pytest.fixture(scope="module")
