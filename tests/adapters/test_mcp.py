@@ -223,8 +223,8 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
 
 def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
-    mode, _ = gate.resolve_mode("x", {})
-    assert gate.pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode)
-    assert not gate.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
-    assert gate.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))
+    mode, _ = gate.policy.resolve_mode("x", {})
+    assert gate.policy.pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode)
+    assert not gate.policy.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
+    assert gate.policy.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))
     gate.close()

@@ -94,7 +94,7 @@ def test_a_list_without_an_end_holds_up_nobody(is_same: bool, era: str, tmp_path
             request = CallToolRequest(params=CallToolRequestParams(name=name, arguments={}))
             assert get_text(await client.session.send_request(request, CallToolResult)) == "hi"
         assert asked <= 101
-        assert gate.knows_tools
+        assert gate.policy.knows_tools
 
     serve(test, tmp_path / "store", era, Server("endless", on_list_tools=listed, on_call_tool=called))
 
@@ -123,22 +123,22 @@ def test_a_notification_teaches_nothing(tmp_path: Path) -> None:
     session: Any = None
     context = ServerRequestContext(session=session, lifespan_context=None, protocol_version=MODERN, method="tools/list")
     assert anyio.run(gate, context, nothing) is None
-    assert not gate.knows_tools
+    assert not gate.policy.knows_tools
     gate.close()
 
 
 def test_only_what_is_switched_on_can_clash(tmp_path: Path) -> None:
     for journal, fetch_with in ((False, "output_fetch"), (True, "forebay_output_fetch")):
         gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, journal=journal)
-        gate.learn_tools([{"name": "journal"}])
-        assert gate.tools.fetch_tool == fetch_with
+        gate.policy.learn_tools([{"name": "journal"}])
+        assert gate.policy.tools.fetch_tool == fetch_with
         gate.close()
 
 
 def test_a_name_that_was_a_tool_s_once_is_never_one_of_ours(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    gate.learn_tools([{"name": "output_fetch"}])
-    gate.learn_tools([{"name": "other"}])
-    assert gate.tools.fetch_tool == "forebay_output_fetch"
-    assert "output_fetch" not in gate.tools
+    gate.policy.learn_tools([{"name": "output_fetch"}])
+    gate.policy.learn_tools([{"name": "other"}])
+    assert gate.policy.tools.fetch_tool == "forebay_output_fetch"
+    assert "output_fetch" not in gate.policy.tools
     gate.close()

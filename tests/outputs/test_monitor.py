@@ -44,7 +44,7 @@ def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None
 def test_nothing_is_noted_where_nobody_asked(era: str, tmp_path: Path) -> None:
     async def test(client: Client, gate: Forebay) -> None:
         await client.call_tool("text", {"size": 50_000})
-        assert gate.monitor is None
+        assert gate.policy.monitor is None
         assert events(gate.store, "tool_called") == []
 
     serve(test, tmp_path / "store", era, output_mode="auto")
@@ -57,7 +57,7 @@ def test_it_can_be_switched_on_and_off_alone(tmp_path: Path) -> None:
     ]
     for options, is_watched in choices:
         gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, **options)
-        assert (gate.monitor is not None) == is_watched
+        assert (gate.policy.monitor is not None) == is_watched
         gate.close()
 
 
@@ -65,8 +65,8 @@ def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytes
     async def test(client: Client, gate: Forebay) -> None:
         await client.call_tool("text", {"size": 4000})
         await client.call_tool("text", {"size": 11_000})
-        assert gate.monitor is not None
-        assert gate.monitor.oversize == {"text": 1}
+        assert gate.policy.monitor is not None
+        assert gate.policy.monitor.oversize == {"text": 1}
         (event,) = events(gate.store, "response_oversize")
         assert (event["tool"], event["mode"], event["budget_bytes"]) == ("text", "inline", 10240)
         assert event["response_bytes"] > 10240
@@ -125,7 +125,7 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
         assert monitor.sent_bytes(connection=kept) == 20
         for number in range(5000):
             monitor.record("t", 1, mode="inline", budget=100, principal=str(number))
-        assert len(monitor._principals) <= 4096
+        assert monitor._get_principal_total.cache_info().currsize <= 4096
         assert monitor.sent_bytes("4999") == 1
         with pytest.raises(forebay.InvalidArgument, match="connection_limit_bytes"):
             Monitor(store.journal, 0)
@@ -133,8 +133,8 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
 
 def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
-    gate.record_response("odd", {"structuredContent": [2**70, float("inf")]})
-    gate.record_response("odd", {"content": []})
+    gate.policy.record_response("odd", {"structuredContent": [2**70, float("inf")]})
+    gate.policy.record_response("odd", {"content": []})
     assert len(events(gate.store, "tool_called")) == 1
     gate.close()
 

@@ -1,12 +1,14 @@
-"""The payload of a tool result: which part of it is stored when the result becomes a handle."""
+"""Tool results: which part of one is its payload, how large it is, and results of our own."""
 
 import base64
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import orjson
+
 from forebay import _core
-from forebay.errors import InvalidJSON
+from forebay.errors import ForebayError, InvalidJSON
 from forebay.store.pages import escaped_size
 from forebay.store.payload import encode, sanitize_mime_type
 from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
@@ -14,20 +16,24 @@ from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
     "RESOURCE_META_KEY",
+    "RESOURCE_URI_PREFIX",
     "UNSTRUCTURED",
     "Result",
     "ResultPayload",
     "TextValue",
+    "error_result",
     "exceeds_limit",
     "extract_block_fields",
     "extract_payload",
     "extract_texts",
+    "find_task_id",
     "find_wrapped_text",
     "is_text_value",
     "parse_result",
     "repeats_structured",
     "select_tool_meta",
     "strip_stamp",
+    "text_result",
 ]
 
 _MANY_ITEMS = 1000
@@ -51,6 +57,9 @@ UNSTRUCTURED = {"unstructured": True}
 RESOURCE_META_KEY = "forebay/resource"
 """`_meta` key for the URI and type of an embedded resource whose content was stored."""
 
+RESOURCE_URI_PREFIX = "forebay://output/"
+"""A stored payload can be read as the resource with this prefix and its handle."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResultPayload:
@@ -62,6 +71,29 @@ class ResultPayload:
     def to_input(self) -> str | bytes | Iterator[bytes | memoryview]:
         """Return the payload in a form that `Store.put` accepts."""
         return iter(self.data) if isinstance(self.data, ChunkSource) else self.data
+
+
+def text_result(text: str | bytes, *, is_error: bool = False) -> Result:
+    """Return a result with one text block."""
+    text = text if isinstance(text, str) else text.decode()
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
+
+
+def error_result(error: ForebayError, **details: Any) -> Result:
+    """Return an error result that a model can act on: a code and a message that names the next step."""
+    return text_result(orjson.dumps({**error.to_dict(), **details}), is_error=True)
+
+
+def find_task_id(result: object) -> str | None:
+    """Return the id of the task that a call was answered with, or `None`.
+
+    Until 2025-11-25 the task is a member of the result, since then it is the result.
+    """
+    if not isinstance(result, dict):
+        return None
+    task = result.get("task") if "task" in result else result if result.get("resultType") == "task" else None
+    task_id = task.get("taskId") if isinstance(task, dict) else None
+    return task_id if isinstance(task_id, str) else None
 
 
 def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = False) -> bool:

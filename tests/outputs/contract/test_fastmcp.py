@@ -125,8 +125,8 @@ def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
     async def sent() -> list[int]:
         async with fastmcp.Client(server, mode="legacy") as client:
             await client.call_tool("text", {"size": 1000})
-            assert gate.monitor is not None
-            return [total.sent_bytes for total in gate.monitor._connections.values()]
+            assert gate.policy.monitor is not None
+            return [total.sent_bytes for total in gate.policy.monitor._connections.values()]
 
     async def run() -> None:
         (first,) = await sent()

@@ -181,7 +181,7 @@ def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, er
 
 def test_what_a_tool_stores_is_its_caller_s(tmp_path: Path) -> None:
     gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    with gate.make_context("ada", 26):
+    with gate.policy.make_context("ada", 26):
         handle = str(extract_handle(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
     assert len(handle) == 29
     assert gate.store.stat(handle, principal="ada").principal == "ada"
