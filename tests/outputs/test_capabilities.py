@@ -1,4 +1,4 @@
-"""Nothing that is switched off is listed or can be called, nothing else is lost: for any tools and any options."""
+"""The capability filter: denied tools are neither listed nor called, and all other tools are, for any options."""
 
 import contextlib
 import fnmatch
@@ -33,7 +33,7 @@ tools = st.lists(
     max_size=12,
     unique_by=lambda tool: tool["name"],
 )
-options = st.fixed_dictionaries(
+option_sets = st.fixed_dictionaries(
     {},
     optional={
         "tools_only": st.lists(names),
@@ -44,53 +44,55 @@ options = st.fixed_dictionaries(
 )
 
 
-def naive_capability(tool: dict[str, Any], told: dict[str, Any]) -> str:
-    for pattern, name in told.get("capabilities", {}).items():
+def naive_capability(tool: dict[str, Any], options: dict[str, Any]) -> str:
+    for pattern, name in options.get("capabilities", {}).items():
         if fnmatch.fnmatchcase(tool["name"], pattern):
             return str(name)
     return str(tool.get("_meta", {}).get(META_KEY, CORE))
 
 
-def naive_is_allowed(tool: dict[str, Any], told: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
-    there = {CORE, *told.get("capabilities", {}).values()}
+def naive_is_allowed(tool: dict[str, Any], options: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
+    there = {CORE, *options.get("capabilities", {}).values()}
     there |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
-    if not {*told.get("tools_only", []), *told.get("disable_tools", [])} <= there:
+    if not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= there:
         return False
-    return naive_allows(naive_capability(tool, told), told)
+    return naive_allows(naive_capability(tool, options), options)
 
 
-def naive_allows(capability: str, told: dict[str, Any]) -> bool:
-    return capability in told.get("tools_only", NAMES) and capability not in told.get("disable_tools", [])
+def naive_allows(capability: str, options: dict[str, Any]) -> bool:
+    return capability in options.get("tools_only", NAMES) and capability not in options.get("disable_tools", [])
 
 
-def naive_is_hidden(tool: dict[str, Any], told: dict[str, Any]) -> bool:
-    hidden = told.get("hidden_tools", [])
-    return naive_capability(tool, told) in hidden or any(fnmatch.fnmatchcase(tool["name"], entry) for entry in hidden)
+def naive_is_hidden(tool: dict[str, Any], options: dict[str, Any]) -> bool:
+    hidden = options.get("hidden_tools", [])
+    return naive_capability(tool, options) in hidden or any(
+        fnmatch.fnmatchcase(tool["name"], entry) for entry in hidden
+    )
 
 
-def make_filter(told: dict[str, Any]) -> CapabilityFilter | None:
-    """`None` where the options themselves are wrong, and that shows at once."""
+def make_filter(options: dict[str, Any]) -> CapabilityFilter | None:
+    """Return the filter, or `None` if the options are rejected at once."""
     try:
-        return CapabilityFilter(**told)
+        return CapabilityFilter(**options)
     except InvalidArgument:
-        there = {CORE, *told["capabilities"].values()}
-        assert "*" in told["capabilities"]
-        assert not {*told.get("tools_only", []), *told.get("disable_tools", [])} <= there
+        there = {CORE, *options["capabilities"].values()}
+        assert "*" in options["capabilities"]
+        assert not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= there
         return None
 
 
 @pytest.mark.slow
-@given(tools, options, st.sets(tool_names))
+@given(tools, option_sets, st.sets(tool_names))
 def test_what_is_listed_and_called_is_what_is_allowed(
-    listed: list[dict[str, Any]], told: dict[str, Any], expanded: set[str]
+    listed: list[dict[str, Any]], options: dict[str, Any], expanded: set[str]
 ) -> None:
-    if (capabilities := make_filter(told)) is None:
+    if (capabilities := make_filter(options)) is None:
         return
     logging.getLogger("forebay").disabled = True
     capabilities.learn_tools(listed, is_complete=True)
     logging.getLogger("forebay").disabled = False
-    allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)]
-    hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, told)]
+    allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, options, listed)]
+    hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, options)]
     assert [tool["name"] for tool in listed if capabilities.find_denial(tool["name"]) is None] == allowed
     assert [tool["name"] for tool in listed if capabilities.is_listed(tool["name"], expanded)] == [
         name for name in allowed if name not in hidden or name in expanded
@@ -98,17 +100,17 @@ def test_what_is_listed_and_called_is_what_is_allowed(
 
 
 @pytest.mark.slow
-@given(tools, options, st.data())
+@given(tools, option_sets, st.data())
 def test_expanding_stays_within_what_is_allowed(
-    listed: list[dict[str, Any]], told: dict[str, Any], data: st.DataObject
+    listed: list[dict[str, Any]], options: dict[str, Any], data: st.DataObject
 ) -> None:
-    if (capabilities := make_filter(told)) is None:
+    if (capabilities := make_filter(options)) is None:
         return
     logging.getLogger("forebay").disabled = True
     capabilities.learn_tools(listed, is_complete=True)
     logging.getLogger("forebay").disabled = False
-    allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)}
-    hidden = [tool for tool in listed if naive_is_hidden(tool, told) and tool["name"] in allowed]
+    allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, options, listed)}
+    hidden = [tool for tool in listed if naive_is_hidden(tool, options) and tool["name"] in allowed]
     named = expand_tools(capabilities, {}, listed, None)["hidden_tools"]
     assert [tool["name"] for tool in named] == [tool["name"] for tool in hidden]
     asked: dict[str, Any] = data.draw(
@@ -120,10 +122,10 @@ def test_expanding_stays_within_what_is_allowed(
         definitions = expand_tools(capabilities, asked, listed, None)["tools"]
     except CapabilityDisabled:
         assert "names" not in asked or not set(asked["names"]) <= allowed
-        assert "capability" not in asked or not naive_allows(asked["capability"], told)
+        assert "capability" not in asked or not naive_allows(asked["capability"], options)
     except InvalidArgument:
         assert "names" not in asked or not set(asked["names"]) <= allowed
-        assert "capability" not in asked or naive_allows(asked["capability"], told)
+        assert "capability" not in asked or naive_allows(asked["capability"], options)
     else:
         assert all(tool in listed and tool["name"] in allowed for tool in definitions)
         assert [tool["name"] for tool in definitions] == expand_tools(capabilities, asked, listed, expanded)["expanded"]
@@ -131,7 +133,7 @@ def test_expanding_stays_within_what_is_allowed(
         if "names" in asked:
             assert expanded == set(asked["names"])
         else:
-            assert definitions == [tool for tool in hidden if naive_capability(tool, told) == asked["capability"]]
+            assert definitions == [tool for tool in hidden if naive_capability(tool, options) == asked["capability"]]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +170,8 @@ def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
 
 @pytest.mark.parametrize("option", ["tools_only", "disable_tools"])
 def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog: pytest.LogCaptureFixture) -> None:
-    told: dict[str, Any] = {option: ["workflw"]}
-    capabilities = CapabilityFilter(**told)
+    options: dict[str, Any] = {option: ["workflw"]}
+    capabilities = CapabilityFilter(**options)
     capabilities.learn_tools([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_complete=True)
     capabilities.learn_tools([{"name": "b"}], is_complete=False)
     (record,) = caplog.records
@@ -272,75 +274,75 @@ def test_a_query_finds_by_every_word_of_name_capability_and_description() -> Non
     assert "again with names or a capability" in expand_tools(capabilities, {}, listed, None)["next"]
 
 
-def make_policy(root: Path, **told: Any) -> OutputPolicy:
-    gate = OutputPolicy(root.as_uri(), sweep_interval=0, **told)
-    gate.learn_tools([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
-    return gate
+def make_policy(root: Path, **options: Any) -> OutputPolicy:
+    policy = OutputPolicy(root.as_uri(), sweep_interval=0, **options)
+    policy.learn_tools([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
+    return policy
 
 
 def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, disable_tools=["crawl"])
-    assert gate.refuse_disabled("read") is None
-    refused = gate.refuse_disabled("crawl", "ann")
+    policy = make_policy(tmp_path, disable_tools=["crawl"])
+    assert policy.refuse_disabled("read") is None
+    refused = policy.refuse_disabled("crawl", "ann")
     assert refused is not None
     assert refused["isError"] is True
     error = forebay.CapabilityDisabled("m", "crawl", "crawl").to_dict()["error"]
     assert error == {"code": "CAPABILITY_DISABLED", "message": "m", "capability": "crawl"}
-    (event,) = gate.store.journal.recent()
+    (event,) = policy.store.journal.recent()
     assert (event["event"], event["tool"], event["capability"], event["principal"]) == (
         "capability_denied",
         "crawl",
         "crawl",
         "ann",
     )
-    gate.close()
+    policy.close()
 
 
 def test_a_name_that_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, tools_only=["crawl"])
-    assert gate.refuse_disabled("\ud800" * 10_000) is not None
-    assert len(gate.store.journal.recent()) == 1
-    gate.close()
+    policy = make_policy(tmp_path, tools_only=["crawl"])
+    assert policy.refuse_disabled("\ud800" * 10_000) is not None
+    assert len(policy.store.journal.recent()) == 1
+    policy.close()
 
 
 def test_ours_are_always_there(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
-    assert gate.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
-    ours = [tool["name"] for tool in gate.tools.list_definitions()]
-    assert ours == ["output_fetch", "output_search", "journal", "expand_tools"]
-    assert [gate.find_denial(name) for name in ours] == [None] * 4
-    gate.close()
+    policy = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
+    assert policy.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
+    own_tools = [tool["name"] for tool in policy.tools.list_definitions()]
+    assert own_tools == ["output_fetch", "output_search", "journal", "expand_tools"]
+    assert [policy.find_denial(name) for name in own_tools] == [None] * 4
+    policy.close()
 
 
 def test_ours_together_cost_little(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, hidden_tools=["*"], journal=True)
-    assert len(encode(gate.tools.list_definitions())) <= 2048
-    gate.close()
+    policy = make_policy(tmp_path, hidden_tools=["*"], journal=True)
+    assert len(encode(policy.tools.list_definitions())) <= 2048
+    policy.close()
 
 
 def test_ours_gives_way_to_a_tool_of_that_name(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, hidden_tools=["x"])
-    gate.learn_tools([{"name": "expand_tools"}])
-    assert gate.tools.expand_tool == "forebay_expand_tools"
-    gate.close()
+    policy = make_policy(tmp_path, hidden_tools=["x"])
+    policy.learn_tools([{"name": "expand_tools"}])
+    assert policy.tools.expand_tool == "forebay_expand_tools"
+    policy.close()
 
 
 def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, hidden_tools=["*"])
+    policy = make_policy(tmp_path, hidden_tools=["*"])
     many = [{"name": f"t{number}", "description": "d" * 1000} for number in range(100)]
     caller = Caller(tools=many)
-    few = gate.call_own_tool({"names": ["t1", "t2"]}, caller, ToolCall("expand_tools"))
+    few = policy.call_own_tool({"names": ["t1", "t2"]}, caller, ToolCall("expand_tools"))
     assert json.loads(few["content"][0]["text"]) == {"tools": many[1:3]}
-    everything = gate.call_own_tool({"capability": "core"}, caller, ToolCall("expand_tools"))
-    with gate.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
+    everything = policy.call_own_tool({"capability": "core"}, caller, ToolCall("expand_tools"))
+    with policy.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
         assert json.loads(stored.read()) == {"tools": many}
-    gate.close()
+    policy.close()
 
 
 ODD: list[Any] = [None, 7, "crawl", ["crawl"], {}, {"name": None}, {"name": 7}, *parse_lazy(b'[{"name":"\\ud800"}]')]
-"""What a server may list that is no tool."""
+"""Entries of a tool list that are not tools."""
 
-UNCLEAR: list[Any] = [
+UNREADABLE: list[Any] = [
     {"name": "unclear", "_meta": "crawl"},
     {"name": "unclear", "_meta": {META_KEY: ["crawl"]}},
     {"name": "unclear", "annotations": ["crawl"]},
@@ -349,25 +351,25 @@ UNCLEAR: list[Any] = [
         b'{"name":"unclear","_meta":{"capability":"\\ud800"}}]'
     ),
 ]
-"""Tools of which nobody can say what they are for."""
+"""Tools whose capability cannot be read."""
 
 ALL: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto", "hidden_tools": ["hidden*"]}
 
 
-@pytest.mark.parametrize("odd", [*ODD, *UNCLEAR])
+@pytest.mark.parametrize("odd", [*ODD, *UNREADABLE])
 def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: Path, odd: Any) -> None:
-    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as gate:
-        gate.learn_tools([odd, {"name": "a"}])
-        assert gate.list_visible([odd, {"name": "a"}]) == [odd, {"name": "a"}]
-        assert gate.find_denial("unclear") is None
-    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as gate:
-        gate.learn_tools([odd, {"name": "a"}])
-        assert [tool["name"] for tool in gate.list_visible([odd, {"name": "a"}])] == ["a"]
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as policy:
+        policy.learn_tools([odd, {"name": "a"}])
+        assert policy.list_visible([odd, {"name": "a"}]) == [odd, {"name": "a"}]
+        assert policy.find_denial("unclear") is None
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as policy:
+        policy.learn_tools([odd, {"name": "a"}])
+        assert [tool["name"] for tool in policy.list_visible([odd, {"name": "a"}])] == ["a"]
         for name in ("unclear", "None", "7", "crawl"):
-            assert gate.find_denial(name) is not None
-        assert gate.find_denial("a") is None
-        asked = gate.call_own_tool(
-            {}, Caller(tools=gate.rewrite_tools([odd, {"name": "hidden"}])), ToolCall("expand_tools")
+            assert policy.find_denial(name) is not None
+        assert policy.find_denial("a") is None
+        asked = policy.call_own_tool(
+            {}, Caller(tools=policy.rewrite_tools([odd, {"name": "hidden"}])), ToolCall("expand_tools")
         )
         assert "isError" not in asked or asked["isError"] is False
 
@@ -376,22 +378,22 @@ def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: P
 def test_a_schema_that_is_none_stays_as_it_is(tmp_path: Path, schema: Any) -> None:
     for odd in (schema, parse_lazy(b'{"\\ud800":1}')):
         tool = {"name": "a", "inputSchema": odd, "outputSchema": odd}
-        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL)) as gate:
-            gate.learn_tools([tool])
-            (listed,) = gate.list_visible([tool])
+        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL)) as policy:
+            policy.learn_tools([tool])
+            (listed,) = policy.list_visible([tool])
             assert listed["name"] == "a"
-            assert gate.resolve_mode("a", {"output_mode": "handle"})
+            assert policy.resolve_mode("a", {"output_mode": "handle"})
 
 
 def test_what_is_configured_is_clear_whatever_the_tool_says() -> None:
     capabilities = CapabilityFilter(tools_only=["core"], capabilities={"unclear": "core"})
-    capabilities.learn_tools(UNCLEAR, is_complete=True)
+    capabilities.learn_tools(UNREADABLE, is_complete=True)
     assert capabilities.find_denial("unclear") is None
 
 
 def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
     capabilities = CapabilityFilter(tools_only=["core"])
-    capabilities.learn_tools(UNCLEAR[:1], is_complete=True)
+    capabilities.learn_tools(UNREADABLE[:1], is_complete=True)
     denied = capabilities.find_denial("unclear")
     assert denied is not None
     assert "cannot be read off the server's list" in str(denied)
@@ -401,19 +403,19 @@ def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("name", ["READ", "read ", " read", "Crawl", "unheard_of"])
 def test_a_name_that_is_not_listed_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
-    for told in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
-        with contextlib.closing(make_policy(tmp_path, **told)) as gate:
-            assert gate.must_list_tools(name)
-            refused = gate.refuse_disabled(name)
+    for options in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
+        with contextlib.closing(make_policy(tmp_path, **options)) as policy:
+            assert policy.must_list_tools(name)
+            refused = policy.refuse_disabled(name)
             assert refused is not None
             assert "the server lists no tool" in refused["content"][0]["text"]
-            gate.learn_tools([{"name": name}])
-            assert gate.refuse_disabled(name) is None
-    with contextlib.closing(make_policy(tmp_path)) as gate:
-        assert gate.refuse_disabled(name) is None
+            policy.learn_tools([{"name": name}])
+            assert policy.refuse_disabled(name) is None
+    with contextlib.closing(make_policy(tmp_path)) as policy:
+        assert policy.refuse_disabled(name) is None
 
 
 def test_a_name_that_a_pattern_names_need_not_be_listed(tmp_path: Path) -> None:
-    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as gate:
-        assert gate.refuse_disabled("made_later") is None
-        assert gate.refuse_disabled("Made_later") is not None
+    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as policy:
+        assert policy.refuse_disabled("made_later") is None
+        assert policy.refuse_disabled("Made_later") is not None
