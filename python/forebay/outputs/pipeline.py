@@ -4,7 +4,7 @@ import bisect
 import contextvars
 import dataclasses
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, overload
 
 from forebay import _core
@@ -216,33 +216,34 @@ class _HandleResponse:
 
     def fit(self) -> Result:
         """Return the result, shortened so that its message is at most `MAX_MESSAGE_BYTES`."""
-        response = self
+        response, is_ascii = self, self.call.is_ascii
         smallest = dataclasses.replace(self.descriptor, outline=None, items_path=None)
-        if response.count_room(smallest) < 0:
+        min_bytes = _measure(dataclasses.replace(smallest, preview=""), is_ascii=is_ascii)
+        if response.descriptor_budget() < min_bytes:
             response = dataclasses.replace(response, descriptor=smallest, has_link=False)
-            if response.count_room(smallest) < 0:
-                short_stamp = _shorten_stamp(self.protocol_fields)
-                response = dataclasses.replace(response, protocol_fields={**self.protocol_fields, **short_stamp})
-        return response.build(_fit_descriptor(response.descriptor, response.count_room, is_ascii=self.call.is_ascii))
+        if response.descriptor_budget() < min_bytes:
+            fields = {**self.protocol_fields, **_shorten_stamp(self.protocol_fields)}
+            response = dataclasses.replace(response, protocol_fields=fields)
+        descriptor = _fit_descriptor(response.descriptor, response.descriptor_budget(), is_ascii=is_ascii)
+        return response.build(descriptor.to_json())
 
-    def count_room(self, descriptor: Descriptor) -> int:
-        """Return how many bytes are left for the preview of this descriptor; negative if the rest is too large."""
-        result = self.build(dataclasses.replace(descriptor, preview=""))
-        message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": result})
+    def descriptor_budget(self) -> int:
+        """Return how many bytes of the message are left for the escaped descriptor."""
+        message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": self.build("")})
         size = escaped_size(message, 0, is_ascii=self.call.is_ascii)
         return MAX_MESSAGE_BYTES - self.call.envelope_bytes - size
 
-    def build(self, descriptor: Descriptor) -> Result:
-        """Return the result with this descriptor."""
-        result = text_result(descriptor.to_json(), is_error=bool(self.result.get("isError", False)))
+    def build(self, text: str | bytes) -> Result:
+        """Return the result with this text, the descriptor as JSON."""
+        result = text_result(text, is_error=bool(self.result.get("isError", False)))
         result["content"][0] |= self.block_fields
         if self.has_link and self.call.protocol_version >= _RESOURCE_LINK_VERSION:
-            result["content"].append(_make_resource_link(descriptor))
+            result["content"].append(_make_resource_link(self.descriptor))
         if "structuredContent" in self.result:
             # The tool has an output schema; the listed schema allows this object too.
             result["structuredContent"] = {
-                "output_handle": descriptor.output_handle,
-                "fetch_with": descriptor.fetch_with,
+                "output_handle": self.descriptor.output_handle,
+                "fetch_with": self.descriptor.fetch_with,
             }
         return {**result, **self.protocol_fields}
 
@@ -266,21 +267,24 @@ def _shorten_stamp(fields: dict[str, Any]) -> dict[str, Any]:
     return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: short}}
 
 
-def _fit_descriptor(
-    descriptor: Descriptor, count_room: Callable[[Descriptor], int], *, is_ascii: bool = False
-) -> Descriptor:
-    """Return a descriptor that fits: without outline and items path if necessary, and with a shorter preview.
+def _measure(descriptor: Descriptor, *, is_ascii: bool) -> int:
+    return escaped_size(descriptor.to_json(), 1, is_ascii=is_ascii)
 
-    `count_room` returns how many bytes are left for the preview of a descriptor.
+
+def _fit_descriptor(descriptor: Descriptor, max_bytes: int, *, is_ascii: bool) -> Descriptor:
+    """Return a descriptor of at most `max_bytes` in a message.
+
+    The preview is shortened first, then the outline is dropped, then `items_path`.
     """
-    room = count_room(descriptor)
-    for name in ("outline", "items_path"):
-        if room < 0:
-            descriptor = dataclasses.replace(descriptor, **{name: None})  # type: ignore[arg-type]
-            room = count_room(descriptor)
-    if descriptor.preview is None:
-        return descriptor
-    preview = _shorten_preview(descriptor.preview, max(0, room), is_ascii=is_ascii)
+    preview = descriptor.preview
+    descriptor = dataclasses.replace(descriptor, preview="")
+    if _measure(descriptor, is_ascii=is_ascii) > max_bytes:
+        descriptor = dataclasses.replace(descriptor, outline=None)
+    if _measure(descriptor, is_ascii=is_ascii) > max_bytes:
+        descriptor = dataclasses.replace(descriptor, items_path=None)
+    if preview is not None:
+        remaining = max(0, max_bytes - _measure(descriptor, is_ascii=is_ascii))
+        preview = _shorten_preview(preview, remaining, is_ascii=is_ascii)
     return dataclasses.replace(descriptor, preview=preview)
 
 
