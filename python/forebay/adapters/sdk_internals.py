@@ -5,48 +5,45 @@ the package to this module, so that a new version of an SDK is checked by readin
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from mcp import Client
+from mcp.client import ClientSession
 from mcp.client._transport import TransportStreams
+from mcp.client.session import MessageHandlerFnT
 from mcp.server import Server
+from mcp.server.session import ServerSession
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsResult
 
 if TYPE_CHECKING:
     from fastmcp.server.dependencies import FastMCPRequestContext
-    from mcp import Client
-    from mcp.client.session import ClientSession, MessageHandlerFnT
     from mcp.server.connection import Connection
-    from mcp.server.session import ServerSession
-    from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-    from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsResult, RequestId
+    from mcp.shared.dispatcher import CallOptions, DispatchContext
 
 __all__ = [
     "ReadStream",
     "TransportStreams",
     "WriteStream",
+    "absorb_tool_listing",
     "create_mcp_http_client",
     "fail_request",
     "find_lowlevel_server",
     "get_allowed_log_levels",
-    "get_dispatcher",
     "get_message_handler",
+    "get_pending_ids",
     "get_request_channel",
     "get_request_params",
     "get_server_connection",
     "get_server_info",
-    "index_tools",
-    "is_closed",
-    "list_pending",
+    "is_dispatcher_closed",
     "resolve_inputs",
+    "send_notification",
+    "send_request",
     "set_message_handler",
-    "stamp_request",
 ]
-
-_T = TypeVar("_T")
-
-_Retry: TypeAlias = "Callable[[InputResponses | None, str | None], Awaitable[_T | InputRequiredResult]]"
 
 
 def find_lowlevel_server(server: object) -> Server[Any] | None:
@@ -69,7 +66,7 @@ def get_server_info(server: object) -> dict[str, Any] | None:
     return None if lowlevel_server is None else lowlevel_server.server_info_stamp
 
 
-def get_server_connection(session: "ServerSession") -> "Connection":
+def get_server_connection(session: ServerSession) -> "Connection":
     """Return the connection of a server session.
 
     Missing: `ServerSession.connection`. A session is made for each request, the connection lasts.
@@ -77,7 +74,7 @@ def get_server_connection(session: "ServerSession") -> "Connection":
     return session._connection
 
 
-def get_request_channel(session: "ServerSession") -> "DispatchContext[Any]":
+def get_request_channel(session: ServerSession) -> "DispatchContext[Any]":
     """Return the channel that sends messages along with the response to the current request.
 
     Missing: a public way to send a notification or request of any method, as raw JSON, on that channel.
@@ -85,7 +82,7 @@ def get_request_channel(session: "ServerSession") -> "DispatchContext[Any]":
     return session._request_outbound
 
 
-def get_allowed_log_levels(session: "ServerSession") -> Collection[str]:
+def get_allowed_log_levels(session: ServerSession) -> Collection[str]:
     """Return the log levels that the client asked for in the current request.
 
     Missing: `ServerSession.allowed_log_levels`.
@@ -101,16 +98,30 @@ def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
     return request._srctx.params or {}
 
 
-def get_dispatcher(session: "ClientSession") -> "Dispatcher[Any]":
-    """Return the dispatcher of a client session.
+async def send_request(
+    session: ClientSession, method: str, params: dict[str, Any], request_id: int, timeout: float | None
+) -> dict[str, Any]:
+    """Send a request with the fields that the protocol version requires, and return the result as raw JSON.
 
-    Missing: a public way to send any request and get its result as raw JSON. `ClientSession.send_request` parses
-    results and drops fields of later protocol versions.
+    Missing: a public way to do this. `ClientSession.send_request` parses results, rejects content of unknown types and
+    drops fields of later protocol versions.
     """
-    return session._dispatcher
+    options: CallOptions = {"request_id": request_id}
+    session._stamp({"method": method, "params": params}, options)
+    if timeout is not None:
+        options["timeout"] = timeout
+    return await session._dispatcher.send_raw_request(method, params, options)
 
 
-def is_closed(session: "ClientSession") -> bool:
+async def send_notification(session: ClientSession, method: str, params: Mapping[str, Any] | None) -> None:
+    """Send a notification of any method.
+
+    Missing: a public way to do this. `ClientSession.send_notification` takes only the types that the SDK knows.
+    """
+    await session._dispatcher.notify(method, params)
+
+
+def is_dispatcher_closed(session: ClientSession) -> bool:
     """Return whether the connection of a client session was closed.
 
     Missing: `ClientSession.is_closed`.
@@ -118,15 +129,7 @@ def is_closed(session: "ClientSession") -> bool:
     return bool(getattr(session._dispatcher, "_closed", False))
 
 
-def stamp_request(session: "ClientSession", request: dict[str, Any], options: "CallOptions") -> None:
-    """Add the fields and headers that the negotiated protocol version requires of a request.
-
-    Missing: the same as for `get_dispatcher`; the SDK stamps only the requests that it sends itself.
-    """
-    session._stamp(request, options)
-
-
-def index_tools(session: "ClientSession", page: "ListToolsResult") -> "ListToolsResult":
+def absorb_tool_listing(session: ClientSession, page: ListToolsResult) -> ListToolsResult:
     """Tell a client session about tools, so that it sends their arguments as headers where their schemas say so.
 
     Missing: a public way to do this with a list of tools that was requested as raw JSON.
@@ -134,31 +137,38 @@ def index_tools(session: "ClientSession", page: "ListToolsResult") -> "ListTools
     return session._absorb_tool_listing(page, complete=False)
 
 
-async def resolve_inputs(client: "Client", first: "_T | InputRequiredResult", retry: "_Retry[_T]") -> _T:
-    """Answer the server's requests for input until there is a result.
+async def resolve_inputs(
+    client: Client,
+    result: dict[str, Any] | InputRequiredResult,
+    retry: Callable[[InputResponses | None, str | None], Awaitable[dict[str, Any] | InputRequiredResult]],
+) -> dict[str, Any]:
+    """Answer the input requests of a result with the client's callbacks, and retry until there is none left.
 
-    Missing: a public way to do this for a result as raw JSON. `Client.call_tool` does it for parsed ones.
+    Missing: a public way to do this for a result as raw JSON. `Client.call_tool` does it for parsed results.
     """
-    return await client._drive_input_required(first, retry)
+    return await client._drive_input_required(result, retry)
 
 
-def list_pending(dispatcher: "JSONRPCDispatcher[Any]") -> "list[RequestId]":
+def get_pending_ids(session: ClientSession) -> list[str | int]:
     """Return the ids of the requests that wait for a response.
 
     Missing: a hook for responses that cannot be parsed; the SDK lets their requests wait until the timeout.
     """
-    return list(dispatcher._pending)
+    dispatcher = session._dispatcher
+    return [*dispatcher._pending] if isinstance(dispatcher, JSONRPCDispatcher) else []
 
 
-def fail_request(dispatcher: "JSONRPCDispatcher[Any]", request_id: "RequestId", error: "ErrorData") -> None:
+def fail_request(session: ClientSession, request_id: str | int, error: ErrorData) -> None:
     """End a waiting request with an error.
 
-    Missing: the same as for `list_pending`.
+    Missing: the same as for `get_pending_ids`.
     """
-    dispatcher._resolve_pending(request_id, error)
+    dispatcher = session._dispatcher
+    if isinstance(dispatcher, JSONRPCDispatcher):
+        dispatcher._resolve_pending(request_id, error)
 
 
-def get_message_handler(session: "ClientSession") -> "MessageHandlerFnT":
+def get_message_handler(session: ClientSession) -> MessageHandlerFnT:
     """Return the function that a client session calls with each notification and transport error.
 
     Missing: a way to add a handler to a session that is connected already.
@@ -166,7 +176,7 @@ def get_message_handler(session: "ClientSession") -> "MessageHandlerFnT":
     return session._message_handler
 
 
-def set_message_handler(session: "ClientSession", handler: "MessageHandlerFnT") -> None:
+def set_message_handler(session: ClientSession, handler: MessageHandlerFnT) -> None:
     """Replace the function that a client session calls with each notification and transport error.
 
     Missing: the same as for `get_message_handler`.
