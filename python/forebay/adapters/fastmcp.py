@@ -120,7 +120,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         context: MiddlewareContext[wire.ListToolsRequest],
         call_next: CallNext[wire.ListToolsRequest, Sequence[Tool]],
     ) -> Sequence[Tool]:
-        """Return the server's visible tools, rewritten to allow handles, and ours."""
+        """Return the server's visible tools, rewritten to allow handles, and our tools."""
         await self._learn_tools(context)
         tools = await call_next(context)
         self.policy.learn_tools(map(describe_tool, tools), is_complete=False)
@@ -248,7 +248,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
     async def _learn_tools(self, context: MiddlewareContext[Any], tool: str | None = None) -> None:
         """Tell the policy about all tools of the server, once, and again for a tool that it does not know.
 
-        This includes tools that the caller cannot see, so that the names of ours do not depend on the first caller.
+        This includes tools that the caller cannot see: the names of our tools must not depend on the first caller.
         """
         policy = self.policy
         is_known = policy.knows_tools if tool is None else not policy.must_list_tools(tool)

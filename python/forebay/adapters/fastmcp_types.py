@@ -124,7 +124,7 @@ def dump_result(result: ToolResult) -> Result:
 
 
 def to_tool_result(result: Result, original: Result | None = None) -> ToolResult:
-    """Return a result of ours as a fastmcp result.
+    """Convert a result that forebay made to a fastmcp result.
 
     fastmcp adds `serverInfo` itself, so it is left out unless it differs from that of the original, shortened.
     """

@@ -269,7 +269,7 @@ class Forebay:
         return {**(page or shaped), key: [*items, *shaped[key]]}
 
     def _shape_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Return a result of ours in the form that the request's protocol version requires."""
+        """Return a result that forebay made in the form that the request's protocol version requires."""
         is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         shaped = methods.serialize_server_result(
             ctx.method, ctx.protocol_version, {**_MODERN_FIELDS, **result} if is_modern else result

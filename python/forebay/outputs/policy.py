@@ -125,7 +125,7 @@ class OutputPolicy:
         self._tools_lock = threading.Lock()
         self.tasks = TaskCalls()
         self.knows_tools = False
-        """Whether the server's tools are known; until then, one of them may have the name of one of ours."""
+        """Whether the server's tools are known; until then, our tools may clash with one of them."""
         self._build_tools(prefix)
 
     @property
@@ -150,9 +150,9 @@ class OutputPolicy:
         self.pipeline = Pipeline(self.store, self.tools.fetch_tool)
 
     def learn_tools(self, tools: Iterable[Any], *, is_complete: bool = True) -> None:
-        """Remember tools of the server, and rename ours if one of them has the same name.
+        """Remember tools of the server, and rename our tools if one of the server's has the same name.
 
-        A name that the server once used is never used for one of ours. Entries without a name are ignored.
+        A name that the server once used is never used for our tools again. Entries without a name are ignored.
         """
         tools = list(tools)
         with self._tools_lock:

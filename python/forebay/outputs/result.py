@@ -182,7 +182,7 @@ def extract_block_fields(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def extract_payload(result: Mapping[str, Any] | LazyJSON, *, with_meta: bool = False) -> ResultPayload:
-    """Return what is stored of a result. The result, or values in it, may be `LazyJSON`.
+    """Return the payload to store for a result. The result, or values in it, may be `LazyJSON`.
 
     - A single block: its content.
     - Blocks that only repeat the structured content: the structured content.
