@@ -1,4 +1,4 @@
-"""The capability filter: denied tools are neither listed nor called, and all other tools are, for any options."""
+"""The capability filter: disabled tools are neither listed nor callable, and all others are."""
 
 import contextlib
 import fnmatch
@@ -26,14 +26,18 @@ patterns = st.text("abc_*?", min_size=1, max_size=3)
 
 tools = st.lists(
     st.builds(
-        lambda name, own: {"name": name, "inputSchema": {}, **({"_meta": {META_KEY: own}} if own else {})},
+        lambda name, capability: {
+            "name": name,
+            "inputSchema": {},
+            **({"_meta": {META_KEY: capability}} if capability else {}),
+        },
         tool_names,
         st.none() | names,
     ),
     max_size=12,
     unique_by=lambda tool: tool["name"],
 )
-option_sets = st.fixed_dictionaries(
+filter_options = st.fixed_dictionaries(
     {},
     optional={
         "tools_only": st.lists(names),
@@ -52,9 +56,9 @@ def naive_capability(tool: dict[str, Any], options: dict[str, Any]) -> str:
 
 
 def naive_is_allowed(tool: dict[str, Any], options: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
-    there = {CORE, *options.get("capabilities", {}).values()}
-    there |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
-    if not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= there:
+    known = {CORE, *options.get("capabilities", {}).values()}
+    known |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
+    if not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= known:
         return False
     return naive_allows(naive_capability(tool, options), options)
 
@@ -71,19 +75,19 @@ def naive_is_hidden(tool: dict[str, Any], options: dict[str, Any]) -> bool:
 
 
 def make_filter(options: dict[str, Any]) -> CapabilityFilter | None:
-    """Return the filter, or `None` if the options are rejected at once."""
+    """Return a filter, or `None` if it rejects the options at once."""
     try:
         return CapabilityFilter(**options)
     except InvalidArgument:
-        there = {CORE, *options["capabilities"].values()}
+        known = {CORE, *options["capabilities"].values()}
         assert "*" in options["capabilities"]
-        assert not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= there
+        assert not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= known
         return None
 
 
 @pytest.mark.slow
-@given(tools, option_sets, st.sets(tool_names))
-def test_what_is_listed_and_called_is_what_is_allowed(
+@given(tools, filter_options, st.sets(tool_names))
+def test_only_allowed_tools_are_listed_and_callable(
     listed: list[dict[str, Any]], options: dict[str, Any], expanded: set[str]
 ) -> None:
     if (capabilities := make_filter(options)) is None:
@@ -100,8 +104,8 @@ def test_what_is_listed_and_called_is_what_is_allowed(
 
 
 @pytest.mark.slow
-@given(tools, option_sets, st.data())
-def test_expanding_stays_within_what_is_allowed(
+@given(tools, filter_options, st.data())
+def test_expanding_shows_allowed_tools_only(
     listed: list[dict[str, Any]], options: dict[str, Any], data: st.DataObject
 ) -> None:
     if (capabilities := make_filter(options)) is None:
@@ -113,31 +117,35 @@ def test_expanding_stays_within_what_is_allowed(
     hidden = [tool for tool in listed if naive_is_hidden(tool, options) and tool["name"] in allowed]
     named = expand_tools(capabilities, {}, listed, None)["hidden_tools"]
     assert [tool["name"] for tool in named] == [tool["name"] for tool in hidden]
-    asked: dict[str, Any] = data.draw(
+    arguments: dict[str, Any] = data.draw(
         st.fixed_dictionaries({"names": st.lists(tool_names, min_size=1, max_size=3)})
         | st.fixed_dictionaries({"capability": names})
     )
     expanded: set[str] = set()
     try:
-        definitions = expand_tools(capabilities, asked, listed, None)["tools"]
+        definitions = expand_tools(capabilities, arguments, listed, None)["tools"]
     except CapabilityDisabled:
-        assert "names" not in asked or not set(asked["names"]) <= allowed
-        assert "capability" not in asked or not naive_allows(asked["capability"], options)
+        assert "names" not in arguments or not set(arguments["names"]) <= allowed
+        assert "capability" not in arguments or not naive_allows(arguments["capability"], options)
     except InvalidArgument:
-        assert "names" not in asked or not set(asked["names"]) <= allowed
-        assert "capability" not in asked or naive_allows(asked["capability"], options)
+        assert "names" not in arguments or not set(arguments["names"]) <= allowed
+        assert "capability" not in arguments or naive_allows(arguments["capability"], options)
     else:
         assert all(tool in listed and tool["name"] in allowed for tool in definitions)
-        assert [tool["name"] for tool in definitions] == expand_tools(capabilities, asked, listed, expanded)["expanded"]
+        assert [tool["name"] for tool in definitions] == expand_tools(capabilities, arguments, listed, expanded)[
+            "expanded"
+        ]
         assert expanded == {tool["name"] for tool in definitions}
-        if "names" in asked:
-            assert expanded == set(asked["names"])
+        if "names" in arguments:
+            assert expanded == set(arguments["names"])
         else:
-            assert definitions == [tool for tool in hidden if naive_capability(tool, options) == asked["capability"]]
+            assert definitions == [
+                tool for tool in hidden if naive_capability(tool, options) == arguments["capability"]
+            ]
 
 
 @pytest.mark.parametrize(
-    ("tool", "own"),
+    ("tool", "capability"),
     [
         ({"_meta": {META_KEY: "crawl"}}, "crawl"),
         ({"_meta": {"capability": "crawl"}}, "crawl"),
@@ -151,8 +159,8 @@ def test_expanding_stays_within_what_is_allowed(
         ({}, None),
     ],
 )
-def test_what_a_tool_says_of_itself(tool: dict[str, Any], own: str | None) -> None:
-    assert get_declared_capability(tool) == own
+def test_get_declared_capability(tool: dict[str, Any], capability: str | None) -> None:
+    assert get_declared_capability(tool) == capability
 
 
 def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
@@ -169,7 +177,7 @@ def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
 
 
 @pytest.mark.parametrize("option", ["tools_only", "disable_tools"])
-def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_capability_disables_all_tools(option: str, caplog: pytest.LogCaptureFixture) -> None:
     options: dict[str, Any] = {option: ["workflw"]}
     capabilities = CapabilityFilter(**options)
     capabilities.learn_tools([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_complete=True)
@@ -185,7 +193,7 @@ def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog
     assert (capabilities.find_denial("b") is None) == (option == "disable_tools")
 
 
-def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unused_pattern_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     patterns = {"admn*": "admin", "crawl*": "crawl", "theirs": "crawl"}
     capabilities = CapabilityFilter(
         disable_tools=["admin"], capabilities=patterns, hidden_tools=["crawl", "cra*", "zzz"]
@@ -199,24 +207,24 @@ def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_a_tool_s_pattern_is_no_less_idle_for_being_called_like_a_capability(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unused_pattern_named_like_a_capability_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     capabilities = CapabilityFilter(disable_tools=["admin"], capabilities={"admin": "admin"})
     capabilities.learn_tools([{"name": "wipe"}], is_complete=True)
     assert "capabilities names 'admin', which no tool of the server is called" in caplog.text
 
 
-def test_who_names_a_tool_is_told_how_to_give_it_a_capability(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tool_name_in_place_of_a_capability_gives_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     CapabilityFilter(disable_tools=["wipe"]).learn_tools([{"name": "wipe"}], is_complete=True)
     assert "tools are given another by name: --capability 'wipe=…'" in caplog.text
 
 
-def test_a_wrong_name_is_refused_at_once_where_all_are_configured() -> None:
+def test_an_unknown_capability_is_refused_at_once_with_a_star_pattern() -> None:
     with pytest.raises(InvalidArgument, match="tools_only names 'coer', which no tool is for; there are core, crawl"):
         CapabilityFilter(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})
 
 
 @pytest.mark.parametrize("option", [{"tools_only": ["core"]}, {"disable_tools": ["core"]}])
-def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -> None:
+def test_no_tool_can_be_called_before_the_list_is_complete(option: dict[str, Any]) -> None:
     capabilities = CapabilityFilter(**option)
     capabilities.learn_tools([{"name": "a"}], is_complete=False)
     denied = capabilities.find_denial("a")
@@ -225,7 +233,7 @@ def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"tools_only": "core"},
         {"tools_only": [1]},
@@ -236,14 +244,14 @@ def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -
         {"capabilities": {"crawl*": None}},
     ],
 )
-def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
-    (option,) = wrong
+def test_options_of_the_wrong_type_are_refused(invalid: dict[str, Any], tmp_path: Path) -> None:
+    (option,) = invalid
     with pytest.raises(InvalidArgument, match=rf"^{option} (is a list of names|are names by pattern)"):
-        OutputPolicy(tmp_path.as_uri(), **wrong)
+        OutputPolicy(tmp_path.as_uri(), **invalid)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("invalid", "message"),
     [
         ({"name": 1}, "name is a text"),
         ({"names": "a"}, "names is a list"),
@@ -254,10 +262,10 @@ def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: 
         ({"capability": "none"}, "no hidden tool is of the capability 'none'; there are core"),
     ],
 )
-def test_expanding_what_cannot_be(wrong: dict[str, Any], says: str) -> None:
+def test_invalid_expansions_are_refused(invalid: dict[str, Any], message: str) -> None:
     capabilities = CapabilityFilter(hidden_tools=["a*"])
-    with pytest.raises(InvalidArgument, match=says):
-        expand_tools(capabilities, wrong, [{"name": f"a{number}"} for number in range(30)], None)
+    with pytest.raises(InvalidArgument, match=message):
+        expand_tools(capabilities, invalid, [{"name": f"a{number}"} for number in range(30)], None)
 
 
 def test_a_query_finds_by_every_word_of_name_capability_and_description() -> None:
@@ -298,36 +306,36 @@ def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
     policy.close()
 
 
-def test_a_name_that_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
+def test_an_unencodable_name_is_refused(tmp_path: Path) -> None:
     policy = make_policy(tmp_path, tools_only=["crawl"])
     assert policy.refuse_disabled("\ud800" * 10_000) is not None
     assert len(policy.store.journal.recent()) == 1
     policy.close()
 
 
-def test_ours_are_always_there(tmp_path: Path) -> None:
+def test_forebay_s_tools_are_always_listed(tmp_path: Path) -> None:
     policy = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
     assert policy.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
-    own_tools = [tool["name"] for tool in policy.tools.list_definitions()]
-    assert own_tools == ["output_fetch", "output_search", "journal", "expand_tools"]
-    assert [policy.find_denial(name) for name in own_tools] == [None] * 4
+    names = [tool["name"] for tool in policy.tools.list_definitions()]
+    assert names == ["output_fetch", "output_search", "journal", "expand_tools"]
+    assert [policy.find_denial(name) for name in names] == [None] * 4
     policy.close()
 
 
-def test_ours_together_cost_little(tmp_path: Path) -> None:
+def test_forebay_s_tools_take_at_most_2_kib(tmp_path: Path) -> None:
     policy = make_policy(tmp_path, hidden_tools=["*"], journal=True)
     assert len(encode(policy.tools.list_definitions())) <= 2048
     policy.close()
 
 
-def test_ours_gives_way_to_a_tool_of_that_name(tmp_path: Path) -> None:
+def test_expand_tools_is_renamed_on_a_clash(tmp_path: Path) -> None:
     policy = make_policy(tmp_path, hidden_tools=["x"])
     policy.learn_tools([{"name": "expand_tools"}])
     assert policy.tools.expand_tool == "forebay_expand_tools"
     policy.close()
 
 
-def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
+def test_large_definitions_become_a_handle(tmp_path: Path) -> None:
     policy = make_policy(tmp_path, hidden_tools=["*"])
     many = [{"name": f"t{number}", "description": "d" * 1000} for number in range(100)]
     caller = Caller(tools=many)
@@ -339,10 +347,19 @@ def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
     policy.close()
 
 
-ODD: list[Any] = [None, 7, "crawl", ["crawl"], {}, {"name": None}, {"name": 7}, *parse_lazy(b'[{"name":"\\ud800"}]')]
-"""Entries of a tool list that are not tools."""
+INVALID_ENTRIES: list[Any] = [
+    None,
+    7,
+    "crawl",
+    ["crawl"],
+    {},
+    {"name": None},
+    {"name": 7},
+    *parse_lazy(b'[{"name":"\\ud800"}]'),
+]
+"""Entries of a tool list that are not valid tools."""
 
-UNREADABLE: list[Any] = [
+UNREADABLE_TOOLS: list[Any] = [
     {"name": "unclear", "_meta": "crawl"},
     {"name": "unclear", "_meta": {META_KEY: ["crawl"]}},
     {"name": "unclear", "annotations": ["crawl"]},
@@ -353,47 +370,49 @@ UNREADABLE: list[Any] = [
 ]
 """Tools whose capability cannot be read."""
 
-ALL: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto", "hidden_tools": ["hidden*"]}
+ALL_OPTIONS: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto", "hidden_tools": ["hidden*"]}
 
 
-@pytest.mark.parametrize("odd", [*ODD, *UNREADABLE])
-def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: Path, odd: Any) -> None:
+@pytest.mark.parametrize("entry", [*INVALID_ENTRIES, *UNREADABLE_TOOLS])
+def test_invalid_entries_are_listed_unchanged_and_refused_behind_a_filter(tmp_path: Path, entry: Any) -> None:
     with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as policy:
-        policy.learn_tools([odd, {"name": "a"}])
-        assert policy.list_visible([odd, {"name": "a"}]) == [odd, {"name": "a"}]
+        policy.learn_tools([entry, {"name": "a"}])
+        assert policy.list_visible([entry, {"name": "a"}]) == [entry, {"name": "a"}]
         assert policy.find_denial("unclear") is None
-    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as policy:
-        policy.learn_tools([odd, {"name": "a"}])
-        assert [tool["name"] for tool in policy.list_visible([odd, {"name": "a"}])] == ["a"]
+    with contextlib.closing(
+        OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL_OPTIONS)
+    ) as policy:
+        policy.learn_tools([entry, {"name": "a"}])
+        assert [tool["name"] for tool in policy.list_visible([entry, {"name": "a"}])] == ["a"]
         for name in ("unclear", "None", "7", "crawl"):
             assert policy.find_denial(name) is not None
         assert policy.find_denial("a") is None
-        asked = policy.call_own_tool(
-            {}, Caller(tools=policy.rewrite_tools([odd, {"name": "hidden"}])), ToolCall("expand_tools")
+        result = policy.call_own_tool(
+            {}, Caller(tools=policy.rewrite_tools([entry, {"name": "hidden"}])), ToolCall("expand_tools")
         )
-        assert "isError" not in asked or asked["isError"] is False
+        assert "isError" not in result or result["isError"] is False
 
 
 @pytest.mark.parametrize("schema", [7, "object", [], {"properties": 7}, {"properties": {"a": {"anyOf": 7}}}, None])
-def test_a_schema_that_is_none_stays_as_it_is(tmp_path: Path, schema: Any) -> None:
-    for odd in (schema, parse_lazy(b'{"\\ud800":1}')):
-        tool = {"name": "a", "inputSchema": odd, "outputSchema": odd}
-        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL)) as policy:
+def test_an_invalid_schema_stays_unchanged(tmp_path: Path, schema: Any) -> None:
+    for entry in (schema, parse_lazy(b'{"\\ud800":1}')):
+        tool = {"name": "a", "inputSchema": entry, "outputSchema": entry}
+        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL_OPTIONS)) as policy:
             policy.learn_tools([tool])
             (listed,) = policy.list_visible([tool])
             assert listed["name"] == "a"
             assert policy.resolve_mode("a", {"output_mode": "handle"})
 
 
-def test_what_is_configured_is_clear_whatever_the_tool_says() -> None:
+def test_a_configured_capability_overrides_an_unreadable_one() -> None:
     capabilities = CapabilityFilter(tools_only=["core"], capabilities={"unclear": "core"})
-    capabilities.learn_tools(UNREADABLE, is_complete=True)
+    capabilities.learn_tools(UNREADABLE_TOOLS, is_complete=True)
     assert capabilities.find_denial("unclear") is None
 
 
-def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
+def test_a_tool_is_allowed_once_its_capability_is_readable() -> None:
     capabilities = CapabilityFilter(tools_only=["core"])
-    capabilities.learn_tools(UNREADABLE[:1], is_complete=True)
+    capabilities.learn_tools(UNREADABLE_TOOLS[:1], is_complete=True)
     denied = capabilities.find_denial("unclear")
     assert denied is not None
     assert "cannot be read off the server's list" in str(denied)
@@ -402,7 +421,7 @@ def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["READ", "read ", " read", "Crawl", "unheard_of"])
-def test_a_name_that_is_not_listed_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
+def test_an_unlisted_name_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
     for options in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
         with contextlib.closing(make_policy(tmp_path, **options)) as policy:
             assert policy.must_list_tools(name)
@@ -415,7 +434,7 @@ def test_a_name_that_is_not_listed_is_refused_behind_a_filter(tmp_path: Path, na
         assert policy.refuse_disabled(name) is None
 
 
-def test_a_name_that_a_pattern_names_need_not_be_listed(tmp_path: Path) -> None:
+def test_a_name_that_matches_a_pattern_need_not_be_listed(tmp_path: Path) -> None:
     with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as policy:
         assert policy.refuse_disabled("made_later") is None
         assert policy.refuse_disabled("Made_later") is not None

@@ -1,17 +1,13 @@
-"""The functions of a Python module as operations."""
+"""Python functions of a module as operations."""
 
-import asyncio
-import contextvars
 import functools
 import importlib
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import anyio
 from mcp.server.mcpserver.exceptions import InvalidSignature
@@ -21,17 +17,18 @@ from pydantic import PydanticUserError, ValidationError
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.spec import CallContext, Operation, OperationSpec
+from forebay.store.threads import run_in_thread
 
-__all__ = ["from_module", "run_in_daemon_thread"]
+__all__ = ["from_module"]
 
 _MAX_THREADS = 32
-"""How many functions that do not await anything run side by side."""
+"""Upper bound for blocking functions that run at the same time."""
 
 
 def from_module(name: str, *, namespace: str, folder: str | None = None) -> list[Operation]:
-    """What a module has in `__all__`, else the public functions that are defined in it. Raises `InvalidArgument`.
+    """Return an operation for each function in `__all__`, or for each public function the module defines.
 
-    It may be in the working directory, in `folder`, or installed.
+    The module may be in the working directory, in `folder`, or installed. Raises `InvalidArgument`.
     """
     module = _import_module(name, folder)
     operations = [_make_operation(namespace, public, function) for public, function in _public_functions(module)]
@@ -41,7 +38,7 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
 
 
 def _import_module(name: str, folder: str | None) -> ModuleType:
-    # As `python -m` does: what is installed as a command does not look where it is run.
+    # As `python -m` does; an installed command does not have the working directory on its path.
     for place in (folder, str(Path.cwd())):
         if place is not None and place not in sys.path:
             sys.path.insert(0, place)
@@ -70,7 +67,7 @@ def _public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., A
 
 def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> Operation:
     try:
-        described = func_metadata(function)
+        metadata = func_metadata(function)
     except (InvalidSignature, PydanticUserError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{namespace}.{name} cannot be a tool: {error}") from error
     spec = OperationSpec(
@@ -78,57 +75,31 @@ def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> 
         name=name,
         type="mutation",
         description=inspect.getdoc(function) or "",
-        input_schema=described.arg_model.model_json_schema(by_alias=True),
-        # One that only wraps what is not an object would have operations answer what nobody returned.
-        output_schema=None if described.wrap_output else described.output_schema,
+        input_schema=metadata.arg_model.model_json_schema(by_alias=True),
+        # A schema that wraps a non-object would describe a value that the function does not return.
+        output_schema=None if metadata.wrap_output else metadata.output_schema,
     )
-    return Operation(spec, functools.partial(_call_function, function, described, spec.id))
+    return Operation(spec, functools.partial(_call_function, function, metadata, spec.id))
 
 
 async def _call_function(
-    function: Callable[..., Any], described: FuncMetadata, operation_id: str, given: Any, context: CallContext
+    function: Callable[..., Any], metadata: FuncMetadata, operation_id: str, arguments: Any, context: CallContext
 ) -> Any:
     del context
     try:
-        arguments = described.validate_arguments(given or {})
+        arguments = metadata.validate_arguments(arguments or {})
     except ValidationError as error:
-        problems = [{"path": "/".join(map(str, one["loc"])), "message": one["msg"]} for one in error.errors()]
-        told = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
-        raise CallError("VALIDATION_ERROR", f"{operation_id} cannot be called with this: {told}") from None
+        problems = [{"path": "/".join(map(str, detail["loc"])), "message": detail["msg"]} for detail in error.errors()]
+        summary = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
+        raise CallError("VALIDATION_ERROR", f"{operation_id} cannot be called with this: {summary}") from None
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    # Whoever gives up waiting must not keep others from being served; the function itself cannot be stopped.
+    # A cancelled caller must not block others; the function itself cannot be stopped.
     async with _thread_limiter():
-        return await run_in_daemon_thread(functools.partial(function, **arguments))
+        return await run_in_thread(functools.partial(function, **arguments), daemon=True)
 
 
 @functools.cache
 def _thread_limiter() -> anyio.CapacityLimiter:
-    """Apart from the threads that the gateway itself waits with."""
+    """Return the limiter for function threads, separate from the gateway's own threads."""
     return anyio.CapacityLimiter(_MAX_THREADS)
-
-
-T = TypeVar("T")
-
-
-async def run_in_daemon_thread(function: Callable[[], T]) -> T:
-    """What a function gives. Whoever is cancelled leaves it alone, and the process ends without it.
-
-    The worker threads of `anyio` and of `asyncio` are waited for when Python ends.
-    """
-    future: Future[T] = Future()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(context.run(function))
-        except StopIteration as error:
-            # No future of asyncio takes it: whoever waits would wait for ever.
-            future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="forebay-function", daemon=True).start()
-    return await asyncio.wrap_future(future)
