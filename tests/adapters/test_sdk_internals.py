@@ -36,16 +36,6 @@ NOT_YET_MOVED = {
     "hub/intercepted_stream.py": {"mcp.shared._stream_protocols"},
     "hub/transport.py": {"mcp.client._transport"},
     "hub/upstreams.py": {"mcp.client._transport"},
-    "operations/mcp/changes.py": {"_message_handler"},
-    "operations/mcp/connection.py": {
-        "_absorb_tool_listing",
-        "_closed",
-        "_dispatcher",
-        "_drive_input_required",
-        "_pending",
-        "_resolve_pending",
-        "_stamp",
-    },
     "operations/mcp/sdk_internals.py": {
         "_absorb_tool_listing",
         "_closed",
@@ -57,7 +47,7 @@ NOT_YET_MOVED = {
         "_stamp",
         "mcp.shared._httpx_utils",
     },
-    "operations/mcp/targets.py": {"_mcp_server", "mcp.shared._httpx_utils"},
+    "operations/mcp/targets.py": {"_mcp_server"},
 }
 """Files that still use private names directly. Entries may only be removed."""
 

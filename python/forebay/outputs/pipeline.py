@@ -1,6 +1,5 @@
 """Decide whether a tool result goes inline or is stored, and build the response that replaces a stored one."""
 
-import bisect
 import contextvars
 import dataclasses
 import logging
@@ -47,8 +46,6 @@ _log = logging.getLogger("forebay")
 
 MAX_MESSAGE_BYTES = 4096
 """Size limit of a whole JSON-RPC message that carries a descriptor."""
-
-_MAX_PREVIEW_BYTES = 2048
 
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
@@ -218,13 +215,13 @@ class _HandleResponse:
         """Return the result, shortened so that its message is at most `MAX_MESSAGE_BYTES`."""
         response, is_ascii = self, self.call.is_ascii
         smallest = dataclasses.replace(self.descriptor, outline=None, items_path=None)
-        min_bytes = _measure(dataclasses.replace(smallest, preview=""), is_ascii=is_ascii)
+        min_bytes = dataclasses.replace(smallest, preview="").sent_size(is_ascii=is_ascii)
         if response.descriptor_budget() < min_bytes:
             response = dataclasses.replace(response, descriptor=smallest, has_link=False)
         if response.descriptor_budget() < min_bytes:
             fields = {**self.protocol_fields, **_shorten_stamp(self.protocol_fields)}
             response = dataclasses.replace(response, protocol_fields=fields)
-        descriptor = _fit_descriptor(response.descriptor, response.descriptor_budget(), is_ascii=is_ascii)
+        descriptor = response.descriptor.fit(response.descriptor_budget(), is_ascii=is_ascii)
         return response.build(descriptor.to_json())
 
     def descriptor_budget(self) -> int:
@@ -265,37 +262,6 @@ def _shorten_stamp(fields: dict[str, Any]) -> dict[str, Any]:
         return {}
     short = {key: stamp[key] for key in ("name", "version") if key in stamp}
     return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: short}}
-
-
-def _measure(descriptor: Descriptor, *, is_ascii: bool) -> int:
-    return escaped_size(descriptor.to_json(), 1, is_ascii=is_ascii)
-
-
-def _fit_descriptor(descriptor: Descriptor, max_bytes: int, *, is_ascii: bool) -> Descriptor:
-    """Return a descriptor of at most `max_bytes` in a message.
-
-    The preview is shortened first, then the outline is dropped, then `items_path`.
-    """
-    preview = descriptor.preview
-    descriptor = dataclasses.replace(descriptor, preview="")
-    if _measure(descriptor, is_ascii=is_ascii) > max_bytes:
-        descriptor = dataclasses.replace(descriptor, outline=None)
-    if _measure(descriptor, is_ascii=is_ascii) > max_bytes:
-        descriptor = dataclasses.replace(descriptor, items_path=None)
-    if preview is not None:
-        remaining = max(0, max_bytes - _measure(descriptor, is_ascii=is_ascii))
-        preview = _shorten_preview(preview, remaining, is_ascii=is_ascii)
-    return dataclasses.replace(descriptor, preview=preview)
-
-
-def _shorten_preview(preview: str, room: int, *, is_ascii: bool) -> str | None:
-    if not is_ascii:
-        return _core.preview(preview, _MAX_PREVIEW_BYTES, max_escaped_bytes=room, escape_levels=2)
-
-    def measure(length: int) -> int:
-        return escaped_size(encode(_core.preview(preview, length))[1:-1], 1, is_ascii=True)
-
-    return _core.preview(preview, bisect.bisect_right(range(1, _MAX_PREVIEW_BYTES + 1), room, key=measure))
 
 
 def response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
