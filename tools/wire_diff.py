@@ -42,7 +42,7 @@ class Expected:
 
 EXPECTED: Sequence[Expected] = ()
 """Intended differences, such as options that were dropped:
-`Expected("cli config/config --explain*", "--max-principals is gone", rb'\\{"option":"max_principals".*?\\},')`."""
+`Expected("cli config/config --explain*", "--max-principals is gone", rb'\\{"name":"max_principals".*?\\},?')`."""
 
 CONVERSATIONS: dict[str, Callable[[Talk], None]] = {**WRAP, **SERVE, **ADAPTERS, **CLI}
 
@@ -119,6 +119,14 @@ def shorten(data: bytes) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
+def keep(recording: Recording, path: Path) -> None:
+    """Write the normalised exchanges of a conversation to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(
+        b"".join(b"## %b\n%b\n" % (exchange.name.encode(), exchange.data) for exchange in recording.exchanges)
+    )
+
+
 def drop_expected(name: str, exchange: Exchange) -> Exchange:
     """Remove the parts of an exchange that are expected to differ."""
     for expected in EXPECTED:
@@ -158,6 +166,7 @@ def main() -> int:
         builds = {"a": find_build(options.before), "b": find_build(options.after)}
     except BuildNotFound as error:
         parser.error(str(error))
+    exchanges, differences = 0, 0
     with (
         tempfile.TemporaryDirectory(prefix="wire-diff-") as root,
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
@@ -167,21 +176,16 @@ def main() -> int:
             for number, name in enumerate(names)
             for side, build in builds.items()
         }
-        recordings = {key: future.result() for key, future in running.items()}
-    exchanges, differences = 0, 0
-    for name in names:
-        before, after = recordings[name, "a"], recordings[name, "b"]
-        exchanges += max(len(before.exchanges), len(after.exchanges))
-        if options.keep is not None:
-            for side, recording in (("before", before), ("after", after)):
-                path = options.keep / side / f"{name.replace('/', '-')}.txt"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(b"".join(f"## {e.name}\n".encode() + e.data + b"\n" for e in recording.exchanges))
-        for difference in compare(name, before, after):
-            reason = expected_reason(difference)
-            if reason is None:
-                differences += 1
-            print(difference if reason is None else f"{difference}\n  expected: {reason}")
+        for name in names:
+            before, after = (running[name, side].result() for side in builds)
+            exchanges += max(len(before.exchanges), len(after.exchanges))
+            if options.keep is not None:
+                keep(before, options.keep / "before" / f"{name}.txt")
+                keep(after, options.keep / "after" / f"{name}.txt")
+            for difference in compare(name, before, after):
+                reason = expected_reason(difference)
+                differences += reason is None
+                print(difference if reason is None else f"{difference}\n  expected: {reason}", flush=True)
     print(f"{exchanges} exchanges in {len(names)} conversations compared: {differences} differences")
     return 1 if differences else 0
 
