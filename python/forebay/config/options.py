@@ -127,9 +127,11 @@ class Settings:
         "characters of a handle; 12 over stdio and 26 over HTTP if not given",
         policy_name="handle_length",
     )
-    quota_bytes: int | None = option(4 << 30, optional(SIZE), "how much may be stored in all", policy_name="quota")
+    quota_bytes: int | None = option(
+        4 << 30, optional(SIZE), "how much may be stored in all", policy_name="quota_bytes"
+    )
     principal_quota_bytes: int | None = option(
-        1 << 30, optional(SIZE), "how much each principal may store", policy_name="principal_quota"
+        1 << 30, optional(SIZE), "how much each principal may store", policy_name="principal_quota_bytes"
     )
     on_full: str = option(
         "refuse", choice("refuse", "evict"), "what a full store does with a new result", policy_name="on_full"

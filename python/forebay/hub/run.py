@@ -77,11 +77,12 @@ class HubServer:
         self._settings = settings
         # Import modules first, so that errors show before the first client connects.
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
-        self.policy = Forebay(
+        middleware = Forebay(
             **settings.policy_options(),
             default_capability=self._default_capability,
             known_capabilities=settings.upstreams,
         )
+        self.policy = middleware.policy
         self.policy.capabilities.upstream_name = self._upstream_tool_name
         self.server: Server[Any] = Server(
             "forebay",
@@ -98,7 +99,7 @@ class HubServer:
         )
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list_tools)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call_tool)
-        self.policy.install(self.server)
+        middleware.install(self.server)
         self.server.middleware.append(self._forwarding)
         self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         self._operation_ids: dict[str, str] = {}

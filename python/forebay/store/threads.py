@@ -1,41 +1,56 @@
-"""Between code that waits and code that is awaited."""
+"""Threads for async code, and locks that survive a fork."""
 
 import asyncio
+import contextvars
 import os
 import threading
 import weakref
 from collections.abc import AsyncIterable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from typing_extensions import Buffer
 
-__all__ = ["BlockingChunks", "ForkSafeLock", "start_in_thread"]
+__all__ = ["BlockingChunks", "fork_safe_lock", "run_in_thread", "start_in_thread"]
 
 _T = TypeVar("_T")
 
 _END: Final = object()
 
 
-def start_in_thread(work: Callable[[], _T]) -> "Future[_T]":
-    """What `work` answers, in a thread of its own: it may wait for something that needs one of a pool's."""
-    working: Future[_T] = Future()
+async def run_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> _T:
+    """Run a blocking function in a thread of its own and return its result.
+
+    If the caller is cancelled, the function runs on. The interpreter waits for it at exit unless `daemon` is true.
+    """
+    return await asyncio.wrap_future(start_in_thread(function, daemon=daemon))
+
+
+def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Future[_T]":
+    """Start a function in a thread of its own, with the caller's context variables, and return its future.
+
+    A pool would not do: the function may wait for work that needs a thread of the same pool.
+    """
+    future: Future[_T] = Future()
+    context = contextvars.copy_context()
 
     def run() -> None:
-        if not working.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         try:
-            working.set_result(work())
+            future.set_result(context.run(function))
+        except StopIteration as error:
+            # asyncio futures refuse a StopIteration, and the caller would wait forever.
+            future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
         except BaseException as error:
-            working.set_exception(error)
+            future.set_exception(error)
 
-    threading.Thread(target=run, name="forebay-put").start()
-    return working
+    threading.Thread(target=run, name="forebay-call", daemon=daemon).start()
+    return future
 
 
 class BlockingChunks(Iterator[Buffer]):
-    """Chunks that are awaited on the loop this is made on, for another thread to iterate over."""
+    """Chunks of an async iterable, for a thread to iterate over while the event loop produces them."""
 
     def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
         self._chunks = aiter(chunks)
@@ -61,38 +76,30 @@ class BlockingChunks(Iterator[Buffer]):
         return await anext(self._chunks, _END)
 
     def cancel(self) -> None:
-        """Ends the thread's waiting: the next chunk may never come."""
+        """Raise `CancelledError` in the iterating thread, also if the next chunk never comes."""
         with self._lock:
             self._is_cancelled = True
             if self._pending is not None:
                 self._pending.cancel()
 
 
-class ForkSafeLock:
-    """A lock between threads, which the thread that holds it may take again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        _locks.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
-
-    def reset(self) -> None:
-        self._lock = threading.RLock()
+_locks: "weakref.WeakSet[threading.RLock]" = weakref.WeakSet()
 
 
-_locks: "weakref.WeakSet[ForkSafeLock]" = weakref.WeakSet()
+def fork_safe_lock() -> "threading.RLock":
+    """Return a reentrant lock that is free in a forked child.
+
+    The thread that held it at the fork does not exist in the child, and would never release it there.
+    """
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
 
 
 def _reset_locks() -> None:
     for lock in list(_locks):
-        lock.reset()
+        # The way in which the standard library's own modules reset their locks.
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 os.register_at_fork(after_in_child=_reset_locks)

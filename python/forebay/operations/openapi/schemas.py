@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
-from forebay.operations.dialect import in_modern_words
+from forebay.operations.dialect import modernize_keywords
 from forebay.operations.openapi.document import Document
 from forebay.operations.validation import Schema
 
@@ -137,7 +137,7 @@ class _DefinitionCache:
         }
         if isinstance(ref, str):
             found["$ref"] = self._add_reference(ref, targets, not_sent)
-        return in_modern_words(found) if self._document.is_3_0 else found
+        return modernize_keywords(found) if self._document.is_3_0 else found
 
     def _convert_keyword(self, key: str, value: Any, targets: dict[_Target, None], not_sent: Set[str]) -> Any:
         if key in _SCHEMA_MAP_KEYS and isinstance(value, Mapping):
