@@ -40,9 +40,9 @@ class IndexLike:
 @pytest.mark.parametrize("value", [-1, -(1 << 63), -(1 << 63) - 1, -(1 << 100)])
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
 def test_negative_is_refused_by_name(verb: Callable[..., Any], name: str, value: int) -> None:
-    for given in (value, IndexLike(value)):
+    for argument in (value, IndexLike(value)):
         with pytest.raises(InvalidArgument, match=f"^{name} must not be negative"):
-            verb(**{name: given})
+            verb(**{name: argument})
 
 
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)

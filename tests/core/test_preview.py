@@ -88,12 +88,12 @@ def test_a_cluster_without_end_is_cut_at_a_character() -> None:
 )
 def test_binary_is_what_a_decoder_refuses(data: bytes) -> None:
     for max_bytes in range(len(data) + 2):
-        seen = data[:max_bytes]
+        start = data[:max_bytes]
         try:
-            is_text = "\0" not in seen.decode()
+            is_text = "\0" not in start.decode()
         except UnicodeDecodeError as error:
             is_cut = error.reason == "unexpected end of data" and max_bytes < len(data)
-            is_text = is_cut and b"\0" not in seen[: error.start]
+            is_text = is_cut and b"\0" not in start[: error.start]
         shown = preview(data, max_bytes)
         assert (shown is not None) == is_text
         assert shown is None or data.startswith(shown.encode())

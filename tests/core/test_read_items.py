@@ -38,12 +38,12 @@ def read_pages(data: bytes, index: ItemIndex, limit: int, max_bytes: int) -> lis
 
 
 def check_pages(data: bytes, index: ItemIndex, items: list[Any], limit: int, max_bytes: int) -> None:
-    seen = 0
+    count = 0
     for page in read_pages(data, index, limit, max_bytes):
         content = json.loads(page.content)
         assert isinstance(content, list)
-        expected = items[seen : seen + page.returned]
-        seen += page.returned
+        expected = items[count : count + page.returned]
+        count += page.returned
         if page.truncated:
             (cut,) = page.truncated
             whole = data[cut.byte_offset : cut.byte_offset + cut.size_bytes]
@@ -54,7 +54,7 @@ def check_pages(data: bytes, index: ItemIndex, items: list[Any], limit: int, max
         else:
             assert content == expected
             assert page.content[1:-1] == data[page.start : page.end] or index.kind == "ndjson"
-    assert seen == len(items)
+    assert count == len(items)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from serve_http_harness import NAMES
 from serve_http_harness import called as _called
 from serve_http_harness import serving_http as _listening
 from serve_http_harness import wire as _wire
+from waiting import wait_until
 from wires import ERAS, LEGACY, MODERN, message_of, started
 
 pytestmark = pytest.mark.slow
@@ -79,9 +80,9 @@ def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
 def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: str, port: int) -> None:
     params = {"name": "reports", "arguments": {"steps": 50}, "_meta": {"progressToken": "mine"}}
     lines = _wire(port, era, "ann").ask("tools/call", params).splitlines()
-    said = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
-    assert [each["params"]["progress"] for each in said[:-1]] == [*range(50)]
-    assert said[-1]["result"]["content"][0]["text"] == "reported"
+    messages = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
+    assert [message["params"]["progress"] for message in messages[:-1]] == [*range(50)]
+    assert messages[-1]["result"]["content"][0]["text"] == "reported"
 
 
 def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
@@ -91,10 +92,7 @@ def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
     connection.request("DELETE", "/mcp", headers=wire._headers)  # type: ignore[attr-defined]
     assert connection.getresponse().status == 200
     connection.close()
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
 
 
 def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> None:
@@ -113,13 +111,13 @@ def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> 
         for size in (100, 60_000, 100, 60_000):
             if number in faults and len(answered) == 1:
                 _called(wire, faults[number][0], **faults[number][1])
-            said = _called(wire, "text", size=size, of=letter)
-            is_failed = isinstance(said, dict) and "error" in said
+            result = _called(wire, "text", size=size, of=letter)
+            is_failed = isinstance(result, dict) and "error" in result
             answered.append(not is_failed)
             if is_failed:
-                assert said["error"]["code"] in failures
+                assert result["error"]["code"] in failures
             else:
-                assert set(said if size == 100 else said["preview"]) == {letter}
+                assert set(result if size == 100 else result["preview"]) == {letter}
         return answered
 
     upstreams = {"adverse": command_of("adverse_server.py")}
@@ -144,7 +142,7 @@ def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
         ready.wait(30)
         time.sleep(0.5)
         listening.terminate()
-        assert [each.result(30) for each in calls] == ["reported"] * 8
+        assert [call.result(30) for call in calls] == ["reported"] * 8
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -103,7 +103,7 @@ def test_a_server_is_told_when_the_last_who_wanted_a_resource_is_gone(port: int)
     cid = wire(port, MODERN, "cid")
 
     def subscription_requests() -> list[list[str]]:
-        return [each for each in called(cid, "state")["told"] if each[1].startswith("l://")]
+        return [request for request in called(cid, "state")["told"] if request[1].startswith("l://")]
 
     with ExitStack() as first, ExitStack() as second:
         first.enter_context(listens(port, "cid", resourceSubscriptions=["l://1", "l://2"]))

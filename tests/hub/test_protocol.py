@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gateway_harness import PATIENCE, Talk, said
 from serve_harness import LEGACY, EraTalk, command_of, config, serving, tool_names
+from waiting import wait_until
 from wires import ERAS, MODERN
 
 pytestmark = pytest.mark.slow
@@ -61,9 +62,9 @@ def test_resources_prompts_and_completion(talk: EraTalk) -> None:
     assert uris == [f"{name}://{at}" for name in talk.upstreams for at in range(3)]
     templates = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
     ours = "forebay://output/"
-    assert [one["name"] for one in templates if not one["uriTemplate"].startswith(ours)][: len(talk.upstreams)] == [
-        *talk.upstreams
-    ]
+    assert [template["name"] for template in templates if not template["uriTemplate"].startswith(ours)][
+        : len(talk.upstreams)
+    ] == [*talk.upstreams]
     for name in talk.upstreams:
         for uri in (f"{name}://2", f"{name}://of/7"):
             assert talk.ask("resources/read", {"uri": uri})["result"]["contents"][0]["text"] == f"{name} has it"
@@ -120,7 +121,7 @@ def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
         def update(resource: int, times: int, until: int) -> None:
             """Update a resource `times` times and read until `until` notifications about it have arrived."""
             calls = 0
-            while calls < times or len([each for each in updates if each[0] == f"one://{resource}"]) < until:
+            while calls < times or len([uri for uri, _ in updates if uri == f"one://{resource}"]) < until:
                 if calls < times:
                     calls += 1
                     talk.request("tools/call", {"name": "update", "arguments": {"of": resource}})
@@ -151,7 +152,7 @@ def test_who_listens_is_told(tmp_path: Path) -> None:
         updated, changed = notifications[:2]
         assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
         assert changed["method"] == "notifications/prompts/list_changed"
-        assert {one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for one in notifications} == {number}
+        assert {item["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for item in notifications} == {number}
 
 
 def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
@@ -174,7 +175,10 @@ def test_tools_of_which_a_server_says_that_they_changed(talk: EraTalk) -> None:
         assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
     number = talk.request("tools/call", {"name": _tool_name(talk, "retell"), "arguments": {}})
     messages = [json.loads(talk.line()) for _ in range(2)]
-    assert {each.get("method", each.get("id")) for each in messages} == {number, "notifications/tools/list_changed"}
+    assert {message.get("method", message.get("id")) for message in messages} == {
+        number,
+        "notifications/tools/list_changed",
+    }
 
 
 def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
@@ -239,23 +243,21 @@ def test_a_server_knows_what_its_client_can_do(talk: EraTalk) -> None:
 def test_the_client_s_notifications_reach_the_servers(adverse: EraTalk) -> None:
     adverse.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
     adverse.send({"jsonrpc": "2.0", "method": "notifications/future", "params": {}})
-    assert _has_received(adverse, "notifications/roots/list_changed")
-    assert _has_received(adverse, "notifications/future")
+    _wait_for_message(adverse, "notifications/roots/list_changed")
+    _wait_for_message(adverse, "notifications/future")
 
 
 def test_a_call_that_is_cancelled_is_cancelled_at_its_server(adverse: EraTalk) -> None:
     number = adverse.request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
     adverse.ask("ping")
     adverse.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-    assert _has_received(adverse, "notifications/cancelled")
+    _wait_for_message(adverse, "notifications/cancelled")
     assert "output_handle_created" not in _text(adverse.call("journal"))
 
 
-def _has_received(talk: Talk, method: str) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while method not in (told := said(talk.call("told"))) and time.monotonic() < deadline:
-        pass
-    return method in told
+def _wait_for_message(talk: Talk, method: str) -> None:
+    """Wait until the adverse server has received a message of this method."""
+    wait_until(lambda: method in said(talk.call("told")), PATIENCE)
 
 
 def test_introductions_are_all_servers_and_who_speaks_is_forebay(talk: EraTalk) -> None:
@@ -295,10 +297,7 @@ def test_tools_that_come_are_listed(era: str, tmp_path: Path) -> None:
             assert "notifications/tools/list_changed" in methods
         else:
             talk.answer(number)
-        deadline = time.monotonic() + PATIENCE
-        while "new" not in (names := tool_names(talk)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert "new" in names
+        wait_until(lambda: "new" in tool_names(talk), PATIENCE)
 
 
 def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
@@ -376,10 +375,16 @@ HANGING = """
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)
-    said = {"tools/list": {"tools": []}, "initialize": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "hangs",
-        "version": "1"}, "capabilities": {"tools": {}, "prompts": {}, "resources": {}}}}.get(message["method"])
-    if said is not None:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}), flush=True)
+    result = {
+        "tools/list": {"tools": []},
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "serverInfo": {"name": "hangs", "version": "1"},
+            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        },
+    }.get(message["method"])
+    if result is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 
 

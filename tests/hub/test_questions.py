@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gateway_harness import PATIENCE
 from serve_harness import EraTalk, command_of, config, serving
+from waiting import wait_until
 from wires import MODERN
 
 pytestmark = pytest.mark.slow
@@ -78,11 +79,9 @@ def _server_log(talk: EraTalk, **arguments: Any) -> dict[str, list[Any]]:
     return dict(_parse_result(talk.call("heard", **arguments)))
 
 
-def _has_received(talk: EraTalk, kind: str, wanted: Any) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while wanted not in (received := _server_log(talk)[kind]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return wanted in received
+def _wait_for_message(talk: EraTalk, kind: str, expected: Any) -> None:
+    """Wait until the server has received a method or a response."""
+    wait_until(lambda: expected in _server_log(talk)[kind], PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +102,12 @@ def test_a_question_is_an_answer_and_its_answer_is_a_request(
     talk: EraTalk, method: str, params: dict[str, Any] | None, answer: dict[str, Any]
 ) -> None:
     call = _params("asks", method=method, **({} if params is None else {"params": params}))
-    asked = _call_until_asked(talk, call)
-    ((key, question),) = asked["inputRequests"].items()
+    required = _call_until_asked(talk, call)
+    ((key, question),) = required["inputRequests"].items()
     assert question["method"] == method
     assert params is None or question["params"] == params
-    assert len(asked["requestState"]) >= 43
-    assert _parse_result(talk.ask("tools/call", _with_responses(call, asked, {key: answer}))["result"]) == [answer]
+    assert len(required["requestState"]) >= 43
+    assert _parse_result(talk.ask("tools/call", _with_responses(call, required, {key: answer}))["result"]) == [answer]
 
 
 def test_a_server_is_told_that_it_may_ask(talk: EraTalk) -> None:
@@ -118,11 +117,11 @@ def test_a_server_is_told_that_it_may_ask(talk: EraTalk) -> None:
 
 def test_questions_of_the_same_time_go_out_together_and_others_later(talk: EraTalk) -> None:
     call = _params("asks", count=3)
-    asked = _call_until_asked(talk, call)
-    assert len(asked["inputRequests"]) == 3
-    answers = {key: {"action": "accept", "content": {"of": key}} for key in asked["inputRequests"]}
-    said = _parse_result(talk.ask("tools/call", _with_responses(call, asked, answers))["result"])
-    assert sorted(one["content"]["of"] for one in said) == sorted(answers)
+    required = _call_until_asked(talk, call)
+    assert len(required["inputRequests"]) == 3
+    answers = {key: {"action": "accept", "content": {"of": key}} for key in required["inputRequests"]}
+    responses = _parse_result(talk.ask("tools/call", _with_responses(call, required, answers))["result"])
+    assert sorted(response["content"]["of"] for response in responses) == sorted(answers)
     call = _params("rounds", count=3)
     states = set()
     result = _call_until_asked(talk, call)
@@ -177,14 +176,14 @@ def test_what_is_no_question_is_refused_and_says_why(talk: EraTalk) -> None:
 
 def test_a_state_is_good_for_the_same_call_and_once(talk: EraTalk) -> None:
     call = _params("asks")
-    asked = _call_until_asked(talk, call)
-    again = _with_responses(call, asked)
+    required = _call_until_asked(talk, call)
+    again = _with_responses(call, required)
     others = [
         ("tools/call", {**again, "name": "rounds"}),
         ("tools/call", {**again, "arguments": {"count": 2}}),
-        ("tools/call", {**again, "requestState": asked["requestState"][:-1]}),
+        ("tools/call", {**again, "requestState": required["requestState"][:-1]}),
         ("tools/call", {**again, "requestState": 7}),
-        ("tools/call", _with_responses(call, asked) | {"requestState": None}),
+        ("tools/call", _with_responses(call, required) | {"requestState": None}),
         ("prompts/get", {**again, "name": "asks"}),
     ]
     refusals = [talk.ask(method, params)["error"] for method, params in others]
@@ -210,8 +209,8 @@ def test_progress_before_and_after_a_question_is_of_the_request_under_way(talk: 
     number = talk.request("tools/call", call)
     before = json.loads(talk.line())
     assert (before["params"]["progressToken"], before["params"]["progress"]) == ("first", 0)
-    asked = talk.answer(number)["result"]
-    number = talk.request("tools/call", _with_responses({**call, "_meta": {"progressToken": "second"}}, asked))
+    required = talk.answer(number)["result"]
+    number = talk.request("tools/call", _with_responses({**call, "_meta": {"progressToken": "second"}}, required))
     after = json.loads(talk.line())
     assert (after["params"]["progressToken"], after["params"]["progress"]) == ("second", 1)
     assert _parse_result(talk.answer(number)["result"]) == "reported"
@@ -220,30 +219,30 @@ def test_progress_before_and_after_a_question_is_of_the_request_under_way(talk: 
 def test_progress_that_nobody_asked_for_the_second_time_is_nobody_s(talk: EraTalk) -> None:
     call = _params("reports")
     number = talk.request("tools/call", {**call, "_meta": {"progressToken": "first"}})
-    asked = talk.answer(number)["result"]
-    number = talk.request("tools/call", _with_responses(call, asked))
+    required = talk.answer(number)["result"]
+    number = talk.request("tools/call", _with_responses(call, required))
     assert json.loads(talk.line())["id"] == number
 
 
 def test_a_client_that_does_not_come_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     with _serve(tmp_path, answer_timeout_seconds=0.5) as talk:
         call = _params("asks")
-        asked = _call_until_asked(talk, call)
-        assert _has_received(talk, "methods", "notifications/cancelled")
+        required = _call_until_asked(talk, call)
+        _wait_for_message(talk, "methods", "notifications/cancelled")
         (refusal,) = _server_log(talk)["answers"]
         assert "did not answer within 0.5 s" in refusal["message"]
-        assert talk.ask("tools/call", _with_responses(call, asked))["error"]["code"] == INVALID_PARAMS
+        assert talk.ask("tools/call", _with_responses(call, required))["error"]["code"] == INVALID_PARAMS
 
 
 def test_the_time_that_a_client_takes_is_not_the_server_s(tmp_path: Path) -> None:
     with _serve(tmp_path, call_timeout_seconds=1) as talk:
         call = _params("hangs")
-        asked = _call_until_asked(talk, call)
+        required = _call_until_asked(talk, call)
         time.sleep(1.5)
         assert "notifications/cancelled" not in _server_log(talk)["methods"]
-        result = talk.ask("tools/call", _with_responses(call, asked))["result"]
+        result = talk.ask("tools/call", _with_responses(call, required))["result"]
         assert json.loads(result["content"][0]["text"])["error"]["code"] == "upstream_timeout"
-        assert _has_received(talk, "methods", "notifications/cancelled")
+        _wait_for_message(talk, "methods", "notifications/cancelled")
 
 
 def test_no_more_than_some_calls_wait_at_once(fresh: EraTalk) -> None:
@@ -260,30 +259,30 @@ def test_no_more_than_some_calls_wait_at_once(fresh: EraTalk) -> None:
 def test_a_call_that_is_cancelled_between_two_questions_is_cancelled_at_its_server(fresh: EraTalk) -> None:
     call = _params("hangs")
     number = fresh.request("tools/call", _with_responses(call, _call_until_asked(fresh, call)))
-    assert _has_received(fresh, "answers", ACCEPTED)
+    _wait_for_message(fresh, "answers", ACCEPTED)
     fresh.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-    assert _has_received(fresh, "methods", "notifications/cancelled")
+    _wait_for_message(fresh, "methods", "notifications/cancelled")
 
 
 def test_a_server_that_dies_while_a_question_is_open(fresh: EraTalk) -> None:
     call = _params("dies")
-    asked = _call_until_asked(fresh, call)
+    required = _call_until_asked(fresh, call)
     # The restarted server's first request has the same id as the first server's.
     time.sleep(1)
     other = _params("asks")
     others = _call_until_asked(fresh, other)
-    result = fresh.ask("tools/call", _with_responses(call, asked))
+    result = fresh.ask("tools/call", _with_responses(call, required))
     error = json.loads(result["result"]["content"][0]["text"])["error"]
     assert (error["code"], result["result"]["isError"]) == ("upstream_failed", True)
     assert _server_log(fresh)["answers"] == []
     assert _parse_result(fresh.ask("tools/call", _with_responses(other, others))["result"]) == [ACCEPTED]
 
 
-@pytest.mark.parametrize("how", ["told", "left"])
-def test_it_ends_while_a_question_is_open(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["signal", "close"])
+def test_it_ends_while_a_question_is_open(end: str, tmp_path: Path) -> None:
     with _serve(tmp_path, shutdown_grace_seconds=60) as talk:
         _call_until_asked(talk, _params("asks"))
-        if how == "told":
+        if end == "signal":
             talk.process.send_signal(signal.SIGTERM)
             assert talk.process.wait(PATIENCE) == 0
         else:
@@ -304,9 +303,9 @@ def test_an_answer_that_is_on_its_way_when_it_is_told_to_end_is_heard(tmp_path: 
 def test_of_several_calls_of_one_client_any_is_asked(fresh: EraTalk) -> None:
     waiting = fresh.request("tools/call", _params("waits"))
     call = _params("asks", count=2)
-    asked = _call_until_asked(fresh, call)
+    required = _call_until_asked(fresh, call)
     later = fresh.request("tools/call", _params("waits"))
-    assert _parse_result(fresh.ask("tools/call", _with_responses(call, asked))["result"]) == [ACCEPTED] * 2
+    assert _parse_result(fresh.ask("tools/call", _with_responses(call, required))["result"]) == [ACCEPTED] * 2
     go = fresh.request("tools/call", _params("heard", go=True))
     answers = _answers(fresh, waiting, later, go)
     assert [_parse_result(answers[number]["result"]) for number in (waiting, later)] == ["waited"] * 2
@@ -317,10 +316,10 @@ def test_a_question_that_was_given_to_the_wrong_call_is_answered_all_the_same(fr
     waiting = _params("waits")
     number = fresh.request("tools/call", _params("asks", delay=0.5))
     other = fresh.request("tools/call", waiting)
-    asked = fresh.answer(other)["result"]
-    assert asked["resultType"] == "input_required"
+    required = fresh.answer(other)["result"]
+    assert required["resultType"] == "input_required"
     _server_log(fresh, go=True)
-    other = fresh.request("tools/call", _with_responses(waiting, asked))
+    other = fresh.request("tools/call", _with_responses(waiting, required))
     answers = _answers(fresh, number, other)
     assert _parse_result(answers[other]["result"]) == "waited"
     assert _parse_result(answers[number]["result"]) == [ACCEPTED]

@@ -12,7 +12,7 @@ from forebay.outputs.modes import Mode
 from forebay.outputs.tasks import TaskCalls, get_task_result, set_task_result
 from forebay.wire.messages import parse_lazy
 from gateway_harness import Talk, said, script, talking, wrap
-from large_server import RELATED, result_of
+from large_server import RELATED, make_call_result
 from serve_harness import EraTalk, command_of, config, serving
 from serve_http_harness import serving_http, wire
 from wires import ERAS, LEGACY, Wire, message_of
@@ -80,7 +80,7 @@ def test_a_large_one_is_a_handle(era: str, kind: str, open_server: Any, tmp_path
         assert ("structuredContent" in result) is (kind == "structured")
         if era == LEGACY:
             assert result["_meta"][RELATED]["taskId"]
-    expected = result_of(kind, SIZE)
+    expected = make_call_result(kind, SIZE)
     with open_store((tmp_path / "store").as_uri()) as store:
         with store.open(handle) as file:
             stored = file.read()
@@ -99,7 +99,7 @@ def test_a_large_one_is_a_handle(era: str, kind: str, open_server: Any, tmp_path
 def test_a_small_one_is_as_it_was(era: str, open_server: Any) -> None:
     with open_server(era) as talk:
         result = call_as_task(talk, "text", size=1000)
-        assert result["content"] == result_of("text", 1000)["content"]
+        assert result["content"] == make_call_result("text", 1000)["content"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -161,7 +161,7 @@ def test_the_result_of_one_s_task_comes_from_its_own_server_whatever_another_mak
         assert start_task(bob, "two_text") == task
         request = ("tasks/result" if era == LEGACY else "tasks/get", {"taskId": task})
         result = json.loads(message_of(ann.ask(*request)))["result"]
-        assert (result if era == LEGACY else result["result"])["content"] == result_of("text", 10)["content"]
+        assert (result if era == LEGACY else result["result"])["content"] == make_call_result("text", 10)["content"]
 
 
 @pytest.mark.parametrize(

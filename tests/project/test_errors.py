@@ -71,15 +71,15 @@ MISTAKES: list[tuple[Callable[[], Any], type[ForebayError], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mistake", "error", "index", "told"), MISTAKES)
+@pytest.mark.parametrize(("mistake", "error", "index", "message"), MISTAKES)
 def test_a_mistake_is_told_with_what_to_do(
-    mistake: Callable[[], Any], error: type[ForebayError], index: int, told: str
+    mistake: Callable[[], Any], error: type[ForebayError], index: int, message: str
 ) -> None:
     with pytest.raises(error) as caught:
         mistake()
     assert type(caught.value) is error
     assert caught.value.index == index
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     # A message for a model must not contain Rust debug output.
     assert not any(name in str(caught.value) for name in ("ErrorKind", "Some(", "Err("))
 
@@ -110,7 +110,7 @@ def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[
 
 
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("mistake", "message"),
     [
         (lambda: forebay.get("{}", None), "pointer must be a str, not NoneType"),  # type: ignore[arg-type]
         (lambda: forebay.locate("{}", b""), "pointer must be a str, not bytes"),  # type: ignore[arg-type]
@@ -119,10 +119,10 @@ def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[
         (lambda: forebay.ItemIndexer(["a"]), "path must be a str, not list"),  # type: ignore[arg-type]
     ],
 )
-def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], told: str) -> None:
+def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         mistake()
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
