@@ -389,7 +389,7 @@ def _texts_equal_items(content: Any, items: Any) -> bool:
     if not isinstance(items, list) and not (isinstance(items, LazyJSON) and items.is_array):
         return False
     with open_span(content) as blocks_span, open_span(items) as items_span:
-        return _core.each_says(blocks_span, items_span)
+        return _core.texts_match_items(blocks_span, items_span)
 
 
 def _is_same_text(text: TextValue, other: TextValue) -> bool:
