@@ -10,7 +10,7 @@ from forebay.config.config_file import ConfigFile, expand_variables
 from forebay.config.explain import explain
 from forebay.config.load import load_settings
 from forebay.config.masking import mask_args, mask_url
-from forebay.config.options import OPTIONS, Settings
+from forebay.config.options import OPTIONS, SPELLINGS, Settings
 from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def tmp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "output_inline_limit_bytes": ("64KiB", "64KiB", "65536", 65536),
-    "output_handle_ttl_hours": ("2d", "48", "48", 48.0),
+    "ttl": ("2d", "172800", "172800", 172800.0),
     "tools": (
         ["a*=handle", "b=auto"],
         "a*=handle,b=auto",
@@ -58,8 +58,7 @@ FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "tools_only": (["a,b"], "a,b", '["a", "b"]', ("a", "b")),
     "redact": (["a,b", "c"], "a,b\nc", '["a,b", "c"]', ("a,b", "c")),
     "journal": (True, "yes", "true", True),
-    "quota_bytes": ("none", "none", '"none"', None),
-    "handle_chars": ("26", "26", "26", 26),
+    "quota": ("none", "none", '"none"', None),
     "call_timeout_seconds": ("2m", "120", "120", 120.0),
     "file_roots": (["/a", "/b"], "/a:/b", '["/a", "/b"]', ("/a", "/b")),
 }
@@ -94,11 +93,10 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
             "tools": ["a=handle"],
             "contract": ["*_list=list"],
             "redact": ["sk-[a-z]+"],
-            "tool_prefix": "oc_",
+            "prefix": "oc_",
             "journal": True,
-            "output_handle_ttl_hours": "1",
-            "handle_chars": "26",
-            "quota_bytes": "none",
+            "ttl": "1h",
+            "quota": "none",
             "on_full": "evict",
         }
     )
@@ -107,7 +105,6 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
         assert gate.resolve_mode("a", {})[0].output_mode == "handle"
         assert gate.resolve_mode("b", {})[0].output_mode == "auto"
         assert gate.resolve_mode("x_list", {})[0].contract is not None
-        assert gate.handle_length == 26
         assert gate.tools.fetch_tool == "oc_output_fetch"
         handle = gate.store.put("key sk-abc!").output_handle
         with gate.store.open(handle) as file:
@@ -127,11 +124,13 @@ def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None 
     [
         ('x = 1\noutput_mod = "auto"', 1, "no key x; `forebay config --explain` lists them all"),
         ('\noutput_mod = "auto"', 2, "no key output_mod; did you mean output_mode?"),
+        ("\nquota_bytes = 1", 2, "there is no key quota_bytes; use quota"),
+        ("max_sessions = 1", 1, "there is no key max_sessions; raise max_connections"),
         ('output-mode = "auto"', 1, "did you mean output_mode?"),
         ('file-root = ["/a"]', 1, "did you mean file_roots?"),
         ('[tool]\na = "auto"', 1, "did you mean tools?"),
         ('output_mode = "all"', 1, "output_mode is one of inline, handle, auto, not 'all'"),
-        ("\n\nquota_bytes = -1", 3, "quota_bytes is a number of bytes, or none, such as 64MiB, not -1"),
+        ("\n\nquota = -1", 3, "quota is a number of bytes, or none, such as 64MiB, not -1"),
         ('[tools]\na = "auto"\nb = {output_mod = "auto"}', 1, "has no output_mod"),
         ('redact = ["ok", "("]', 1, "'(' cannot be redacted"),
         ('http = "127.0.0.1:80"', 1, "http is for `forebay serve`"),
@@ -242,9 +241,51 @@ def test_a_variable_that_nothing_reads_is_an_error() -> None:
 
 
 def test_a_wrong_value_says_where_it_came_from() -> None:
-    assert refused("wrap", {"warn_bytes": "x"}) == "--warn-bytes is a number of bytes, such as 64MiB, not 'x'"
-    said = refused("wrap", {}, {"FOREBAY_WARN_BYTES": "x"})
-    assert said == "FOREBAY_WARN_BYTES: warn_bytes is a number of bytes, such as 64MiB, not 'x'"
+    expected = "output_inline_limit_bytes is a number of bytes, such as 64MiB, not 'x'"
+    message = refused("wrap", {"output_inline_limit_bytes": "x"})
+    assert message == "--output-inline-limit-bytes is a number of bytes, such as 64MiB, not 'x'"
+    message = refused("wrap", {}, {"FOREBAY_OUTPUT_INLINE_LIMIT_BYTES": "x"})
+    assert message == f"FOREBAY_OUTPUT_INLINE_LIMIT_BYTES: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("alias", "text", "name", "value"),
+    [
+        ("output_handle_ttl_hours", "2", "ttl", 7200.0),
+        ("output_handle_ttl_hours", "0", "ttl", 0.0),
+        ("output_handle_sweep_interval_seconds", "2", "sweep_interval", 2.0),
+    ],
+)
+def test_an_alias_sets_its_option(alias: str, text: str, name: str, value: float, tmp_path: Path) -> None:
+    option = SPELLINGS[alias]
+    path = toml(tmp_path, f"{alias} = {text}\n")
+    sources = {
+        option.flag: wrapping({alias: text}),
+        option.variable: wrapping({}, {option.variable: text}),
+        f"{path}:1": wrapping({"config": path}),
+    }
+    for source, settings in sources.items():
+        assert getattr(settings, name) == value
+        assert settings.sources == {name: source} | ({"config": "--config"} if source.startswith(path) else {})
+        assert settings.policy_options()[name] == value
+    message = refused("wrap", {"output_handle_ttl_hours": "-1"})
+    assert message == "--output-handle-ttl-hours is a number of hours, such as 24h, not '-1'"
+
+
+def test_a_removed_variable_names_what_to_do() -> None:
+    message = refused("wrap", {}, {"FOREBAY_TOOL_PREFIX": "a_"})
+    assert message == "forebay reads no variable FOREBAY_TOOL_PREFIX; use prefix"
+
+
+def test_sessions_and_principals_grow_with_connections(tmp_path: Path) -> None:
+    path = toml(tmp_path, '[upstreams.a]\npython = "m"\n')
+
+    def limits(**flags: str) -> tuple[int, int]:
+        settings = load_settings("serve", {"config": path, **flags}, {})
+        return settings.max_sessions, settings.max_principals
+
+    assert limits() == limits(max_connections="8") == (1000, 64)
+    assert limits(max_connections="1024") == (2000, 128)
 
 
 def test_headers_by_flag_variable_and_file(tmp_path: Path) -> None:
@@ -426,7 +467,7 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
         ),
         ({"rate_limit_per_minute": "0"}, "more than 0, or none"),
         ({"body_limit_bytes": "0"}, "more than 0"),
-        ({"max_sessions": "0"}, "more than 0"),
+        ({"max_connections": "0"}, "more than 0"),
         ({"call_timeout_seconds": "0"}, "more than 0"),
     ],
     ids=str,

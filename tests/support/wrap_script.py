@@ -17,10 +17,10 @@ def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[2])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings: Any = types.SimpleNamespace(
-        stream_above_bytes=told.get("stream_above_bytes", 64 * 1024 * 1024),
+        spool_above_bytes=told.get("spool_above_bytes", 64 * 1024 * 1024),
         shutdown_grace_seconds=told.get("grace", 5.0),
         call_timeout_seconds=told.get("call_timeout"),
-        gate_options=lambda: options,
+        policy_options=lambda: options,
     )
     sys.exit(run_url(settings, told["url"], told.get("headers", [])))
 

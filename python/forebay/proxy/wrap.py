@@ -74,7 +74,7 @@ def _run_relay(
     client = StdioClient(claim_stdout(), lambda: stop("the client is gone"))
     with contextlib.closing(OutputPolicy(**settings.policy_options())) as gate:
         make_spool = partial(create_spool, gate.store)
-        limits: dict[str, Any] = {"spool_above_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         upstream = make_upstream(gate, limits)
         relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
         codes: list[int] = []
