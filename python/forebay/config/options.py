@@ -38,6 +38,11 @@ __all__ = ["OPTIONS", "REMOVED", "SPELLINGS", "Option", "Settings"]
 
 _T = TypeVar("_T")
 _EMPTY: Mapping[str, Any] = {}
+_TEXT_UNITS = {
+    "BYTES": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
+    "SECONDS": (("h", 3600), ("min", 60), ("s", 1)),
+}
+"""Units of defaults in help, largest first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +62,24 @@ class Option:
     in_file: bool
     aliases: "tuple[Option, ...]" = ()
     """Other names of the option. Their values are in the same unit once they are parsed."""
+    is_alias: bool = False
 
     @property
     def key(self) -> str | None:
         """The key in forebay.toml."""
         return self.name if self.in_file else None
+
+    @property
+    def default_text(self) -> str:
+        """The default as a user would write it, such as `24h`; empty if there is none."""
+        if self.default in (None, "", (), {}):
+            return ""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        for unit, factor in _TEXT_UNITS.get(self.type.metavar, ()):
+            if self.default % factor == 0:
+                return f"{self.default / factor:g}{unit}"
+        return str(self.default)
 
 
 def _option(
@@ -288,6 +306,7 @@ def _make_option(field: "dataclasses.Field[Any]") -> Option:
                 type=value_type,
                 flag=_flag_name(name),
                 variable=_variable_name(name),
+                is_alias=True,
                 help=f"same as {option.flag}, in {value_type.metavar.lower()}",
             )
             for name, value_type in aliases.items()
