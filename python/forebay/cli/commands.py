@@ -164,8 +164,8 @@ def rm(args: Namespace) -> None:
                 errors.append(error)
     if removed:
         output.print_json({"removed": removed})
-    for error in errors:
-        report_error(error)
+    for failure in errors:
+        report_error(failure)
     if errors:
         sys.exit(exit_code(errors[0]))
 
@@ -245,9 +245,8 @@ def lint_tools(args: Namespace) -> None:
             f"{len(without)} of {len(by_tool)} tools have no capability: {named}; "
             "put forebay/capability in their _meta, or give --capability PATTERN=NAME"
         )
-    output.print_json(
-        {"tools": len(by_tool), "capabilities": dict(sorted(Counter(map(str, by_tool.values())).items()))}
-    )
+    counts = Counter(map(str, by_tool.values()))
+    output.print_json({"tools": len(by_tool), "capabilities": dict(sorted(counts.items()))})
 
 
 def _open_store(args: Namespace) -> "Store":
