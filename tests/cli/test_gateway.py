@@ -1,4 +1,4 @@
-"""The commands of the gateway, as they are run."""
+"""The commands of the gateway: wrap, serve, config and adopt."""
 
 import json
 import os
@@ -14,58 +14,60 @@ import pytest
 from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from forebay import InvalidArgument
-from forebay.cli import parser as arguments
+from forebay.cli.parser import parse_arguments
 from forebay.config.adopt import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+def parse(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     monkeypatch.setattr(sys, "argv", ["forebay", *words])
-    return arguments.parse_arguments("")
+    return parse_arguments("")
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the gateway was run with: the gateway itself has its own tests."""
+def run_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Replace the functions that run the gateway, and return the list of their arguments."""
     calls: list[Any] = []
-    for name in ("wrap", "serving.run"):
+    for name in ("forebay.proxy.wrap", "forebay.hub.run"):
         module = types.ModuleType(name)
-        module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
+        module.run = lambda *arguments: calls.append(arguments) or 0  # type: ignore[attr-defined, func-returns-value]
         module.run_url = module.run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, f"forebay.proxy.{name}", module)
+        monkeypatch.setitem(sys.modules, name, module)
     return calls
 
 
-def test_everything_behind_the_dashes_is_the_commands_own(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_behind_the_dashes_is_the_commands_own(
+    run_calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["cat", "--output-mode", "x", "--", "--help"]
-    args = parsed("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
+    args = parse("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings, command),) = ran
+    ((settings, command),) = run_calls
     assert command == words
     assert (settings.output_mode, settings.contract) == ("handle", True)
 
 
-def test_a_url_is_wrapped_without_a_command(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_wrapped_without_a_command(run_calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t")
     words = ["--url", "https://x/mcp", "--header", "A: ${TOKEN}", "--header", "B: c", "--no-journal"]
-    args = parsed("wrap", *words, monkeypatch=monkeypatch)
+    args = parse("wrap", *words, monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings, url, headers),) = ran
+    ((settings, url, headers),) = run_calls
     assert (url, headers) == ("https://x/mcp", ["A: t", "B: c"])
     assert settings.headers == {"A": "t", "B": "c"}
 
 
-def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_serve_takes_a_configuration(run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
-    args = parsed("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
+    args = parse("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings,),) = ran
+    ((settings,),) = run_calls
     assert (settings.http, list(settings.upstreams)) == (("127.0.0.1", 0), ["a"])
     path.write_text('[upstreams.a]\ncommand = "no-such-command"\n')
     with pytest.raises(InvalidArgument, match="the upstream a needs no-such-command"):
@@ -76,23 +78,23 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
 
 
 def test_serve_warns_of_tokens_that_nobody_will_show(
-    ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('token_file = "tokens"\n[upstreams.a]\ncommand = "cat"\n')
     for words, warnings in (([], 1), (["--http", "127.0.0.1:0"], 0)):
         caplog.clear()
-        args = parsed("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
+        args = parse("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
         with pytest.raises(SystemExit):
             args.run(args)
         assert sum("nobody shows a token" in record.getMessage() for record in caplog.records) == warnings
-    assert len(ran) == 2
+    assert len(run_calls) == 2
 
 
 def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
-    args = parsed("serve", "--config", str(path), monkeypatch=monkeypatch)
+    args = parse("serve", "--config", str(path), monkeypatch=monkeypatch)
     monkeypatch.delitem(sys.modules, "forebay.hub.run", raising=False)
     for name in [*sys.modules]:
         if name.startswith(("forebay.hub", "forebay.operations")):
@@ -117,6 +119,9 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
         (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
         (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here: it is an option of `forebay serve`;"),
+        (["wrap", "--quota-bytes", "1", "--", "cat"], "there is no --quota-bytes here: use quota;"),
+        (["serve", "--max-sessions", "9"], "there is no --max-sessions here: raise max_connections;"),
+        (["wrap", "--output-handle-ttl-hours", "x", "--", "cat"], "--output-handle-ttl-hours is a number of hours"),
         (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),
         (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
         (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
@@ -141,7 +146,7 @@ def test_wrong_usage_is_2(words: list[str], said: str) -> None:
 
 
 def test_what_is_logged_names_forebay_once() -> None:
-    script = "import logging; from forebay.cli import gateway; gateway._log('warning')\n"
+    script = "import logging; from forebay.cli import gateway; gateway._configure_logging('warning')\n"
     script += "for text in ('forebay: one', 'two'): logging.getLogger('forebay').warning(text)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
@@ -279,9 +284,9 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
     path.write_text(CURSOR)
     run("adopt", str(path), "--write", "--forebay", "forebay", "--output-mode", "handle", "--contract")
     servers = json.loads(path.read_text())["mcpServers"]
-    args = parsed(*servers["local"]["args"], monkeypatch=monkeypatch)
+    args = parse(*servers["local"]["args"], monkeypatch=monkeypatch)
     assert (args.wrapped, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
-    args = parsed(*servers["remote"]["args"], monkeypatch=monkeypatch)
+    args = parse(*servers["remote"]["args"], monkeypatch=monkeypatch)
     assert (args.wrapped, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
 
 
@@ -308,7 +313,7 @@ def test_the_running_forebay_goes_in_by_its_own_path(
     installed = tmp_path / "bin" / "forebay"
     installed.parent.mkdir()
     installed.symlink_to(tmp_path / "versions" / "1" / "forebay")
-    args = parsed("adopt", str(file), "--write", monkeypatch=monkeypatch)
+    args = parse("adopt", str(file), "--write", monkeypatch=monkeypatch)
     monkeypatch.setattr(sys, "argv", [str(installed)])
     args.run(args)
     assert json.loads(file.read_text())["mcpServers"]["plain"]["command"] == str(installed)

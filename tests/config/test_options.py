@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -30,7 +32,7 @@ from forebay.config.option_types import (
     optional,
     positive,
 )
-from forebay.config.options import OPTIONS, REMOVED, SPELLINGS, Settings
+from forebay.config.options import OPTIONS, REMOVED, SPELLINGS, Option, Settings
 from forebay.outputs import policy
 from forebay.outputs.contract.limits import BUDGETS
 from forebay.outputs.modes import OutputMode
@@ -211,8 +213,6 @@ def test_no_text_makes_a_kind_fail_otherwise(text: str) -> None:
 
 @given(st.lists(st.sampled_from([b"ab", b"b", b"a\n", b" ", "é".encode(), b"\xff", b"7"])).map(b"".join))
 def test_redacting_is_what_python_would_do(data: bytes) -> None:
-    import re
-
     for expression in ("ab+", "a|b", "[0-9]+b", "^a", "b$"):
         naive = re.sub(expression.encode(), b"[redacted]", data, flags=re.MULTILINE)
         assert make_redaction(expression)(data) == naive
@@ -225,6 +225,22 @@ def test_every_match_is_redacted_however_many() -> None:
 def test_what_is_no_expression_is_refused_at_once() -> None:
     with pytest.raises(InvalidPattern, match="unclosed group"):
         make_redaction("(")
+
+
+def doc_row(option: Option) -> str:
+    flags = ", ".join(f"`{spelling.flag}`" for spelling in (option, *option.aliases))
+    default = f"`{option.default_text}`" if option.default_text and option.default is not False else ""
+    return f"| `{option.name}` | {flags} | {default} | {option.help} |"
+
+
+def test_the_documentation_lists_every_option() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| option \|.*\n\|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    both, wrap, serve = (
+        [doc_row(option) for option in OPTIONS.values() if option.commands == commands]
+        for commands in (("wrap", "serve"), ("wrap",), ("serve",))
+    )
+    assert [table.splitlines() for table in tables] == [both, wrap, serve]
 
 
 def test_the_table_needs_nothing_heavy() -> None:
