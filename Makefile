@@ -1,7 +1,7 @@
-# Every target sets itself up: all it needs is Python 3.11 or newer and a Rust toolchain.
+# Every target installs what it needs; Python 3.11 or newer and a Rust toolchain must be there.
 #
-#   PYTHON=python3.13   the interpreter to work with (another one makes the environment anew)
-#   TIME=600            how many seconds `make fuzz` gives each target
+#   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
+#   TIME=600            seconds that `make fuzz` spends on each target
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -24,7 +24,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard rust/core/Cargo.toml rust/python/Cargo.toml) \
 	$(shell find rust/core/src rust/python/src -name '*.rs')
 
-# One interpreter for every cargo command, so that none of them rebuilds what another one built.
+# One interpreter for all cargo commands: a change of it would rebuild everything.
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -34,40 +34,40 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(BUILT) ## Put a server that answers 50 MB behind forebay, before your eyes
+demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
 
 test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p forebay-core
-	@# A file stays with one worker, and so do the servers that it starts.
+	@# All tests of a file run in one worker, so that they share the servers they start.
 	$(BIN)/python -m pytest -n logical --dist loadfile
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
 
-lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, types and stubs
+lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, layers, types and stubs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/mypy benches
-	@# PyO3 makes an `__all__`; the stub itself is that list.
+	@# PyO3 generates `__all__`; stubs have none.
 	echo forebay._core.__all__ | $(BIN)/python -m mypy.stubtest --allowlist /dev/stdin forebay._core
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path $(FUZZ)/Cargo.toml -- -D warnings
 
-bench: $(BUILT) $(VENV)/.group-bench ## Time forebay beside its peers: one table, results.json, results.svg
+bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
 
-conformance: $(BUILT) $(NODE)/.made ## Hold servers with forebay against the protocol's own suite and Inspector
+conformance: $(BUILT) $(NODE)/.made ## Run the protocol's conformance suite and the MCP Inspector
 	$(BIN)/python examples/conformance.py $(NODE)
 
-peers: $(BUILT) $(NODE)/.made ## Talk to real servers directly and through the gateway, and compare every byte
+peers: $(BUILT) $(NODE)/.made ## Compare real servers with and without the gateway, byte by byte
 	$(BIN)/python examples/peers.py $(NODE)
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
@@ -75,7 +75,7 @@ wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	$(BIN)/maturin build --release --out dist
 	@size=$$(cat dist/*.whl | wc -c); echo "wheel: $$size bytes"; test "$$size" -lt 5000000
 
-fuzz: | cargo ## Compare every verb with its twin on mutated inputs, TIME seconds each
+fuzz: | cargo ## Compare each Rust function with a naive version on mutated inputs
 ifeq ($(FUZZER),libfuzzer)
 	cd $(FUZZ) && for target in $(FUZZ_TARGETS); do \
 		cargo +nightly fuzz run --fuzz-dir . --features libfuzzer $$target -- -max_total_time=$(TIME) -timeout=10 || exit 1; \
@@ -102,7 +102,7 @@ $(VENV)/.group-%: pyproject.toml $(MADE)
 	$(BIN)/python -m pip install --quiet --group $*
 	@touch $@
 
-# The suite wants a Node that few systems have; PyPI has it for all of them, with npm beside it.
+# The suite needs a newer Node than most systems have; PyPI carries one, with npm.
 $(NODE)/.made: Makefile
 	rm -rf $(NODE)
 	$(PYTHON) -m venv $(NODE)/python

@@ -1,7 +1,7 @@
-//! Finding items, beside the Rust crates that can: each in its fastest documented way, in a portable build.
+//! Indexing, compared with other Rust crates: each in its fastest documented way, in a portable build.
 //!
-//! `make bench` writes the corpora first. A group is a row of the report, a function is who did the work, a
-//! parameter is the corpus.
+//! `make bench` writes the corpora first. A group is a row of the report, a function is a library, a
+//! parameter is a corpus.
 
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
@@ -41,7 +41,7 @@ fn forebay(data: &[u8], key: Option<&str>, validate: bool) -> usize {
     usize::try_from(index.len()).expect("items fit in memory")
 }
 
-/// Each item is looked at, so that its span is known and not only counted.
+/// Reads each item, so that its span is known and not only counted.
 fn sonic(data: &[u8], key: Option<&str>, validate: bool) -> usize {
     let items = |array| {
         if validate { sonic_rs::to_array_iter(array) } else { unchecked::items(array) }
@@ -57,7 +57,7 @@ fn sonic(data: &[u8], key: Option<&str>, validate: bool) -> usize {
     }
 }
 
-/// sonic-rs is fastest where it trusts its input, as forebay does with `validate: false`.
+/// sonic-rs is fastest where it trusts its input, like forebay with `validate: false`.
 #[allow(unsafe_code)]
 mod unchecked {
     use sonic_rs::{ArrayJsonIter, LazyValue};
@@ -79,7 +79,7 @@ fn rsonpath_engine(key: Option<&str>) -> RsonpathEngine {
     RsonpathEngine::compile_query(&query).expect("the query is small")
 }
 
-/// Counting is the least it can be asked, and its fastest.
+/// Counting is the simplest query, and the fastest.
 fn rsonpath(engine: &RsonpathEngine, data: &[u8]) -> usize {
     let count = engine.count(&BorrowedBytes::new(data)).expect("the corpus is JSON");
     usize::try_from(count).expect("items fit in memory")

@@ -47,7 +47,7 @@ from forebay.errors import (
     UpstreamTimeout,
 )
 
-# What type checkers take for true, without the import of `typing`.
+# Type checkers treat this name as true; importing `typing` would slow the start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forebay.store import OPERATOR, Options, Store, StoredOutput, SweepReport, open_store
@@ -108,7 +108,7 @@ __all__ = [
     "truncate_lines",
 ]
 
-# What needs zstandard and orjson is imported when it is first used.
+# Imported on first use, because they need zstandard and orjson.
 _LAZY_IMPORTS = {
     "Descriptor": "forebay.store.handles",
     "OPERATOR": "forebay.store",

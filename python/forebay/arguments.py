@@ -1,4 +1,4 @@
-"""What may be asked for. Models ask: whatever they send is answered in words that they can act on."""
+"""Checks of arguments, with messages that a model can act on."""
 
 import contextlib
 import difflib
@@ -23,19 +23,18 @@ __all__ = [
 ]
 
 _MIN_PAGE_BYTES = 512
-"""A page also says where it is from and where to go on; as much again for every time that is escaped."""
-
+"""Smallest budget of a page, for its envelope; as much again for each escape level."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_text(value: object) -> bool:
-    """Whether it is text that can be written: half of a surrogate pair can be written nowhere."""
+    """Return whether a value is text that UTF-8 can encode: a lone surrogate cannot be encoded."""
     return isinstance(value, str) and not _SURROGATE.search(value)
 
 
 def check_integer(name: str, value: object, minimum: int | None = None) -> None:
-    """Refuses what is no whole number, `True` and `3.0` too: what was meant by them is a guess."""
+    """Raise `InvalidArgument` unless a value is an integer; `True` and `3.0` are refused too."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidArgument(f"{name} must be a whole number, such as 100, not {short_repr(value)}")
     if minimum is not None and value < minimum:
@@ -43,13 +42,13 @@ def check_integer(name: str, value: object, minimum: int | None = None) -> None:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuses what is neither true nor false."""
+    """Raise `InvalidArgument` unless a value is a boolean."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name} must be true or false, not {short_repr(value)}")
 
 
 def check_text(name: str, value: object) -> None:
-    """Refuses what is no text, or cannot be written and so cannot be in any payload."""
+    """Raise `InvalidArgument` unless a value is text that UTF-8 can encode."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} must be a text, not {short_repr(value)}")
     if not is_text(value):
@@ -57,14 +56,14 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_pointer(name: str, value: object) -> None:
-    """Refuses what is no JSON Pointer before anything is read for it."""
+    """Raise `InvalidArgument` unless a value is a well-formed JSON Pointer."""
     check_text(name, value)
     with contextlib.suppress(PathNotFound):
         locate(b"0", cast("str", value))
 
 
 def check_fields(fields: object) -> list[str]:
-    """The names of fields, as often as they are needed."""
+    """Return the names of fields as a list. Raises `InvalidArgument` unless they are a list of texts."""
     if not isinstance(fields, Iterable) or isinstance(fields, str | bytes | Mapping):
         raise InvalidArgument(f'fields must be a list of names, such as ["id", "user.name"], not {short_repr(fields)}')
     names = list(fields)
@@ -74,7 +73,7 @@ def check_fields(fields: object) -> list[str]:
 
 
 def check_budget(max_bytes: int, escape_levels: int) -> None:
-    """Refuses a budget that no page fits in."""
+    """Raise `InvalidArgument` for a budget that no page fits into."""
     check_integer("escape_levels", escape_levels)
     if escape_levels not in (0, 1, 2):
         raise InvalidArgument(f"escape_levels is 0, 1 or 2, not {short_repr(escape_levels)}")
@@ -82,22 +81,22 @@ def check_budget(max_bytes: int, escape_levels: int) -> None:
 
 
 def short_repr(value: object) -> str:
-    """A value in a few characters, to name it in a message."""
+    """Return a value in a few characters, for a message."""
     try:
         return reprlib.repr(value)
     except ValueError:
-        # Numbers of very many digits are not written out.
+        # Python refuses to print integers of very many digits.
         return f"this {type(value).__name__}"
 
 
 def did_you_mean(name: str, candidates: Iterable[str], fallback: str, prefix: str = "") -> str:
-    """Names the nearest right name, or says what to do without one.
+    """Return a question that names the candidate nearest to a wrong name, or else `fallback`.
 
-    A prefix that all of them have makes none of them nearer.
+    `prefix` is one that all candidates share; it is ignored, because it would make all of them look alike.
     """
-    by_letters = {_normalize(name.removeprefix(prefix)): name for name in candidates}
-    near = difflib.get_close_matches(_normalize(name.removeprefix(prefix)), by_letters, 1, 0.6)
-    return f"did you mean {by_letters[near[0]]}?" if near else fallback
+    by_normalized = {_normalize(candidate.removeprefix(prefix)): candidate for candidate in candidates}
+    matches = difflib.get_close_matches(_normalize(name.removeprefix(prefix)), by_normalized, 1, 0.6)
+    return f"did you mean {by_normalized[matches[0]]}?" if matches else fallback
 
 
 def _normalize(name: str) -> str:

@@ -1,24 +1,24 @@
-"""What can go wrong, as one tree. Each class is also the builtin that callers already catch.
+"""All errors, as one tree. Each class is also the builtin that callers already catch.
 
 ForebayError
 ├── InvalidJSON       (ValueError)   the payload is not JSON; `index` is the byte
 ├── InvalidText       (ValueError)   the payload is not UTF-8; `index` is the byte
-├── InvalidArgument   (ValueError)   an argument no payload could satisfy
+├── InvalidArgument   (ValueError)   an argument that is wrong for any payload
 │   └── InvalidPattern               a pattern that does not compile, or is too large
 ├── InvalidFormat     (ValueError)   a format that this payload does not have
-├── PathNotFound      (LookupError)  a JSON Pointer that leads nowhere
+├── PathNotFound      (LookupError)  a JSON Pointer to a value that does not exist
 ├── CorruptIndex      (ValueError)   bytes that are not an index of this payload
-├── HandleNotFound    (LookupError)  unknown, expired, deleted, or someone else's: never said which
+├── HandleNotFound    (LookupError)  unknown, expired, deleted, or of another principal: these look the same
 ├── HandleCorrupt     (ValueError)   the stored file is damaged
-├── StoreFull         (OSError)      a quota or the disk
+├── StoreFull         (OSError)      a quota is exceeded, or the disk is full
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
 ├── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
-├── UpstreamFailed    (ConnectionError) a server that is gone, or does not speak the protocol
-├── UpstreamTimeout   (TimeoutError) a server that took too long
-├── CapabilityDisabled (PermissionError) a tool that is switched off; `capability` is what it is for
-├── FileRefDenied     (PermissionError)    a reference to a file that arguments may not refer to
-├── FileRefNotFound   (FileNotFoundError)  a reference to a file that is not there
-└── FileRefTooLarge   (ValueError)   a reference to more than may be put into arguments
+├── UpstreamFailed    (ConnectionError) the server ended, or does not speak the protocol
+├── UpstreamTimeout   (TimeoutError) the server took too long
+├── CapabilityDisabled (PermissionError) the tool's capability is switched off
+├── FileRefDenied     (PermissionError)    a reference to a file that is not allowed
+├── FileRefNotFound   (FileNotFoundError)  a reference to a file that does not exist
+└── FileRefTooLarge   (ValueError)   a reference to more bytes than a call may take
 """
 
 __all__ = [
@@ -41,12 +41,11 @@ __all__ = [
     "StoreUnavailable",
     "UpstreamFailed",
     "UpstreamTimeout",
-    "install_hint",
 ]
 
 
 class ForebayError(Exception):
-    """The root of the tree. `code` is what a model is told, `index` the byte to blame (0 where there is none)."""
+    """The base class. `code` is sent to the model; `index` is the offset of the offending byte, or 0."""
 
     code = "internal"
 
@@ -55,26 +54,27 @@ class ForebayError(Exception):
         self.index = index
 
     def to_dict(self) -> dict[str, dict[str, str]]:
-        """What a model or a script is told: `{"error": {"code", "message"}}`."""
+        """Return the error as it is sent: `{"error": {"code", "message"}}`."""
         return {"error": {"code": self.code, "message": str(self)}}
 
 
 class InvalidJSON(ForebayError, ValueError):
-    """The payload is not JSON; `index` is the byte that cannot be right, or the payload's length if it ended early."""
+    """The payload is not JSON; `index` is the first wrong byte, or the payload's length if it ended early."""
 
     code = "invalid_json"
 
 
 class InvalidText(ForebayError, ValueError):
-    """What would be returned as text is not UTF-8; `index` is the byte."""
+    """The bytes to be returned as text are not UTF-8; `index` is the first invalid byte."""
 
     code = "invalid_format_for_payload"
 
 
 class InvalidArgument(ForebayError, ValueError):
-    """An argument no payload could satisfy.
+    """An argument that is wrong for any payload.
 
-    One of the wrong type is a `TypeError`, but not where models ask: the reading methods of a store raise this for it.
+    The reading methods of a store also raise it for an argument of the wrong type, because models call them. Other
+    functions raise `TypeError` for that.
     """
 
     code = "invalid_argument"
@@ -85,37 +85,37 @@ class InvalidPattern(InvalidArgument):
 
 
 class PathNotFound(ForebayError, LookupError):
-    """A JSON Pointer that leads nowhere, or not to an array where items were asked for; or fields that no item has."""
+    """A JSON Pointer to a value that does not exist, or is no array where items are needed; or fields of no item."""
 
     code = "path_not_found"
 
 
 class CorruptIndex(ForebayError, ValueError):
-    """Bytes that are not an index, or an index that is not this payload's as far as that shows."""
+    """Bytes that are not an index, or an index that does not match the payload."""
 
     code = "output_handle_corrupt"
 
 
 class InvalidFormat(ForebayError, ValueError):
-    """A format that this payload does not have; the message says which it has."""
+    """A format that this payload does not have; the message names those it has."""
 
     code = "invalid_format_for_payload"
 
 
 class HandleNotFound(ForebayError, LookupError):
-    """Nothing is stored under this handle for this principal: not any more, not yet, or never."""
+    """No payload of this principal has this handle: it never existed, expired, or was deleted."""
 
     code = "output_handle_not_found"
 
 
 class HandleCorrupt(ForebayError, ValueError):
-    """The stored file is torn or was changed; what it holds is not shown."""
+    """The stored file is incomplete or was changed, so nothing of it is returned."""
 
     code = "output_handle_corrupt"
 
 
 class StoreFull(ForebayError, OSError):
-    """A quota or the disk has no room for the payload, which was not stored."""
+    """A quota or the disk has no room for the payload. Nothing was stored."""
 
     code = "store_full"
 
@@ -133,19 +133,19 @@ class RedactionFailed(ForebayError, RuntimeError):
 
 
 class UpstreamFailed(ForebayError, ConnectionError):
-    """The server behind the gateway is gone, or does not speak the protocol."""
+    """The server behind the gateway has ended, or does not speak the protocol."""
 
     code = "upstream_failed"
 
 
 class UpstreamTimeout(ForebayError, TimeoutError):
-    """The server behind the gateway took too long to answer. It may still do what it was asked to."""
+    """The server behind the gateway took too long to answer. It may still complete the call."""
 
     code = "upstream_timeout"
 
 
 class CapabilityDisabled(ForebayError, PermissionError):
-    """A tool that is not to be had here: `capability` is what it is for, and is switched off."""
+    """A tool whose `capability` is switched off."""
 
     code = "CAPABILITY_DISABLED"
 
@@ -155,30 +155,30 @@ class CapabilityDisabled(ForebayError, PermissionError):
         self.capability = capability
 
     def to_dict(self) -> dict[str, dict[str, str]]:
-        """What a model is told: with it, what the tool is for."""
+        """Return the error as it is sent, with the capability."""
         return {"error": {**super().to_dict()["error"], "capability": self.capability}}
 
 
 class FileRefDenied(ForebayError, PermissionError):
-    """A file that arguments may not refer to, whether it exists or not."""
+    """A reference to a file outside the allowed folders, whether it exists or not."""
 
     code = "file_ref_denied"
 
 
 class FileRefNotFound(ForebayError, FileNotFoundError):
-    """There is no such file in a folder that arguments may refer to."""
+    """A reference to a file that does not exist in the allowed folders."""
 
     code = "file_ref_not_found"
 
 
 class FileRefTooLarge(ForebayError, ValueError):
-    """More than one call may take in by reference."""
+    """References to more bytes than one call may take."""
 
     code = "file_ref_too_large"
 
 
 def install_hint(extra: str) -> str:
-    """What to do where something of an extra is missing; forebay is installed from a checkout or a wheel."""
+    """Return how to install an extra, from a checkout or from a wheel."""
     return (
         f"install forebay again with the extra {extra}: "
         f"pip install '.[{extra}]' in a checkout, or pip install 'dist/….whl[{extra}]' of a wheel"

@@ -13,7 +13,7 @@ def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path
         assert (result.is_error, parse_text(result)["error"]["code"]) == (True, "store_full")
         assert parse_text(result)["preview"].startswith("ééé")
 
-    serve(test, tmp_path / "store", era, output_mode="auto", quota=10)
+    serve(test, tmp_path / "store", era, output_mode="auto", quota_bytes=10)
 
 
 def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) -> None:

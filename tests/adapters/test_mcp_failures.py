@@ -18,7 +18,7 @@ def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path
         assert parse_text(result)["note"].startswith("the tool has run")
         assert len(get_text(result)) < 4096
 
-    serve(test, tmp_path / "store", era, output_mode="auto", quota=10)
+    serve(test, tmp_path / "store", era, output_mode="auto", quota_bytes=10)
 
 
 def test_what_cannot_be_redacted_shows_nothing(era: str, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"quota": 10}, {}])
+@pytest.mark.parametrize("options", [{"quota_bytes": 10}, {}])
 def test_what_was_to_be_redacted_is_never_shown(
     options: dict[str, Any], era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

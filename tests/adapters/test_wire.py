@@ -85,7 +85,7 @@ def test_no_page_is_larger_than_what_goes_inline(era: str, servers: Servers, tmp
 
 
 def test_what_was_not_stored_is_told_in_little(era: str, servers: Servers, tmp_path: Path) -> None:
-    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "quota": 10}
+    options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "quota_bytes": 10}
     with servers.wired(options, era) as wire:
         for of in NASTY:
             asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}

@@ -119,7 +119,7 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
         (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
         (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here: it is an option of `forebay serve`;"),
-        (["wrap", "--quota-bytes", "1", "--", "cat"], "there is no --quota-bytes here: use quota;"),
+        (["wrap", "--tool-prefix", "a_", "--", "cat"], "there is no --tool-prefix here: use prefix;"),
         (["serve", "--max-sessions", "9"], "there is no --max-sessions here: raise max_connections;"),
         (["wrap", "--output-handle-ttl-hours", "x", "--", "cat"], "--output-handle-ttl-hours is a number of hours"),
         (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),

@@ -58,7 +58,7 @@ FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "tools_only": (["a,b"], "a,b", '["a", "b"]', ("a", "b")),
     "redact": (["a,b", "c"], "a,b\nc", '["a,b", "c"]', ("a,b", "c")),
     "journal": (True, "yes", "true", True),
-    "quota": ("none", "none", '"none"', None),
+    "quota_bytes": ("none", "none", '"none"', None),
     "call_timeout_seconds": ("2m", "120", "120", 120.0),
     "file_roots": (["/a", "/b"], "/a:/b", '["/a", "/b"]', ("/a", "/b")),
 }
@@ -96,7 +96,7 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
             "prefix": "oc_",
             "journal": True,
             "ttl": "1h",
-            "quota": "none",
+            "quota_bytes": "none",
             "on_full": "evict",
         }
     )
@@ -124,13 +124,13 @@ def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None 
     [
         ('x = 1\noutput_mod = "auto"', 1, "no key x; `forebay config --explain` lists them all"),
         ('\noutput_mod = "auto"', 2, "no key output_mod; did you mean output_mode?"),
-        ("\nquota_bytes = 1", 2, "there is no key quota_bytes; use quota"),
+        ('\ntool_prefix = "a_"', 2, "there is no key tool_prefix; use prefix"),
         ("max_sessions = 1", 1, "there is no key max_sessions; raise max_connections"),
         ('output-mode = "auto"', 1, "did you mean output_mode?"),
         ('file-root = ["/a"]', 1, "did you mean file_roots?"),
         ('[tool]\na = "auto"', 1, "did you mean tools?"),
         ('output_mode = "all"', 1, "output_mode is one of inline, handle, auto, not 'all'"),
-        ("\n\nquota = -1", 3, "quota is a number of bytes, or none, such as 64MiB, not -1"),
+        ("\n\nquota_bytes = -1", 3, "quota_bytes is a number of bytes, or none, such as 64MiB, not -1"),
         ('[tools]\na = "auto"\nb = {output_mod = "auto"}', 1, "has no output_mod"),
         ('redact = ["ok", "("]', 1, "'(' cannot be redacted"),
         ('http = "127.0.0.1:80"', 1, "http is for `forebay serve`"),

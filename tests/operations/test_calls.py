@@ -1,4 +1,4 @@
-"""Calls that are waited for: what is asked, and what comes of it, whatever happens."""
+"""Pending requests: what is published for them, and how they are settled."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from calls import Broken, Record, bounded, code_of, requested
+from calls import FailingBus, RecordingBus, error_code_of, run_bounded, wait_for_request
 from forebay import InvalidArgument
 from forebay.operations import (
     CALL_EVENT_SCHEMAS,
@@ -30,7 +30,7 @@ TOPICS: list[CallEventName] = [*CALL_EVENT_SCHEMAS]
 
 def test_a_call_is_requested_with_what_it_was_given() -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         before = time.time()
         task = asyncio.create_task(
@@ -38,8 +38,8 @@ def test_a_call_is_requested_with_what_it_was_given() -> None:
                 "x.y", {"a": 1}, identity=Identity("ada", ["w", "r"]), timeout=60, parent_request_id="the-parent"
             )
         )
-        request_id = await requested(bus)
-        event = bus.of("call.requested")[0]
+        request_id = await wait_for_request(bus)
+        event = bus.events_of("call.requested")[0]
         jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.requested"]).validate(event)
         assert (before + 59) * 1000 < event.pop("deadline") <= (time.time() + 60) * 1000
         assert event == {
@@ -52,12 +52,12 @@ def test_a_call_is_requested_with_what_it_was_given() -> None:
         await calls.respond(request_id, local_envelope(1, "x.y"))
         await task
         task = asyncio.create_task(calls.call("x.y"))
-        bare = {"requestId": await requested(bus, 2), "operationId": "x.y", "input": None}
-        assert bus.of("call.requested")[1] == bare
+        bare = {"requestId": await wait_for_request(bus, 2), "operationId": "x.y", "input": None}
+        assert bus.events_of("call.requested")[1] == bare
         await calls.respond(bare["requestId"] or "", local_envelope(1, "x.y"))
         await task
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 ANSWERS: list[ResponseEnvelope[Any]] = [
@@ -71,58 +71,60 @@ ANSWERS: list[ResponseEnvelope[Any]] = [
 @pytest.mark.parametrize("is_dict", [False, True])
 def test_a_call_returns_the_envelope_that_answers_it(answer: ResponseEnvelope[Any], is_dict: bool) -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y"))
-        request_id = await requested(bus)
+        request_id = await wait_for_request(bus)
         await calls.respond(request_id, json.loads(answer.to_json()) if is_dict else answer)
         envelope = await task
         assert isinstance(envelope, ResponseEnvelope)
         assert envelope == answer
-        event = bus.of("call.responded")[0]
+        event = bus.events_of("call.responded")[0]
         jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.responded"]).validate(event)
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", {"a": 1}, {"data": 1}, {"data": 1, "meta": {"source": "ftp"}}])
 def test_a_call_is_answered_with_nothing_but_an_envelope(value: Any) -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         with pytest.raises(InvalidArgument, match="answered with an envelope"):
             await PendingRequestMap(bus).respond("a", value)
         assert bus.events == []
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_what_is_told_of_an_error_is_raised() -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y"))
-        await calls.error(await requested(bus), "ACCESS_DENIED", "not you", {"scope": "x"})
+        await calls.error(await wait_for_request(bus), "ACCESS_DENIED", "not you", {"scope": "x"})
         with pytest.raises(CallError, match=r"^not you$") as caught:
             await task
         assert (caught.value.code, caught.value.details) == ("ACCESS_DENIED", {"scope": "x"})
-        jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.error"]).validate(bus.of("call.error")[0])
+        jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.error"]).validate(bus.events_of("call.error")[0])
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_call_that_is_aborted_says_why() -> None:
     async def scenario() -> None:
-        for reason, told in (("the user left", "the user left"), (None, "no reason was given")):
-            bus = Record()
+        for reason, message in (("the user left", "the user left"), (None, "no reason was given")):
+            bus = RecordingBus()
             calls = PendingRequestMap(bus)
             task = asyncio.create_task(calls.call("x.y"))
-            await calls.abort(await requested(bus), reason)
-            with pytest.raises(CallError, match=told) as caught:
+            await calls.abort(await wait_for_request(bus), reason)
+            with pytest.raises(CallError, match=message) as caught:
                 await task
             assert caught.value.code == "ABORTED"
-            jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.aborted"]).validate(bus.of("call.aborted")[0])
+            jsonschema.Draft202012Validator(CALL_EVENT_SCHEMAS["call.aborted"]).validate(
+                bus.events_of("call.aborted")[0]
+            )
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.slow
@@ -136,63 +138,65 @@ def test_a_call_that_is_aborted_says_why() -> None:
 )
 def test_a_call_whose_deadline_passes_is_late_and_the_other_side_is_told(limit: Callable[..., Any]) -> None:
     async def scenario() -> None:
-        bus = Record()
-        assert await code_of(limit(PendingRequestMap(bus))) == "TIMEOUT"
-        assert bus.of("call.aborted") == [{"requestId": await requested(bus), "reason": "its deadline passed"}]
+        bus = RecordingBus()
+        assert await error_code_of(limit(PendingRequestMap(bus))) == "TIMEOUT"
+        assert bus.events_of("call.aborted") == [
+            {"requestId": await wait_for_request(bus), "reason": "its deadline passed"}
+        ]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_map_has_a_timeout_for_calls_that_name_none() -> None:
     async def scenario() -> None:
-        bus = Record()
-        assert await code_of(PendingRequestMap(bus, timeout=0.2).call("x.y")) == "TIMEOUT"
-        assert len(bus.of("call.aborted")) == 1
+        bus = RecordingBus()
+        assert await error_code_of(PendingRequestMap(bus, timeout=0.2).call("x.y")) == "TIMEOUT"
+        assert len(bus.events_of("call.aborted")) == 1
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_deadline_that_has_passed_asks_nobody() -> None:
     async def scenario() -> None:
-        bus = Record()
-        assert await code_of(PendingRequestMap(bus).call("x.y", deadline=time.monotonic() - 1)) == "TIMEOUT"
-        assert await code_of(PendingRequestMap(bus).call("x.y", timeout=0)) == "TIMEOUT"
+        bus = RecordingBus()
+        assert await error_code_of(PendingRequestMap(bus).call("x.y", deadline=time.monotonic() - 1)) == "TIMEOUT"
+        assert await error_code_of(PendingRequestMap(bus).call("x.y", timeout=0)) == "TIMEOUT"
         assert bus.events == []
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_deadline_that_never_comes_is_none() -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y", timeout=float("inf")))
-        await calls.respond(await requested(bus), local_envelope(1, "x.y"))
+        await calls.respond(await wait_for_request(bus), local_envelope(1, "x.y"))
         await task
-        assert "deadline" not in bus.of("call.requested")[0]
+        assert "deadline" not in bus.events_of("call.requested")[0]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_caller_that_is_cancelled_aborts_its_call() -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         task = asyncio.create_task(PendingRequestMap(bus).call("x.y", timeout=60))
-        request_id = await requested(bus)
+        request_id = await wait_for_request(bus)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert bus.of("call.aborted") == [{"requestId": request_id, "reason": "its caller was cancelled"}]
+        assert bus.events_of("call.aborted") == [{"requestId": request_id, "reason": "its caller was cancelled"}]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_answers_that_nobody_waits_for_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y"))
-        request_id = await requested(bus)
+        request_id = await wait_for_request(bus)
         for stranger in ("unknown", request_id.upper()):
             await calls.respond(stranger, local_envelope(2, "x.y"))
             await calls.error(stranger, "TIMEOUT", "late")
@@ -205,28 +209,28 @@ def test_answers_that_nobody_waits_for_are_ignored(caplog: pytest.LogCaptureFixt
         await calls.abort(request_id)
 
     with caplog.at_level(logging.DEBUG, "forebay"):
-        bounded(scenario())
+        run_bounded(scenario())
     assert [record for record in caplog.records if record.name == "forebay"] == []
 
 
 @pytest.mark.parametrize("rubbish", [None, 7, [], {}, {"requestId": None}, {"requestId": ["a"]}, {"requestId": {}}])
 def test_rubbish_on_the_bus_is_ignored(rubbish: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y"))
-        request_id = await requested(bus)
+        request_id = await wait_for_request(bus)
         for topic in TOPICS:
             await bus.publish(topic, rubbish)
         await calls.respond(request_id, local_envelope(1, "x.y"))
         assert unwrap(await task) == 1
 
-    bounded(scenario())
+    run_bounded(scenario())
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
-    ("topic", "event", "code", "told"),
+    ("topic", "event", "code", "message"),
     [
         ("call.responded", {}, "EXECUTION_ERROR", "with no envelope"),
         ("call.responded", {"output": 7}, "EXECUTION_ERROR", "with no envelope"),
@@ -236,60 +240,60 @@ def test_rubbish_on_the_bus_is_ignored(rubbish: Any, caplog: pytest.LogCaptureFi
     ],
 )
 def test_an_answer_that_is_not_understood_is_an_error(
-    topic: CallEventName, event: dict[str, Any], code: str, told: str
+    topic: CallEventName, event: dict[str, Any], code: str, message: str
 ) -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         task = asyncio.create_task(PendingRequestMap(bus).call("x.y"))
-        answer: Any = {"requestId": await requested(bus), **event}
+        answer: Any = {"requestId": await wait_for_request(bus), **event}
         await bus.publish(topic, answer)
-        with pytest.raises(CallError, match=told) as caught:
+        with pytest.raises(CallError, match=message) as caught:
             await task
         assert caught.value.code == code
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_closing_ends_what_is_waited_for() -> None:
     async def scenario() -> None:
-        bus = Broken("nothing", ValueError())
+        bus = FailingBus("nothing", ValueError())
         calls = PendingRequestMap(bus)
         tasks = [asyncio.create_task(calls.call("x.y")) for _ in range(3)]
-        await requested(bus, 3)
-        assert bus.open == 3
+        await wait_for_request(bus, 3)
+        assert bus.subscription_count == 3
         await calls.close()
-        assert [await code_of(task) for task in tasks] == ["ABORTED"] * 3
-        asked = [event["requestId"] for event in bus.of("call.requested")]
-        assert [event["requestId"] for event in bus.of("call.aborted")] == asked
-        assert bus.open == 0
-        assert await code_of(calls.call("x.y")) == "ABORTED"
-        assert len(bus.of("call.requested")) == 3
+        assert [await error_code_of(task) for task in tasks] == ["ABORTED"] * 3
+        request_ids = [event["requestId"] for event in bus.events_of("call.requested")]
+        assert [event["requestId"] for event in bus.events_of("call.aborted")] == request_ids
+        assert bus.subscription_count == 0
+        assert await error_code_of(calls.call("x.y")) == "ABORTED"
+        assert len(bus.events_of("call.requested")) == 3
         await calls.close()
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_map_is_closed_at_the_end_of_its_block() -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         async with PendingRequestMap(bus) as calls:
             task = asyncio.create_task(calls.call("x.y"))
-            await requested(bus)
-        assert await code_of(task) == "ABORTED"
+            await wait_for_request(bus)
+        assert await error_code_of(task) == "ABORTED"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize("topic", ["call.requested", "call.responded"])
 def test_a_transport_that_fails_is_a_call_that_failed(topic: str) -> None:
     async def scenario() -> None:
         for error in (ConnectionError("the cable is cut"), TimeoutError("the cable is cut")):
-            calls = PendingRequestMap(Broken(topic, error))
+            calls = PendingRequestMap(FailingBus(topic, error))
             with pytest.raises(CallError, match=r"x\.y could not be asked for: the cable is cut") as caught:
                 await calls.call("x.y", timeout=60)
             assert caught.value.code == "EXECUTION_ERROR"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.slow
@@ -302,24 +306,24 @@ def test_a_transport_that_hangs_does_not_hold_a_call_longer_than_its_deadline(
             await asyncio.Event().wait()
 
     monkeypatch.setattr(pending, "CLEANUP_SECONDS", 0.01)
-    assert bounded(code_of(PendingRequestMap(Hanging()).call("x.y", timeout=0.01))) == "TIMEOUT"
+    assert run_bounded(error_code_of(PendingRequestMap(Hanging()).call("x.y", timeout=0.01))) == "TIMEOUT"
     assert "nobody could be told" in caplog.text
 
 
 @pytest.mark.slow
 def test_every_answer_finds_its_caller_and_no_id_comes_twice() -> None:
     async def scenario() -> None:
-        bus = Record()
+        bus = RecordingBus()
         maps = [PendingRequestMap(bus) for _ in range(4)]
         tasks = [asyncio.create_task(maps[number % 4].call("x.y", number)) for number in range(2000)]
-        await requested(bus, len(tasks))
-        events = bus.of("call.requested")
+        await wait_for_request(bus, len(tasks))
+        events = bus.events_of("call.requested")
         assert len({event["requestId"] for event in events}) == len(tasks)
         for event in reversed(events):
             await maps[event["input"] % 3].respond(event["requestId"], local_envelope(event["input"], "x.y"))
         assert [unwrap(await task) for task in tasks] == [*range(2000)]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 ACTIONS: dict[str, Callable[[PendingRequestMap, str, Any], Awaitable[Any]]] = {
@@ -338,15 +342,15 @@ def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list
     async def scenario() -> str:
         problems: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         task = asyncio.create_task(calls.call("x.y", timeout=0.003 if has_deadline else None))
-        # A machine that is busy may have let the deadline pass before anything was asked.
+        # On a busy machine the deadline may pass before the request is published.
         while not task.done() and not bus.events:
             await asyncio.sleep(0)
-        asked = [event["requestId"] for event in bus.of("call.requested")]
+        request_ids = [event["requestId"] for event in bus.events_of("call.requested")]
         for action in [*actions, "result"]:
-            await ACTIONS[action](calls, asked[0] if asked else "nothing", task)
+            await ACTIONS[action](calls, request_ids[0] if request_ids else "nothing", task)
         try:
             outcome: str = unwrap(await task)
         except CallError as error:
@@ -355,16 +359,16 @@ def test_whatever_happens_in_whatever_order_a_call_is_settled_once(actions: list
             outcome = "cancelled"
         assert problems == []
         assert bus.failures == []
-        withdrawn = [event for event in bus.of("call.aborted") if "reason" in event]
-        assert len(withdrawn) == (outcome in ("cancelled", "TIMEOUT") and len(asked))
+        aborts = [event for event in bus.events_of("call.aborted") if "reason" in event]
+        assert len(aborts) == (outcome in ("cancelled", "TIMEOUT") and len(request_ids))
         return outcome
 
-    outcome = bounded(scenario())
-    assert outcome in {winner([*actions, "result"]), "TIMEOUT" if has_deadline else None}
+    outcome = run_bounded(scenario())
+    assert outcome in {expected_outcome([*actions, "result"]), "TIMEOUT" if has_deadline else None}
 
 
-def winner(actions: list[str]) -> str:
-    """What came first, unless its caller was cancelled before the loop came round to tell it."""
+def expected_outcome(actions: list[str]) -> str:
+    """Return the first action, unless the caller was cancelled before the loop delivered it."""
     first = ""
     for action in actions:
         if action == "cancelled":

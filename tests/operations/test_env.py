@@ -1,4 +1,4 @@
-"""Operations as functions, and what nested calls keep of the call that they are a part of."""
+"""Operations as functions, and what nested calls inherit from their parent call."""
 
 import asyncio
 import copy
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from calls import Record, bounded, code_of
+from calls import RecordingBus, error_code_of, run_bounded
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -30,18 +30,18 @@ def operation(namespace: str, name: str, handler: Any, **more: Any) -> Operation
     return Operation(OperationSpec(namespace=namespace, name=name, **more), handler)
 
 
-def echo(given: Any, _: CallContext) -> Any:
-    return given
+def echo(value: Any, _: CallContext) -> Any:
+    return value
 
 
-async def through_both(operations: list[Operation], scenario: Any, **context: Any) -> None:
-    """Runs a scenario with an env that calls directly, and with one that asks."""
+async def run_with_both_envs(operations: list[Operation], scenario: Any, **context: Any) -> None:
+    """Run a scenario with an env that calls a registry, and with one that calls over the bus."""
     registry = OperationRegistry(operations)
-    told = CallContext(**context)
-    await scenario(build_env(registry, context=told))
-    calls = PendingRequestMap(Record())
+    call_context = CallContext(**context)
+    await scenario(build_env(registry, context=call_context))
+    calls = PendingRequestMap(RecordingBus())
     async with CallHandler(registry, calls):
-        await scenario(build_env(calls, context=told))
+        await scenario(build_env(calls, context=call_context))
 
 
 def test_operations_are_functions_that_return_envelopes() -> None:
@@ -53,7 +53,7 @@ def test_operations_are_functions_that_return_envelopes() -> None:
         get = env.crm.get
         assert [unwrap(answer) for answer in await asyncio.gather(get(1), get(2))] == [1, 2]
 
-    bounded(through_both([operation("crm", "get", echo)], scenario))
+    run_bounded(run_with_both_envs([operation("crm", "get", echo)], scenario))
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_any_name_is_found_by_brackets(namespace: str, name: str) -> None:
     async def scenario(env: OperationEnv) -> None:
         assert unwrap(await env[namespace][name](7)) == 7
 
-    bounded(through_both([operation(namespace, name, echo)], scenario))
+    run_bounded(run_with_both_envs([operation(namespace, name, echo)], scenario))
 
 
 def test_a_namespace_with_dots_is_found_by_attributes_too() -> None:
     async def scenario(env: OperationEnv) -> None:
         assert unwrap(await env.a.b.c(7)) == 7
 
-    bounded(through_both([operation("a.b", "c", echo)], scenario))
+    run_bounded(run_with_both_envs([operation("a.b", "c", echo)], scenario))
 
 
 def test_what_is_not_there_is_told_when_it_is_called() -> None:
@@ -80,9 +80,9 @@ def test_what_is_not_there_is_told_when_it_is_called() -> None:
         with pytest.raises(CallError, match=r"no operation 'crm\.gte'; there are crm\.get") as caught:
             await missing()
         assert caught.value.code == "OPERATION_NOT_FOUND"
-        assert await code_of(env.nobody.knows()) == "OPERATION_NOT_FOUND"
+        assert await error_code_of(env.nobody.knows()) == "OPERATION_NOT_FOUND"
 
-    bounded(through_both([operation("crm", "get", echo)], scenario))
+    run_bounded(run_with_both_envs([operation("crm", "get", echo)], scenario))
 
 
 def test_access_is_checked_where_a_call_is_asked_for_and_not_where_it_is_made() -> None:
@@ -91,27 +91,27 @@ def test_access_is_checked_where_a_call_is_asked_for_and_not_where_it_is_made() 
         assert unwrap(await build_env(registry).ns.op(1)) == 1
         calls = PendingRequestMap()
         async with CallHandler(registry, calls):
-            assert await code_of(build_env(calls).ns.op(1)) == "ACCESS_DENIED"
+            assert await error_code_of(build_env(calls).ns.op(1)) == "ACCESS_DENIED"
             admin = CallContext(identity=Identity("eve", ["admin"]))
             assert unwrap(await build_env(calls, context=admin).ns.op(1)) == 1
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def chain(seen: dict[str, CallContext]) -> list[Operation]:
-    """`ns.one` calls `ns.two`, and that `ns.three`."""
+    """Return operations where `ns.one` calls `ns.two`, and `ns.two` calls `ns.three`."""
 
-    async def one(given: Any, context: CallContext) -> Any:
+    async def one(value: Any, context: CallContext) -> Any:
         seen["one"] = context
-        return await context.env.ns.two(given)
+        return await context.env.ns.two(value)
 
-    async def two(given: Any, context: CallContext) -> Any:
+    async def two(value: Any, context: CallContext) -> Any:
         seen["two"] = context
-        return unwrap(await context.env.ns.three(given))
+        return unwrap(await context.env.ns.three(value))
 
-    def three(given: Any, context: CallContext) -> Any:
+    def three(value: Any, context: CallContext) -> Any:
         seen["three"] = context
-        return given
+        return value
 
     return [operation("ns", run.__name__, run) for run in (one, two, three)]
 
@@ -119,7 +119,7 @@ def chain(seen: dict[str, CallContext]) -> list[Operation]:
 def test_calls_that_are_asked_for_keep_their_parents_identity_and_deadline() -> None:
     async def scenario() -> None:
         seen: dict[str, CallContext] = {}
-        bus = Record()
+        bus = RecordingBus()
         calls = PendingRequestMap(bus)
         async with CallHandler(OperationRegistry(chain(seen)), calls):
             assert unwrap(await calls.call("ns.one", 7, identity=ADA, timeout=60)) == 7
@@ -131,11 +131,11 @@ def test_calls_that_are_asked_for_keep_their_parents_identity_and_deadline() -> 
         )
         assert len({one.request_id, two.request_id, three.request_id}) == 3
         assert one.identity == two.identity == three.identity == ADA
-        deadlines = [event["deadline"] for event in bus.of("call.requested")]
+        deadlines = [event["deadline"] for event in bus.events_of("call.requested")]
         assert deadlines == sorted(deadlines, reverse=True)
         assert deadlines[0] - deadlines[2] < 1000
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_calls_that_are_made_directly_keep_them_too() -> None:
@@ -147,24 +147,24 @@ def test_calls_that_are_made_directly_keep_them_too() -> None:
         assert unwrap(await registry.execute("ns.one", 7, context)) == 7
         assert (seen["one"].request_id, seen["one"].parent_request_id) == ("the-request", "the-parent")
         for name in ("two", "three"):
-            # Nobody asked for these by an id: the nearest that has one is their parent.
+            # Direct nested calls have no id, so their parent is the nearest call that has one.
             assert (seen[name].request_id, seen[name].parent_request_id) == (None, "the-request")
         assert {context.deadline for context in seen.values()} == {deadline}
         assert {context.identity for context in seen.values()} == {ADA}
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_an_operation_that_nobody_asked_for_can_call_others() -> None:
     seen: dict[str, CallContext] = {}
-    assert unwrap(bounded(OperationRegistry(chain(seen)).execute("ns.one", 7))) == 7
+    assert unwrap(run_bounded(OperationRegistry(chain(seen)).execute("ns.one", 7))) == 7
     assert {context.parent_request_id for context in seen.values()} == {None}
 
 
 def test_a_nested_deadline_may_be_earlier_and_is_never_later() -> None:
     async def scenario(env: OperationEnv) -> None:
         now = time.monotonic()
-        for asked, at_most in (
+        for options, latest in (
             ({}, now + 50),
             ({"timeout": 20}, now + 30),
             ({"timeout": 500}, now + 50),
@@ -172,12 +172,12 @@ def test_a_nested_deadline_may_be_earlier_and_is_never_later() -> None:
             ({"deadline": now + 500}, now + 50),
             ({"deadline": now + 40, "timeout": 20}, now + 30),
         ):
-            deadline = unwrap(await env.ns.deadline(**asked))
-            # It was a time of day on its way.
-            assert at_most - 20 < deadline < at_most + 0.001
+            deadline = unwrap(await env.ns.deadline(**options))
+            # Converted to wall-clock time and back, so not exactly equal.
+            assert latest - 20 < deadline < latest + 0.001
 
     deadline_of = operation("ns", "deadline", lambda _, context: context.deadline)
-    bounded(through_both([deadline_of], scenario, deadline=time.monotonic() + 50))
+    run_bounded(run_with_both_envs([deadline_of], scenario, deadline=time.monotonic() + 50))
 
 
 def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
@@ -185,18 +185,18 @@ def test_a_deadline_that_was_made_earlier_stays_so_further_down() -> None:
         seen: dict[str, CallContext] = {}
         registry = OperationRegistry(chain(seen))
         now = time.monotonic()
-        # As a handler does that makes an env of the context which it was given.
+        # As in a handler that builds an env from its own context.
         env = build_env(registry, context=registry.bind_context(CallContext(deadline=now + 60)))
         await env.ns.one(deadline=now + 30)
         assert [seen[name].deadline for name in ("one", "two", "three")] == [now + 30] * 3
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.slow
 def test_a_nested_call_that_is_late_is_cancelled() -> None:
     async def scenario(env: OperationEnv) -> None:
-        assert await code_of(env.ns.wait(timeout=0.2)) == "TIMEOUT"
+        assert await error_code_of(env.ns.wait(timeout=0.2)) == "TIMEOUT"
         assert seen.pop() == "cancelled"
 
     async def wait(*_: Any) -> None:
@@ -207,15 +207,17 @@ def test_a_nested_call_that_is_late_is_cancelled() -> None:
             raise
 
     seen: list[str] = []
-    bounded(through_both([operation("ns", "wait", wait)], scenario))
+    run_bounded(run_with_both_envs([operation("ns", "wait", wait)], scenario))
 
 
 def test_nothing_is_called_once_the_deadline_has_passed() -> None:
     async def scenario(env: OperationEnv) -> None:
-        assert await code_of(env.ns.op()) == "TIMEOUT"
+        assert await error_code_of(env.ns.op()) == "TIMEOUT"
 
     seen: list[Any] = []
-    bounded(through_both([operation("ns", "op", lambda *_: seen.append(1))], scenario, deadline=time.monotonic() - 1))
+    run_bounded(
+        run_with_both_envs([operation("ns", "op", lambda *_: seen.append(1))], scenario, deadline=time.monotonic() - 1)
+    )
     assert seen == []
 
 
@@ -226,7 +228,7 @@ def test_a_context_keeps_the_operations_that_it_was_given() -> None:
         context = CallContext(env=build_env(others))
         assert unwrap(await registry.execute("ns.one", 7, context)) == "others"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_context_without_operations_says_how_to_get_some() -> None:

@@ -1,4 +1,4 @@
-"""Envelopes: what is in them, how they are told, and that JSON loses nothing of them."""
+"""Envelopes: their content, how they are detected, and their lossless JSON form."""
 
 import dataclasses
 import datetime
@@ -52,7 +52,7 @@ BLOCKS: list[dict[str, Any]] = [
 HTTP: dict[str, Any] = {"status_code": 200, "headers": {"x": "1, 2"}, "content_type": "application/json"}
 
 
-def all_kinds(data: Any) -> list[ResponseEnvelope[Any]]:
+def all_sources(data: Any) -> list[ResponseEnvelope[Any]]:
     return [
         local_envelope(data, "ns.name"),
         http_envelope(data, **HTTP),
@@ -63,7 +63,7 @@ def all_kinds(data: Any) -> list[ResponseEnvelope[Any]]:
 
 def test_the_keys_are_those_of_the_wire() -> None:
     before = time.time_ns() // 1_000_000
-    local, http, mcp, error = [json.loads(envelope.to_json()) for envelope in all_kinds(1)]
+    local, http, mcp, error = [json.loads(envelope.to_json()) for envelope in all_sources(1)]
     assert local["data"] == 1
     assert local["meta"].keys() == {"source", "operationId", "timestamp"}
     assert before <= local["meta"]["timestamp"] <= time.time_ns() // 1_000_000
@@ -81,7 +81,7 @@ def test_the_keys_are_those_of_the_wire() -> None:
         "structuredContent": {"a": 1},
         "_meta": {"k": "v"},
     }
-    assert [envelope.is_error for envelope in all_kinds(1)] == [False, False, False, True]
+    assert [envelope.is_error for envelope in all_sources(1)] == [False, False, False, True]
 
 
 def test_nothing_is_a_value_too() -> None:
@@ -95,7 +95,7 @@ def test_nothing_is_a_value_too() -> None:
     | st.dictionaries(st.sampled_from(["$base64", "$$base64", "base64", "a"]), st.binary() | st.text(max_size=5)),
 )
 def test_json_loses_nothing(data: Any) -> None:
-    for envelope in all_kinds(data):
+    for envelope in all_sources(data):
         again = ResponseEnvelope.from_json(envelope.to_json())
         assert again == envelope
         assert type(again.data) is type(data)
@@ -131,8 +131,8 @@ def test_numbers_of_any_length_survive() -> None:
 
 def test_a_body_of_json_is_written_as_it_came() -> None:
     body = Body(b'{"a": 1.50, "b": [1,2]}', "application/problem+json; charset=utf-8")
-    written = http_envelope(body, **HTTP).to_json()
-    assert written.startswith(b'{"data":{"a": 1.50, "b": [1,2]},"meta":')
+    text = http_envelope(body, **HTTP).to_json()
+    assert text.startswith(b'{"data":{"a": 1.50, "b": [1,2]},"meta":')
     assert body.json() is body.json()
     assert (body.text(), len(body)) == ('{"a": 1.50, "b": [1,2]}', 23)
 
@@ -172,7 +172,7 @@ def test_what_is_no_envelope(value: Any) -> None:
 
 
 def test_every_envelope_is_told_for_one_before_and_after_json() -> None:
-    for envelope in all_kinds({"a": 1}):
+    for envelope in all_sources({"a": 1}):
         assert is_response_envelope(envelope)
         assert is_response_envelope(json.loads(envelope.to_json()))
 
@@ -184,14 +184,14 @@ def test_an_envelope_that_lacks_something_says_what() -> None:
 
 def test_schemas_take_what_the_factories_make_and_nothing_less() -> None:
     schemas = [LOCAL_RESPONSE_META_SCHEMA, HTTP_RESPONSE_META_SCHEMA, MCP_RESPONSE_META_SCHEMA]
-    for number, envelope in enumerate(all_kinds({"a": 1})):
-        told = json.loads(envelope.to_json())
-        jsonschema.Draft202012Validator(RESPONSE_ENVELOPE_SCHEMA).validate(told)
-        jsonschema.Draft202012Validator(RESPONSE_META_SCHEMA).validate(told["meta"])
+    for number, envelope in enumerate(all_sources({"a": 1})):
+        dumped = json.loads(envelope.to_json())
+        jsonschema.Draft202012Validator(RESPONSE_ENVELOPE_SCHEMA).validate(dumped)
+        jsonschema.Draft202012Validator(RESPONSE_META_SCHEMA).validate(dumped["meta"])
         for other, schema in enumerate(schemas):
-            assert jsonschema.Draft202012Validator(schema).is_valid(told["meta"]) == (other == min(number, 2))
-        for key in told["meta"].keys() - {"structuredContent", "_meta"}:
-            less = {name: value for name, value in told["meta"].items() if name != key}
+            assert jsonschema.Draft202012Validator(schema).is_valid(dumped["meta"]) == (other == min(number, 2))
+        for key in dumped["meta"].keys() - {"structuredContent", "_meta"}:
+            less = {name: value for name, value in dumped["meta"].items() if name != key}
             assert not jsonschema.Draft202012Validator(RESPONSE_META_SCHEMA).is_valid(less)
 
 
@@ -217,9 +217,9 @@ def test_blocks_stay_as_they_are(block: dict[str, Any]) -> None:
     ],
 )
 def test_a_block_that_is_not_known_is_text_with_its_json(block: Any) -> None:
-    told = content_block(block)
-    assert told["type"] == "text"
-    assert json.loads(told["text"]) == block
+    dumped = content_block(block)
+    assert dumped["type"] == "text"
+    assert json.loads(dumped["text"]) == block
 
 
 def test_blocks_of_an_sdk_are_mapped() -> None:
@@ -265,8 +265,8 @@ ODD_NUMBERS = b'{"x": 1.00000000000000000001, "y": 1e-400, "z": 1.10}'
 
 @pytest.mark.parametrize("beside", [1, 2**70, "\ud800", {2**70}, Decimal("1.5"), {"\ud800": Decimal(2**70)}])
 def test_a_body_goes_out_as_it_came_whatever_is_beside_it(beside: Any) -> None:
-    told = local_envelope({"beside": beside, "body": Body(ODD_NUMBERS, "application/json")}, "a.b").to_json()
-    assert b'"body":' + ODD_NUMBERS in told
+    dumped = local_envelope({"beside": beside, "body": Body(ODD_NUMBERS, "application/json")}, "a.b").to_json()
+    assert b'"body":' + ODD_NUMBERS in dumped
 
 
 class Kind(enum.Enum):
@@ -280,14 +280,14 @@ class Kind(enum.Enum):
 )
 def test_a_key_is_written_whatever_is_beside_it(key: Any, text: str, beside: Any) -> None:
     data = {"inner": [{key: beside}], "more": (1, None)}
-    told = local_envelope(data, "a.b").to_json()
-    assert json.loads(told)["data"] == {"inner": [{text: beside}], "more": [1, None]}
+    dumped = local_envelope(data, "a.b").to_json()
+    assert json.loads(dumped)["data"] == {"inner": [{text: beside}], "more": [1, None]}
 
 
 def test_a_key_like_ours_in_a_body_changes_nothing_else_of_it() -> None:
     content = b'{"a": 1.10, "b": {"$base64" : 1e-400, "c": "\\"$base64\\": \\ud800"}}'
-    told = local_envelope([Body(content, "application/json"), b""], "a.b").to_json()
-    assert content.replace(b'{"$base64"', b'{"$$base64"') in told
+    dumped = local_envelope([Body(content, "application/json"), b""], "a.b").to_json()
+    assert content.replace(b'{"$base64"', b'{"$$base64"') in dumped
 
 
 @pytest.mark.parametrize(
@@ -354,11 +354,11 @@ def test_data_is_walked_through_only_where_it_has_a_key_like_ours(monkeypatch: p
     walked: list[Any] = []
     walk = body.to_jsonable
 
-    def watched(data: Any) -> Any:
+    def count_calls(data: Any) -> Any:
         walked.append(data)
         return walk(data)
 
-    monkeypatch.setattr(body, "to_jsonable", watched)
+    monkeypatch.setattr(body, "to_jsonable", count_calls)
     local_envelope([{"id": number} for number in range(100)], "a.b").to_json()
     assert walked == []
     assert json.loads(local_envelope({"a": b"hi"}, "a.b").to_json())["data"] == {"a": {"$base64": "aGk="}}

@@ -1,11 +1,11 @@
-"""The events of a call, as JSON and by their schemas, and how they get from one to the other."""
+"""Call events: their JSON form, their schemas, and their delivery."""
 
 import time
 from typing import Any
 
 import jsonschema
 import pytest
-from calls import Broken, bounded
+from calls import FailingBus, run_bounded
 from documents import values
 from forebay import InvalidArgument
 from forebay.operations import (
@@ -89,9 +89,9 @@ def test_what_is_no_json_is_no_event(data: bytes | str) -> None:
 
 def test_deadlines_are_milliseconds_on_the_wire() -> None:
     before = time.time()
-    told = to_epoch_ms(time.monotonic() + 60)
-    assert isinstance(told, int)
-    assert int((before + 59) * 1000) <= told <= (time.time() + 60) * 1000
+    deadline_ms = to_epoch_ms(time.monotonic() + 60)
+    assert isinstance(deadline_ms, int)
+    assert int((before + 59) * 1000) <= deadline_ms <= (time.time() + 60) * 1000
     deadline = time.monotonic() + 60
     assert deadline - 1 < from_epoch_ms(to_epoch_ms(deadline)) < deadline + 0.001
 
@@ -102,7 +102,7 @@ def test_what_takes_too_long_for_another_reason_is_not_blamed_on_the_deadline() 
             raise TimeoutError("the cable is cut")
 
     with pytest.raises(TimeoutError, match="the cable is cut"):
-        bounded(scenario())
+        run_bounded(scenario())
 
 
 def test_a_subscriber_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -118,7 +118,7 @@ def test_a_subscriber_that_fails_keeps_nothing_from_the_others(caplog: pytest.Lo
         await bus.publish("call.error", {"requestId": "b", "code": "TIMEOUT", "message": ""})
         assert seen == [{"requestId": "a"}] * 2
 
-    bounded(scenario())
+    run_bounded(scenario())
     assert "a subscriber to call.aborted failed" in caplog.text
     assert "the disk is on fire" in caplog.text
 
@@ -134,14 +134,14 @@ def test_whoever_unsubscribed_receives_nothing() -> None:
         await bus.publish("call.aborted", {"requestId": "b"})
         assert seen == [{"requestId": "a"}]
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_listener_that_is_slow_holds_nobody_up_and_keeps_no_more_than_its_limit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        bus, seen = Broken("nothing", ValueError()), list[Any]()
+        bus, seen = FailingBus("nothing", ValueError()), list[Any]()
         async with listen(bus, "call.aborted", limit=3) as events:
             await bus.subscribe("call.aborted", seen.append)
             for number in range(10):
@@ -152,22 +152,22 @@ def test_a_listener_that_is_slow_holds_nobody_up_and_keeps_no_more_than_its_limi
             assert (await anext(events))["requestId"] == "later"
         await bus.publish("call.aborted", {"requestId": "last"})
         assert len(seen) == 12
-        assert bus.open == 1
+        assert bus.subscription_count == 1
 
-    bounded(scenario())
+    run_bounded(scenario())
     assert caplog.text.count("3 events behind") == 1
 
 
 def test_all_topics_are_subscribed_to_or_none() -> None:
     async def scenario() -> None:
-        bus = Broken("call.aborted", ConnectionError("gone"))
+        bus = FailingBus("call.aborted", ConnectionError("gone"))
         with pytest.raises(ConnectionError):
             await subscribe_all(bus, {"call.error": print, "call.aborted": print})
-        assert bus.open == 0
+        assert bus.subscription_count == 0
         unsubscribe = await subscribe_all(bus, {"call.error": print, "call.responded": print})
-        assert bus.open == 2
+        assert bus.subscription_count == 2
         await unsubscribe()
         await unsubscribe()
-        assert bus.open == 0
+        assert bus.subscription_count == 0
 
-    bounded(scenario())
+    run_bounded(scenario())

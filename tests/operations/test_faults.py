@@ -1,12 +1,12 @@
-"""Handlers and transports that do what they should not: whoever waits is always told."""
+"""Misbehaving handlers and transports: callers always get an answer."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from calls import Record, bounded
+from calls import RecordingBus, run_bounded
 from forebay import InvalidArgument
-from forebay.operations import CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
+from forebay.operations import CallContext, CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
 from forebay.operations.bus.events import context_from_event
 from forebay.operations.envelope import unwrap
 
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Unheard(BaseException):
+class UnusualError(BaseException):
     pass
 
 
-def side(run: Any) -> tuple[Record, PendingRequestMap, CallHandler]:
-    registry, bus = OperationRegistry(), Record()
+def make_handler(run: Any) -> tuple[RecordingBus, PendingRequestMap, CallHandler]:
+    registry, bus = OperationRegistry(), RecordingBus()
     registry.register(OperationSpec(namespace="ns", name="op"), run)
     calls = PendingRequestMap(bus)
     return bus, calls, CallHandler(registry, calls)
 
 
-@pytest.mark.parametrize("error", [Unheard, GeneratorExit])
+@pytest.mark.parametrize("error", [UnusualError, GeneratorExit])
 def test_whatever_ends_a_handler_the_caller_is_told(error: type[BaseException]) -> None:
     async def fail(*_: Any) -> None:
         raise error
 
     async def scenario() -> None:
-        _, calls, handler = side(fail)
+        _, calls, handler = make_handler(fail)
         async with handler:
             with pytest.raises(CallError, match=error.__name__) as caught:
                 await calls.call("ns.op")
             assert caught.value.code == "EXECUTION_ERROR"
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_handler_may_end_the_program_and_its_caller_is_told() -> None:
     def leave(*_: Any) -> None:
         raise SystemExit(3)
 
-    bus = Record()
+    bus = RecordingBus()
 
     async def scenario() -> None:
         registry, calls = OperationRegistry(), PendingRequestMap(bus)
@@ -53,8 +53,8 @@ def test_a_handler_may_end_the_program_and_its_caller_is_told() -> None:
             await calls.call("ns.op")
 
     with pytest.raises(SystemExit):
-        bounded(scenario())
-    assert [event["message"] for event in bus.of("call.error")] == ["ns.op ended with SystemExit"]
+        run_bounded(scenario())
+    assert [event["message"] for event in bus.events_of("call.error")] == ["ns.op ended with SystemExit"]
 
 
 def test_an_aborted_call_is_never_answered() -> None:
@@ -65,47 +65,46 @@ def test_an_aborted_call_is_never_answered() -> None:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            return "an answer that nobody wants any more"
+            return "too late"
         return "never"
 
     async def scenario() -> None:
-        bus, calls, handler = side(stubborn)
+        bus, calls, handler = make_handler(stubborn)
         async with handler:
             waiting = asyncio.create_task(calls.call("ns.op"))
             await entered.wait()
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-        assert bus.of("call.aborted")
-        assert bus.of("call.responded") == []
+        assert bus.events_of("call.aborted")
+        assert bus.events_of("call.responded") == []
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_request_that_comes_again_later_does_not_run_again() -> None:
     runs: list[int] = []
 
     async def scenario() -> None:
-        bus, calls, handler = side(lambda *_: runs.append(1))
+        bus, calls, handler = make_handler(lambda *_: runs.append(1))
         async with handler:
             await calls.call("ns.op")
-            await bus.publish("call.requested", bus.of("call.requested")[0])
-            await asyncio.sleep(0.01)
-        assert len(bus.of("call.responded")) == len(runs) == 1
+            await bus.publish("call.requested", bus.events_of("call.requested")[0])
+        assert len(bus.events_of("call.responded")) == len(runs) == 1
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_a_handler_whose_closing_was_cancelled_can_be_started_again() -> None:
     async def scenario() -> None:
         entered = asyncio.Event()
 
-        async def wait(given: Any, _: Any) -> Any:
+        async def wait(value: Any, _: Any) -> Any:
             entered.set()
-            await asyncio.sleep(60 if given else 0)
-            return given
+            await asyncio.sleep(60 if value else 0)
+            return value
 
-        _, calls, handler = side(wait)
+        _, calls, handler = make_handler(wait)
         await handler.start()
         waiting = asyncio.create_task(calls.call("ns.op", 1))
         await entered.wait()
@@ -118,10 +117,10 @@ def test_a_handler_whose_closing_was_cancelled_can_be_started_again() -> None:
         with pytest.raises(CallError):
             await waiting
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
-class Slow(Record):
+class SlowBus(RecordingBus):
     async def subscribe(self, topic: Any, receive: Any) -> Any:
         await asyncio.sleep(0.01)
         return await super().subscribe(topic, receive)
@@ -129,19 +128,19 @@ class Slow(Record):
 
 def test_it_is_started_once_and_closed_whole() -> None:
     async def scenario() -> None:
-        bus = Slow()
+        bus = SlowBus()
         handler = CallHandler(OperationRegistry(), PendingRequestMap(bus))
         before = {topic: len(receivers) for topic, receivers in bus._receivers.items()}
         await asyncio.gather(handler.start(), handler.start())
         await handler.close()
         assert {topic: len(receivers) for topic, receivers in bus._receivers.items() if receivers} == before
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
     async def scenario() -> None:
-        _, calls, _ = side(lambda *_: 1)
+        _, calls, _ = make_handler(lambda *_: 1)
         mistakes: list[Callable[[], Any]] = [
             lambda: calls.call(3),  # type: ignore[arg-type]
             lambda: calls.call("ns.op", identity="ada"),  # type: ignore[arg-type]
@@ -149,11 +148,11 @@ def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
             lambda: calls.call("ns.op", timeout=float("nan")),
             lambda: calls.call("ns.op", timeout="3"),  # type: ignore[arg-type]
         ]
-        for wrong in mistakes:
+        for make_call in mistakes:
             with pytest.raises(InvalidArgument):
-                await wrong()
+                await make_call()
 
-    bounded(scenario())
+    run_bounded(scenario())
 
 
 @pytest.mark.parametrize("deadline", [10**400, float("nan"), float("inf"), True, "soon"])
@@ -167,7 +166,7 @@ def test_nobody_who_answers_is_told_of(caplog: pytest.LogCaptureFixture) -> None
         with pytest.raises(CallError):
             await PendingRequestMap().call("ns.op", timeout=0.01)
 
-    bounded(scenario())
+    run_bounded(scenario())
     assert "async with CallHandler(registry, calls)" in caplog.text
 
 
@@ -181,35 +180,33 @@ def test_an_env_is_not_gone_through() -> None:
     from forebay.operations import build_env
 
     env = build_env(OperationRegistry())
-    for each in (env, env.crm):
+    for namespace in (env, env.crm):
         with pytest.raises(TypeError):
-            iter(each)  # type: ignore[call-overload]
+            iter(namespace)  # type: ignore[call-overload]
 
 
 def test_a_call_that_was_aborted_is_not_run_whatever_comes_first() -> None:
-    runs: list[int] = []
+    runs: list[str | None] = []
 
-    async def cleans_up(*_: Any) -> None:
-        runs.append(1)
+    async def clean_up_slowly(_: Any, context: CallContext) -> None:
+        runs.append(context.request_id)
         try:
             await asyncio.sleep(60)
         finally:
             await asyncio.sleep(0.02)
 
     async def scenario() -> None:
-        bus, calls, handler = side(cleans_up)
+        bus, calls, handler = make_handler(clean_up_slowly)
         async with handler:
             request: Any = {"requestId": "early", "operationId": "ns.op", "input": None}
             await calls.abort("early")
             await bus.publish("call.requested", request)
-            await asyncio.sleep(0.01)
-            assert runs == []
             again: Any = {**request, "requestId": "again"}
             await bus.publish("call.requested", again)
-            await asyncio.sleep(0.01)
+            while not runs:
+                await asyncio.sleep(0)
             await calls.abort("again")
             await bus.publish("call.requested", again)
-            await asyncio.sleep(0.05)
-            assert runs == [1]
+        assert runs == ["again"]
 
-    bounded(scenario())
+    run_bounded(scenario())

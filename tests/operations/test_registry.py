@@ -1,4 +1,4 @@
-"""The registry, and the way from what a handler returns to an envelope."""
+"""The registry, and the pipeline from a handler's result to an envelope."""
 
 import asyncio
 import dataclasses
@@ -37,18 +37,18 @@ def spec(name: str = "op", **more: Any) -> OperationSpec:
     return OperationSpec(namespace="ns", name=name, **more)
 
 
-def execute(handler: Any, given: Any = None, **more: Any) -> Any:
+def execute(handler: Any, value: Any = None, **more: Any) -> Any:
     registry = OperationRegistry([Operation(spec(**more), handler)])
-    return asyncio.run(registry.execute("ns.op", given))
+    return asyncio.run(registry.execute("ns.op", value))
 
 
-async def echo(given: Any, context: CallContext) -> Any:
+async def echo(value: Any, context: CallContext) -> Any:
     del context
-    return given
+    return value
 
 
 def test_what_is_returned_is_wrapped() -> None:
-    for handler in (echo, lambda given, _: given):
+    for handler in (echo, lambda value, _: value):
         envelope = execute(handler, {"a": 1})
         assert unwrap(envelope) == {"a": 1}
         assert isinstance(envelope.meta, LocalResponseMeta)
@@ -65,8 +65,7 @@ def test_what_is_returned_is_wrapped() -> None:
 )
 def test_an_envelope_passes_as_it_is(envelope: Any) -> None:
     assert execute(lambda *_: envelope) is envelope
-    told = execute(lambda *_: envelope.to_dict())
-    assert told == envelope
+    assert execute(lambda *_: envelope.to_dict()) == envelope
 
 
 def test_an_envelope_that_is_none_is_told() -> None:
@@ -78,31 +77,31 @@ def test_an_envelope_that_is_none_is_told() -> None:
 def test_the_input_is_checked_before_the_handler_sees_it() -> None:
     seen: list[Any] = []
     with pytest.raises(CallError) as caught:
-        execute(lambda given, _: seen.append(given), {"n": "x"}, input_schema=NUMBER)
+        execute(lambda value, _: seen.append(value), {"n": "x"}, input_schema=NUMBER)
     assert (seen, caught.value.code) == ([], "VALIDATION_ERROR")
     assert caught.value.details["problems"][0]["path"] == "/n"
     assert "/n" in str(caught.value)
-    execute(lambda given, _: seen.append(given), {"n": 1}, input_schema=NUMBER)
+    execute(lambda value, _: seen.append(value), {"n": 1}, input_schema=NUMBER)
     assert seen == [{"n": 1}]
 
 
-@pytest.mark.parametrize(("wrong", "told"), [(3, 3), (1000, 8), (100_000, 1)])
-def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, told: int) -> None:
+@pytest.mark.parametrize(("wrong", "reported"), [(3, 3), (1000, 8), (100_000, 1)])
+def test_of_what_is_wrong_no_more_is_looked_for_than_is_told(wrong: int, reported: int) -> None:
     with pytest.raises(CallError) as caught:
         execute(lambda *_: None, [7] * wrong, input_schema={"type": "array", "items": {"type": "string"}})
     problems = caught.value.details["problems"]
-    assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(told)]
+    assert [problem["path"] for problem in problems] == [f"/{number}" for number in range(reported)]
 
 
 def test_schemas_are_read_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
 
     def counting(make: Any) -> Any:
-        def made(schema: Any, *more: Any) -> Any:
+        def build(schema: Any, *more: Any) -> Any:
             read.append(schema)
             return make(schema, *more)
 
-        return made
+        return build
 
     for name in ("Validator", "Caster"):
         monkeypatch.setattr(operation_specs, name, counting(getattr(operation_specs, name)))
@@ -116,9 +115,9 @@ def test_what_is_too_deep_to_be_written_is_returned_or_refused() -> None:
     deep: list[Any] = []
     for _ in range(5000):
         deep = [deep]
-    given = {"x": deep, "y": 1}
+    value = {"x": deep, "y": 1}
     for schema in ({"required": ["x"]}, {"properties": {"x": {"const": 1}}}):
-        assert unwrap(execute(lambda *_: given, output_schema=schema)) is given
+        assert unwrap(execute(lambda *_: value, output_schema=schema)) is value
     with pytest.raises(CallError) as caught:
         execute(echo, deep, input_schema={"const": 1})
     assert caught.value.code == "VALIDATION_ERROR"
@@ -167,7 +166,7 @@ def test_a_body_is_parsed_where_a_schema_asks_for_it() -> None:
 def test_a_body_that_cannot_be_read_comes_back_as_it_came(body: Body, caplog: pytest.LogCaptureFixture) -> None:
     for result in (body, mcp_envelope(body)):
         caplog.clear()
-        assert unwrap(execute(lambda *_, given=result: given, output_schema=NUMBER)) is body
+        assert unwrap(execute(lambda *_, value=result: value, output_schema=NUMBER)) is body
         assert "cannot be read as JSON" in caplog.text
 
 
@@ -321,7 +320,7 @@ def test_an_answer_is_made_to_fit_only_if_nothing_is_lost_by_it(caplog: pytest.L
     with caplog.at_level(logging.WARNING, "forebay"):
         assert unwrap(execute(lambda *_: {"n": "7", "x": 1}, output_schema=NUMBER)) == {"n": 7}
         assert caplog.text == ""
-        # Neither is thrown away what was there, nor made up what was not.
+        # Nothing is removed and nothing is invented.
         for unfit, path in (({"n": [5], "x": 1}, "'/n'"), ({"error": "the database is down"}, "''")):
             assert unwrap(execute(lambda *_, unfit=unfit: unfit, output_schema=NUMBER)) == unfit
             assert f"at {path}" in caplog.text
@@ -331,7 +330,7 @@ def test_an_answer_is_made_to_fit_only_if_nothing_is_lost_by_it(caplog: pytest.L
 def test_schemas_of_openapi_3_0_are_understood(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "integer", "nullable": True, "minimum": 5, "exclusiveMinimum": True}
     with caplog.at_level(logging.WARNING, "forebay"):
-        assert [unwrap(execute(echo, given, input_schema=schema, output_schema=schema)) for given in (None, 6)] == [
+        assert [unwrap(execute(echo, value, input_schema=schema, output_schema=schema)) for value in (None, 6)] == [
             None,
             6,
         ]
@@ -360,10 +359,10 @@ def test_words_of_openapi_3_0_in_an_older_draft_are_understood(schema: Any, righ
 
 def test_a_file_in_the_input_is_bytes_here_and_text_to_the_schema() -> None:
     schema = {"type": "object", "properties": {"file": {"type": "string"}, "n": {"type": "integer"}}}
-    given = {"file": b"\xff\x00", "n": 1}
-    assert unwrap(execute(echo, given, input_schema=schema)) is given
+    value = {"file": b"\xff\x00", "n": 1}
+    assert unwrap(execute(echo, value, input_schema=schema)) is value
     with pytest.raises(CallError, match="/n"):
-        execute(echo, {**given, "n": b"1"}, input_schema=schema)
+        execute(echo, {**value, "n": b"1"}, input_schema=schema)
 
 
 @pytest.mark.parametrize(
@@ -388,7 +387,7 @@ class Login(pydantic.BaseModel):
 
 
 @dataclasses.dataclass
-class Held:
+class Wrapper:
     logins: list[Login]
 
 
@@ -398,22 +397,22 @@ def test_objects_inside_of_others_are_made_to_fit_too() -> None:
     for answer, schema, data in (
         ([Login(x=1)], rows, [{"x": 1}]),
         ({"r": Login(x=1)}, {"type": "object", "properties": {"r": row}}, {"r": {"x": 1}}),
-        (Held([Login(x=1)]), {"type": "object", "properties": {"logins": rows}}, {"logins": [{"x": 1}]}),
+        (Wrapper([Login(x=1)]), {"type": "object", "properties": {"logins": rows}}, {"logins": [{"x": 1}]}),
         ((Login(x=1),), rows, [{"x": 1}]),
     ):
         assert unwrap(execute(lambda *_, answer=answer: answer, output_schema=schema)) == data
 
 
-class Mute(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even that")
 
 
 def test_an_error_that_says_nothing_is_still_one() -> None:
     def fail(*_: Any) -> None:
-        raise Mute
+        raise UnprintableError
 
-    with pytest.raises(CallError, match="Mute"):
+    with pytest.raises(CallError, match="UnprintableError"):
         execute(fail)
 
 
@@ -423,10 +422,10 @@ def test_who_calls_with_nothing_means_an_empty_object() -> None:
 
 
 def test_what_was_not_waited_for_is_waited_for_and_what_yields_is_told() -> None:
-    async def forgets(given: Any, context: CallContext) -> Any:
-        return echo(given, context)
+    async def forget_await(value: Any, context: CallContext) -> Any:
+        return echo(value, context)
 
-    assert unwrap(execute(forgets, 7)) == 7
+    assert unwrap(execute(forget_await, 7)) == 7
 
     async def yields(*_: Any) -> AsyncIterator[int]:
         yield 1
@@ -436,7 +435,7 @@ def test_what_was_not_waited_for_is_waited_for_and_what_yields_is_told() -> None
             execute(handler)
 
 
-@pytest.mark.parametrize("handler", [5, lambda: 1, lambda given: given, lambda _, __, third: third])
+@pytest.mark.parametrize("handler", [5, lambda: 1, lambda value: value, lambda _, __, third: third])
 def test_a_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"handler\(input, context\)"):
         OperationRegistry().register(spec(), handler)

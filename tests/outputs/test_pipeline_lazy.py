@@ -131,7 +131,7 @@ def test_what_is_too_large_to_look_at_is_only_stored(
 
 
 def test_what_cannot_be_stored_shows_its_start(tmp_path: Path, spools: Path) -> None:
-    with open_store(tmp_path / "small", quota=1000, compression="none") as store, Spool(spools) as spool:
+    with open_store(tmp_path / "small", quota_bytes=1000, compression="none") as store, Spool(spools) as spool:
         spool.write(orjson.dumps(RESULTS[2]))
         for source in (orjson.dumps(RESULTS[2]), spool):
             answer = Pipeline(store, "output_fetch").store_result(parse_lazy(source), ToolCall("tool"))

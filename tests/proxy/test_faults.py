@@ -214,7 +214,7 @@ def test_an_answer_after_cancellation_is_neither_sent_nor_stored(tmp_path: Path)
 
 
 def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--quota", "100000")) as talk:
+    with talking(*wrap(tmp_path, "--quota-bytes", "100000")) as talk:
         result = talk.call("text", size=400_000, of=os.urandom(200_000).hex())
         assert code(result) == "store_full"
         assert len(said(result)["preview"]) > 100

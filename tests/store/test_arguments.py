@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, which models send: refused by name, with what was given, in a few words."""
+"""Arguments of the wrong type are refused with their name and the value, in a short message."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,9 +19,9 @@ def handle(store: Store) -> str:
     return store.put({"rows": [{"a": 1}, {"a": 2}]}).output_handle
 
 
-def refusal(verb: Callable[..., object], *args: Any, **ask: Any) -> str:
+def refusal(method: Callable[..., object], *args: Any, **options: Any) -> str:
     with pytest.raises(InvalidArgument) as raised:
-        verb(*args, **ask)
+        method(*args, **options)
     assert len(str(raised.value)) < 200
     return str(raised.value)
 
@@ -54,8 +54,8 @@ def test_a_path_and_a_pattern_are_texts(value: Any, store: Store, handle: str) -
 
 @pytest.mark.parametrize("value", ["a", b"a", 3, True, {"a": 1}], ids=repr)
 def test_fields_are_a_list(value: Any, store: Store, handle: str) -> None:
-    said = refusal(store.fetch, handle, fields=value)
-    assert said == f'fields must be a list of names, such as ["id", "user.name"], not {value!r}'
+    message = refusal(store.fetch, handle, fields=value)
+    assert message == f'fields must be a list of names, such as ["id", "user.name"], not {value!r}'
 
 
 @pytest.mark.parametrize("value", [1, None, b"a", ["a"], True], ids=repr)

@@ -1,8 +1,9 @@
-"""Stores that are awaited."""
+"""The async methods of a store, and the threads they run in."""
 
 import asyncio
+import contextvars
+import inspect
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import forebay
 import pytest
 from forebay import InvalidArgument, Store
 from forebay.store.backends.local import LocalUpload
+from forebay.store.threads import run_in_thread, start_in_thread
 from stores import payload_files, store_at, whole
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -43,8 +46,8 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
 def test_many_puts_at_once_do_not_cross(store: Store) -> None:
     async def all_of_it() -> None:
         payloads = [b"%d" % size * size for size in range(0, 400_000, 12_347)]
-        made = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
-        assert [whole(store, descriptor.output_handle) for descriptor in made] == payloads
+        descriptors = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
+        assert [whole(store, descriptor.output_handle) for descriptor in descriptors] == payloads
 
     asyncio.run(all_of_it())
 
@@ -83,13 +86,15 @@ def test_awaited_chunks_are_not_for_a_put_that_waits(store: Store) -> None:
 
 
 def test_a_cancelled_put_stores_nothing(store: Store, tmp_path: Path) -> None:
-    async def endless() -> AsyncIterator[bytes]:
+    async def endless(is_reading: asyncio.Event) -> AsyncIterator[bytes]:
         while True:
             yield b"chunk" * 100_000
+            is_reading.set()
             await asyncio.sleep(0)
 
-    async def never() -> AsyncIterator[bytes]:
+    async def never(is_reading: asyncio.Event) -> AsyncIterator[bytes]:
         yield b"first"
+        is_reading.set()
         await asyncio.Event().wait()
 
     def slow() -> Iterator[bytes]:
@@ -101,9 +106,10 @@ def test_a_cancelled_put_stores_nothing(store: Store, tmp_path: Path) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     async def all_of_it() -> None:
-        for chunks in (endless(), never()):
-            putting = asyncio.create_task(store.put_async(chunks))
-            await asyncio.sleep(0.05)
+        for chunks in (endless, never):
+            is_reading = asyncio.Event()
+            putting = asyncio.create_task(store.put_async(chunks(is_reading)))
+            await is_reading.wait()
             putting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await putting
@@ -119,22 +125,21 @@ def test_a_cancelled_put_stores_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def wait_until_empty(root: Path) -> None:
-    """What was given up on ends in a thread of its own."""
-    deadline = time.monotonic() + 30
-    while payload_files(root) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert payload_files(root) == []
+    """Wait for the thread of a cancelled put to remove what it has written."""
+    wait_until(lambda: not payload_files(root), 30)
+
+
+def is_thread_running() -> bool:
+    return any(thread.name == "forebay-call" for thread in threading.enumerate())
 
 
 def test_a_put_that_was_done_before_it_was_cancelled_is_undone(store: Store, tmp_path: Path) -> None:
     async def all_of_it() -> None:
         putting = asyncio.create_task(store.put_async(b"payload"))
         await asyncio.sleep(0)
-        deadline = time.monotonic() + 30
-        # The loop is busy, and hears of nothing.
-        while not list(store.list()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.05)
+        # These block the loop, so that it does not see the result before the cancellation.
+        wait_until(lambda: list(store.list()), 30)
+        wait_until(lambda: not is_thread_running(), 30)
         putting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await putting
@@ -150,7 +155,7 @@ def test_awaited_chunks_may_need_threads_themselves(store: Store) -> None:
 
     async def all_of_it() -> list[int]:
         puts = [store.put_async(chunks()) for _ in range(40)]
-        return [made.size_bytes for made in await asyncio.wait_for(asyncio.gather(*puts), 60)]
+        return [descriptor.size_bytes for descriptor in await asyncio.wait_for(asyncio.gather(*puts), 60)]
 
     assert asyncio.run(all_of_it()) == [3000] * 40
 
@@ -194,3 +199,62 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
     wait_until_empty(tmp_path / "store")
     monkeypatch.undo()
     assert store.put(b"payload").size_bytes == 7
+
+
+def test_put_async_takes_what_put_takes(store: Store) -> None:
+    put, put_async = (inspect.signature(method).parameters for method in (Store.put, Store.put_async))
+    assert list(put) == list(put_async)
+    assert [put[name] for name in put if name != "payload"] == [put_async[name] for name in put if name != "payload"]
+
+    async def all_of_it() -> None:
+        descriptor = await store.put_async(b"payload", handle_length=26, principal="ann", ttl=60)
+        assert len(descriptor.output_handle) == len("oh_") + 26
+        with pytest.raises(InvalidArgument, match="progress must be a function of the bytes done, not 3"):
+            await store.put_async(b"payload", progress=3)  # type: ignore[arg-type]
+
+    asyncio.run(all_of_it())
+
+
+def test_a_function_in_a_thread_has_the_caller_s_context_and_raises_its_own_errors() -> None:
+    variable = contextvars.ContextVar[str]("variable")
+    variable.set("of the caller")
+    assert asyncio.run(run_in_thread(variable.get)) == "of the caller"
+
+    def fail() -> None:
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing"):
+        asyncio.run(run_in_thread(fail))
+
+
+def test_a_stop_iteration_in_a_thread_does_not_leave_the_caller_waiting() -> None:
+    def fail() -> None:
+        raise StopIteration("the end")
+
+    with pytest.raises(RuntimeError, match="StopIteration was raised: the end"):
+        asyncio.run(run_in_thread(fail))
+
+
+def test_a_cancelled_caller_leaves_the_thread_running() -> None:
+    entered, leave, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        entered.set()
+        leave.wait()
+        done.set()
+
+    async def all_of_it() -> None:
+        working = asyncio.create_task(run_in_thread(work, daemon=True))
+        await asyncio.to_thread(entered.wait)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    asyncio.run(all_of_it())
+    leave.set()
+    assert done.wait(30)
+
+
+@pytest.mark.parametrize("daemon", [False, True])
+def test_only_a_daemon_thread_is_not_waited_for_at_exit(daemon: bool) -> None:
+    assert start_in_thread(lambda: threading.current_thread().daemon, daemon=daemon).result(30) is daemon

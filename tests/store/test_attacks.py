@@ -1,4 +1,4 @@
-"""Handles that are none, things planted in the root, and other people's payloads: none of it leads anywhere."""
+"""Malformed handles, files planted in the root and payloads of other principals are never read."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files
+from faults import assert_tidy, error_code, in_child, opened, redeem, stored_files
 from forebay import (
     OPERATOR,
     ForebayError,
@@ -65,7 +65,7 @@ NO_HANDLES: list[Any] = [
     "oh_............",
     "oh_************",
     "oh_ABCDEFGHIJK?",
-    # Letters and digits that look the same, are the same in other cases, or are digits elsewhere.
+    # Letters and digits that look alike, that case folding makes alike, or that are digits in other scripts.
     "oh_\u0410BCDEFGHIJKL",
     "oh_ABCDEFGHIJ\u212aL",
     "oh_ABCDEFGHIJK\uff2c",
@@ -120,7 +120,7 @@ def test_what_is_no_handle_is_not_found(store: Store, read: str) -> None:
 
 
 def test_what_is_no_handle_comes_near_no_file(store: Store, root: Path) -> None:
-    # Files of these very names, where a careless path would lead.
+    # Files of these very names, where a careless path would find them.
     store.put(b"so that there is a day")
     (day,) = root.glob("2*")
     for name in (
@@ -170,7 +170,7 @@ def test_a_payload_of_nobody_is_not_that_of_a_principal_called_none(store: Store
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A folder outside of the root, with something in it that must stay as it is."""
+    """A folder outside the root, with a file that must not change."""
     folder = tmp_path / "elsewhere"
     folder.mkdir(mode=0o700)
     (folder / "precious").write_bytes(b"precious")
@@ -234,7 +234,7 @@ def test_a_link_in_place_of_a_folder_leads_nowhere(root: Path, elsewhere: Path, 
     before = everything_under(elsewhere)
     with opened(root) as store:
         for act in (lambda: store.put(b"new", principal="ann"), store.sweep, lambda: store.delete(handle)):
-            assert code_of(act) in ("", "store_unavailable", "output_handle_not_found")
+            assert error_code(act) in ("", "store_unavailable", "output_handle_not_found")
         list(store.list())
         store.journal.recent()
     assert everything_under(elsewhere) == before
@@ -258,7 +258,7 @@ def plant_folder(path: Path, elsewhere: Path) -> None:  # noqa: ARG001
 
 
 def plant_link_to_a_stored_file(path: Path, elsewhere: Path) -> None:
-    """A whole stored file, but not in the root."""
+    """A valid stored file outside the root."""
     with opened(elsewhere / "other") as store:
         handle = store.put(b"of another root").output_handle
     path.symlink_to(stored_files(elsewhere / "other")[handle])
@@ -303,7 +303,7 @@ def test_what_is_no_file_in_place_of_a_file_of_ours_neither_blocks_nor_leads_out
     with opened(root) as store:
         assert redeem(store, handle) == b"before"
         for act in (lambda: store.put(b"new"), store.sweep, lambda: store.fetch(handle), store.journal.summary):
-            assert code_of(act) in ("", "store_unavailable")
+            assert error_code(act) in ("", "store_unavailable")
     assert everything_under(elsewhere) == before
     if path.is_dir() and not path.is_symlink():
         path.rmdir()
@@ -315,7 +315,7 @@ def test_what_is_no_file_in_place_of_a_file_of_ours_neither_blocks_nor_leads_out
 
 
 def modes_under(umask: int, root: Path) -> dict[str, str]:
-    """The mode of everything a store makes, under a umask."""
+    """Return the modes of all files and folders that a store creates under a umask."""
     os.umask(umask)
     with opened(root) as store:
         store.put(b"payload", principal="ann")

@@ -1,4 +1,4 @@
-"""Many processes with many threads on one root: nothing is lost, nothing is crossed, and the counters are right."""
+"""Many processes and threads on one root: no payload is lost or mixed up, and the counters are right."""
 
 import fcntl
 import multiprocessing
@@ -9,34 +9,36 @@ import signal
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import forebay
 import pytest
-from faults import assert_tidy, digest, opened, redeem, stored_files
+from faults import assert_tidy, digest, opened, redeem, spawnable, stored_files
 from forebay import OPERATOR, ForebayError, HandleNotFound, Store
+from forebay.store.backends.local import LocalBackend
 
 PROCESSES = 8
 THREADS = 8
 SECONDS = float(os.environ.get("STRESS_SECONDS", "10"))
 
 
-def sealed(owner: str, rng: random.Random) -> bytes:
-    """A payload that says whose it is, and can be told from any other."""
+def make_payload(owner: str, rng: random.Random) -> bytes:
+    """Return a payload that has its owner's name and a checksum."""
     filling = rng.choice([b"x" * rng.randrange(4000), rng.randbytes(rng.randrange(2000)), b"[1,2]\n" * 100_000])
     body = owner.encode() + b"\n" + filling
     return digest(body).encode() + b"\n" + body
 
 
-def owner_of(payload: bytes) -> str:
-    """Whose a payload is; only if it is whole."""
+def check_owner(payload: bytes) -> str:
+    """Check that a payload is complete, and return its owner."""
     seal, _, body = payload.partition(b"\n")
     assert digest(body) == seal.decode()
     return body.partition(b"\n")[0].decode()
 
 
 class Worker:
-    """Puts, reads, deletes and sweeps; knows what of its own must be there."""
+    """Puts, reads, deletes and sweeps at random, and knows which of its payloads must exist."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
@@ -52,23 +54,23 @@ class Worker:
 
     def put(self) -> None:
         ttl = self.rng.choice([None, None, 0.05])
-        described = self.store.put(sealed(self.name, self.rng), principal=self.name, ttl=ttl)
+        described = self.store.put(make_payload(self.name, self.rng), principal=self.name, ttl=ttl)
         if ttl is None:
             self.mine.append(described.output_handle)
 
     def read(self) -> None:
         if self.mine:
             handle = self.rng.choice(self.mine)
-            assert owner_of(redeem(self.store, handle, self.name)) == self.name
+            assert check_owner(redeem(self.store, handle, self.name)) == self.name
             assert self.store.fetch(handle, principal=self.name, format="bytes", limit=9).offset == 0
 
     def read_another(self) -> None:
-        """One of anyone's, which may be gone meanwhile."""
+        """Read a payload of any worker, which may be deleted meanwhile."""
         for stored in self.store.list(principal=OPERATOR):
             if self.rng.random() < 0.1:
                 handle = stored.output_handle
                 try:
-                    assert owner_of(redeem(self.store, handle, OPERATOR)) == stored.principal
+                    assert check_owner(redeem(self.store, handle, OPERATOR)) == stored.principal
                     if stored.principal != self.name:
                         with pytest.raises(HandleNotFound):
                             self.store.stat(handle, principal=self.name)
@@ -87,11 +89,11 @@ class Worker:
         self.store.sweep()
 
 
-def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
-    """What the threads of a process have stored and not deleted, by the name of each."""
+def run_threads(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
+    """Run the threads of one process, and return the handles that each of them has left in the store."""
     names = [f"p{process}-t{thread}" for thread in range(THREADS)]
     until = time.monotonic() + seconds
-    with opened(root, quota=None, sweep_interval=0.5) as store, ThreadPoolExecutor(THREADS) as threads:
+    with opened(root, quota_bytes=None, sweep_interval=0.5) as store, ThreadPoolExecutor(THREADS) as threads:
         return dict(zip(names, threads.map(lambda name: Worker(store, name).run(until), names), strict=True))
 
 
@@ -99,7 +101,7 @@ def work(root: Path, process: int, seconds: float) -> dict[str, list[str]]:
 def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as processes:
-        jobs = [processes.submit(work, root, process, SECONDS) for process in range(PROCESSES)]
+        jobs = [processes.submit(spawnable(run_threads), root, process, SECONDS) for process in range(PROCESSES)]
         ledgers = {name: handles for job in jobs for name, handles in job.result().items()}
     assert len(ledgers) == PROCESSES * THREADS
     with opened(root) as store:
@@ -107,7 +109,7 @@ def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) ->
         for name, handles in ledgers.items():
             assert {stored.output_handle for stored in store.list(principal=name)} == set(handles)
             for handle in handles:
-                assert owner_of(redeem(store, handle, name)) == name
+                assert check_owner(redeem(store, handle, name)) == name
     assert set(stored_files(root)) == {handle for handles in ledgers.values() for handle in handles}
     assert_tidy(root)
 
@@ -225,20 +227,29 @@ def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as store, opened(root) as another:
         store.put(b"first")
-        # As an interrupt at the wrong moment would leave it.
-        fcntl.flock(store._backend._counters._total, fcntl.LOCK_EX)  # type: ignore[attr-defined]
+        # An interrupt at the wrong moment would leave this lock held.
+        fcntl.flock(store._backend._counters._total_fd, fcntl.LOCK_EX)  # type: ignore[attr-defined]
         store.put(b"second")
         with ThreadPoolExecutor(1) as pool:
             pool.submit(another.put, b"third").result(timeout=30)
 
 
-def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
+    swept = threading.Event()
+    lock = LocalBackend.lock
+
+    def signal_and_lock(backend: LocalBackend, *, wait: bool) -> AbstractContextManager[bool]:
+        if not wait:
+            swept.set()
+        return lock(backend, wait=wait)
+
+    monkeypatch.setattr(LocalBackend, "lock", signal_and_lock)
     with opened(root) as other:
         other.put(b"payload")
         with other._backend.lock(wait=True):
             store = forebay.open_store(root.as_uri(), sweep_interval=0.01)
             store.put(b"another")
-            time.sleep(0.05)
+            assert swept.wait(30)
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(store.close).result(timeout=30)

@@ -1,4 +1,4 @@
-"""Stored files that were changed, byte by byte: the right bytes or one of our errors, never anything else."""
+"""Damaged files: a read returns the right bytes or raises one of our errors, never anything else."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ from forebay.store import frames, write
 
 FLIPS = [0x01, 0x80, 0xFF]
 
-# Long enough for several frames of `SMALL` bytes, and of a kind that shrinks.
+# Long enough for several frames of `SMALL` bytes, and compressible.
 SMALL = 128
 ROWS = json.dumps([{"id": i, "name": "row" * 6} for i in range(10)]).encode()
 PAYLOADS: dict[str, bytes] = {
@@ -51,14 +51,14 @@ READS: dict[str, Callable[[Store, str], object]] = {
     "outline": lambda store, handle: store.outline(handle),
     "get": lambda store, handle: store.get(handle, "/2"),
     "read": lambda store, handle: redeem(store, handle),
-    # What it takes on disk is the file's to say.
+    # The size on disk is that of the damaged file.
     "stat": lambda store, handle: dataclasses.replace(store.stat(handle), stored_bytes=0),
 }
 
 
 @dataclasses.dataclass
 class Victim:
-    """A stored file to be hurt, and what may be read of it."""
+    """A stored file to damage, and the correct result of every read."""
 
     store: Store
     handle: str
@@ -73,8 +73,8 @@ class Victim:
         except ForebayError:
             return None
 
-    def become(self, stored: bytes, *, is_noticed: bool = True) -> None:
-        """Changes the file; if it is not to be noticed, as a disk would that forgets."""
+    def overwrite(self, stored: bytes, *, is_noticed: bool = True) -> None:
+        """Change the file; unless `is_noticed`, keep its modification time, as a failing disk would."""
         before = self.path.stat()
         self.path.write_bytes(stored)
         later = next(self.changes) if is_noticed else before.st_mtime_ns
@@ -105,27 +105,27 @@ def test_a_flipped_byte_gives_the_right_bytes_or_an_error(victim: Victim) -> Non
     for at, flip in itertools.product(range(len(victim.intact)), FLIPS):
         hurt = bytearray(victim.intact)
         hurt[at] ^= flip
-        victim.become(bytes(hurt))
+        victim.overwrite(bytes(hurt))
         victim.assert_never_wrong()
-    victim.become(victim.intact)
+    victim.overwrite(victim.intact)
     assert victim.read("read") == victim.truth["read"]
 
 
 @pytest.mark.slow
 def test_a_byte_that_is_flipped_behind_our_back_gives_the_right_bytes_or_an_error(victim: Victim) -> None:
     for at in range(len(victim.intact)):
-        victim.become(victim.intact)
+        victim.overwrite(victim.intact)
         victim.read("stat")
         hurt = bytearray(victim.intact)
         hurt[at] ^= 0x40
-        victim.become(bytes(hurt), is_noticed=False)
+        victim.overwrite(bytes(hurt), is_noticed=False)
         victim.assert_never_wrong()
 
 
 @pytest.mark.slow
 def test_a_file_that_was_cut_is_corrupt(victim: Victim) -> None:
     for length in range(len(victim.intact)):
-        victim.become(victim.intact[:length])
+        victim.overwrite(victim.intact[:length])
         victim.assert_never_wrong()
         with pytest.raises(HandleCorrupt):
             victim.store.stat(victim.handle)
@@ -134,7 +134,7 @@ def test_a_file_that_was_cut_is_corrupt(victim: Victim) -> None:
 @pytest.mark.slow
 def test_a_file_that_lost_its_beginning_is_corrupt(victim: Victim) -> None:
     for length in range(1, len(victim.intact)):
-        victim.become(victim.intact[length:])
+        victim.overwrite(victim.intact[length:])
         victim.assert_never_wrong()
         with pytest.raises(HandleCorrupt):
             victim.store.stat(victim.handle)
@@ -143,18 +143,18 @@ def test_a_file_that_lost_its_beginning_is_corrupt(victim: Victim) -> None:
 def test_garbage_behind_or_before_a_file_is_noticed(victim: Victim) -> None:
     for garbage in (b"\0", b"\n", b"garbage", bytes(4096), bytes(frames.TAIL_BYTES), victim.intact, victim.intact[-9:]):
         for hurt in (victim.intact + garbage, garbage + victim.intact):
-            victim.become(hurt)
+            victim.overwrite(hurt)
             victim.assert_never_wrong()
             with pytest.raises(HandleCorrupt):
                 victim.store.stat(victim.handle)
 
 
 def test_a_corrupt_file_is_kept_by_sweeps_until_it_would_have_expired(victim: Victim) -> None:
-    victim.become(victim.intact[:-1])
+    victim.overwrite(victim.intact[:-1])
     os.utime(victim.path)
     report = victim.store.sweep()
     assert (report.corrupt, report.kept, report.expired) == ((victim.handle,), 1, 0)
-    victim.become(victim.intact)
+    victim.overwrite(victim.intact)
     assert victim.read("read") == victim.truth["read"]
     assert victim.store.sweep().corrupt == ()
 
@@ -206,13 +206,13 @@ FORGERIES: dict[str, dict[str, Any]] = {
 }
 
 
-def forge(intact: bytes, contents: frames.Footer, meta: object, table: list[frames.SeekEntry]) -> bytes:
-    """The same payload with another tail, sealed as it should be."""
-    body = intact[: contents.frame_offsets[-1]]
-    return body + frames.build_footer(meta, contents.items, contents.lines, table)  # type: ignore[arg-type]
+def forge(intact: bytes, footer: frames.Footer, meta: object, table: list[frames.SeekEntry]) -> bytes:
+    """Write the same payload with another footer, with a valid checksum."""
+    body = intact[: footer.frame_offsets[-1]]
+    return body + frames.build_footer(meta, footer.items, footer.lines, table)  # type: ignore[arg-type]
 
 
-def contents_of(stored: bytes) -> frames.Footer:
+def parse_footer(stored: bytes) -> frames.Footer:
     class Whole:
         size = len(stored)
 
@@ -223,10 +223,10 @@ def contents_of(stored: bytes) -> frames.Footer:
 
 
 def test_forged_metadata_raises_none_but_our_errors(victim: Victim) -> None:
-    contents = contents_of(victim.intact)
+    footer = parse_footer(victim.intact)
     for forgery, forged in FORGERIES.items():
         victim.path.write_bytes(victim.intact)
-        victim.become(forge(victim.intact, contents, {**contents.meta, **forged}, list(contents.frames)))
+        victim.overwrite(forge(victim.intact, footer, {**footer.meta, **forged}, list(footer.frames)))
         for name in READS:
             victim.read(name)
         assert victim.read("read") in (None, victim.truth["read"]), forgery
@@ -235,21 +235,19 @@ def test_forged_metadata_raises_none_but_our_errors(victim: Victim) -> None:
 
 
 def test_metadata_that_lack_something_are_corrupt(victim: Victim) -> None:
-    contents = contents_of(victim.intact)
-    lacking: list[object] = [
-        {name: contents.meta[name] for name in contents.meta if name != key} for key in contents.meta
-    ]
+    footer = parse_footer(victim.intact)
+    lacking: list[object] = [{name: footer.meta[name] for name in footer.meta if name != key} for key in footer.meta]
     for meta in (None, [], "text", 7, {}, *lacking):
         victim.path.write_bytes(victim.intact)
-        victim.become(forge(victim.intact, contents, meta, list(contents.frames)))
+        victim.overwrite(forge(victim.intact, footer, meta, list(footer.frames)))
         for name in READS:
             assert victim.read(name) is None, name
         victim.store.sweep()
 
 
 def test_a_forged_table_never_gives_wrong_bytes(victim: Victim) -> None:
-    contents = contents_of(victim.intact)
-    true = list(contents.frames)
+    footer = parse_footer(victim.intact)
+    true = list(footer.frames)
     tables = [
         *([entry._replace(plain_bytes=plain) for entry in true] for plain in (0, 1, 0xFFFFFFFF)),
         [entry._replace(plain_bytes=entry.plain_bytes + 1) for entry in true],
@@ -262,7 +260,7 @@ def test_a_forged_table_never_gives_wrong_bytes(victim: Victim) -> None:
         [frames.SeekEntry(sum(entry.stored_bytes for entry in true), sum(entry.plain_bytes for entry in true), 0)],
     ]
     for table in tables:
-        victim.become(forge(victim.intact, contents, contents.meta, table))
+        victim.overwrite(forge(victim.intact, footer, footer.meta, table))
         victim.assert_never_wrong()
 
 
@@ -272,7 +270,7 @@ def test_frames_that_changed_places_are_noticed(tmp_path: Path) -> None:
         handle = store.put(first + second + last).output_handle
         (path,) = stored_files(tmp_path / "store").values()
         intact = path.read_bytes()
-        _, one, two, _ = contents_of(intact).frame_offsets
+        _, one, two, _ = parse_footer(intact).frame_offsets
         assert two - one == one, "each is whole, as long as the other, and has a checksum that is right"
         path.write_bytes(intact[one:two] + intact[:one] + intact[two:])
         for offset in (0, frames.FRAME_BYTES):
@@ -285,7 +283,7 @@ def test_a_table_that_claims_more_frames_than_there_are_is_corrupt(victim: Victi
     for count in (0, 1, 1000, 0x7FFFFFFF, 0xFFFFFFFF):
         hurt = victim.intact[:-9] + struct.pack("<IBI", count, 0x80, 0x8F92EAB1)
         if hurt != victim.intact:
-            victim.become(hurt)
+            victim.overwrite(hurt)
             with pytest.raises(HandleCorrupt):
                 victim.store.stat(victim.handle)
 

@@ -1,4 +1,4 @@
-"""Processes that are killed in the middle of things: what they acknowledged is there, of the rest there is nothing."""
+"""Killed processes: all payloads they acknowledged are there, and nothing of any other."""
 
 import os
 import random
@@ -20,8 +20,8 @@ SWEEPS = 60
 DAY = 24 * 3600
 
 
-def payload_of(rng: random.Random) -> bytes:
-    """Small or of some megabytes; JSON, text or noise."""
+def make_payload(rng: random.Random) -> bytes:
+    """Return a payload of some bytes or some megabytes: JSON, text or noise."""
     size = rng.choice([0, 30, 3000, 300_000, 3_000_000])
     match rng.randrange(3):
         case 0:
@@ -32,30 +32,30 @@ def payload_of(rng: random.Random) -> bytes:
             return rng.randbytes(size)
 
 
-def streamed(data: bytes) -> Iterator[bytes]:
+def iter_pieces(data: bytes) -> Iterator[bytes]:
     return (data[start : start + 70_000] for start in range(0, len(data), 70_000))
 
 
 def write_until_killed(root: Path, seed: int, acknowledge: int) -> None:
-    """Stores one payload after the other, and says so of each once it is stored."""
+    """Store one payload after the other, and report each once it is stored."""
     rng = random.Random(seed)
     with opened(root, compression=rng.choice(["zstd", "none"]), sweep_interval=rng.choice([0, 0.002])) as store:
         while True:
-            data = payload_of(rng)
+            data = make_payload(rng)
             principal = rng.choice(["nobody", "ann", f"guest-{seed}"])
-            described = store.put(rng.choice([data, streamed(data)]), principal=principal)
+            described = store.put(rng.choice([data, iter_pieces(data)]), principal=principal)
             os.write(acknowledge, f"{described.output_handle} {digest(data)} {principal}\n".encode())
 
 
 def sweep_until_killed(root: Path, acknowledge: int) -> None:
-    """Sweeps, three days from now."""
+    """Sweep with a clock that is three days ahead."""
     with opened(root, clock=lambda: time.time() + 3 * DAY) as store:
         while True:
             os.write(acknowledge, b"%d\n" % store.sweep().kept)
 
 
-def killed(work: Callable[[int], None], seconds: float) -> list[list[str]]:
-    """What a process said, line by line, before it was killed."""
+def run_and_kill(work: Callable[[int], None], seconds: float) -> list[list[str]]:
+    """Return the lines that a process wrote before it was killed."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -69,23 +69,23 @@ def killed(work: Callable[[int], None], seconds: float) -> list[list[str]]:
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    with os.fdopen(read, "rb") as said:
-        lines = said.read().decode()
+    with os.fdopen(read, "rb") as output:
+        lines = output.read().decode()
     assert os.WIFSIGNALED(status), f"it ended by itself:\n{lines}"
     return [line.split() for line in lines.splitlines()]
 
 
 def kill_writers(root: Path, rounds: int) -> list[list[str]]:
-    """What writers acknowledged before each was killed. Forks: to be called in a process without threads."""
+    """Return what writers acknowledged before each was killed. Forks, so call it in a process without threads."""
     rng = random.Random(rounds)
-    lives = (killed(partial(write_until_killed, root, seed), rng.uniform(0, 0.04)) for seed in range(rounds))
+    lives = (run_and_kill(partial(write_until_killed, root, seed), rng.uniform(0, 0.04)) for seed in range(rounds))
     return [line for life in lives for line in life]
 
 
 def kill_sweepers(root: Path, rounds: int) -> None:
     rng = random.Random(rounds)
     for _ in range(rounds):
-        killed(partial(sweep_until_killed, root), rng.uniform(0, 0.02))
+        run_and_kill(partial(sweep_until_killed, root), rng.uniform(0, 0.02))
 
 
 def test_what_a_killed_writer_acknowledged_is_there_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_a_killed_writer_acknowledged_is_there_and_nothing_else_is_left(tmp
         for handle, expected, principal in acknowledged:
             assert digest(redeem(store, handle, principal)) == expected
     assert_tidy(root)
-    # A payload may be stored whole and its writer killed before it could say so: one a writer at the most.
+    # A writer may be killed after it stored a payload and before it reported that: at most one each.
     assert len(acknowledged) <= len(stored_files(root)) <= len(acknowledged) + ROUNDS
 
 

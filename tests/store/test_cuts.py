@@ -1,4 +1,4 @@
-"""What is too large for a page is cut, and the page says what to ask for to read it."""
+"""Items and lines larger than a page are cut, and the page has the arguments to read them with."""
 
 import json
 import tracemalloc
@@ -10,7 +10,7 @@ from forebay import Page, Store
 from forebay.store.frames import FRAME_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import Reads, asks, content, heavy_items, long_texts, pages, store_at
+from stores import RecordedReads, asks, content, heavy_items, long_texts, pages, store_at
 from texts import nasty_text
 
 pytestmark = pytest.mark.slow
@@ -30,19 +30,19 @@ def follow(store: Store, handle: str, read_with: dict[str, Any]) -> Iterator[Pag
         yield page
 
 
-def value_of(store: Store, handle: str, read_with: dict[str, Any]) -> Any:
-    """A value by nothing but what pages say, however often it is cut again."""
+def read_value(store: Store, handle: str, read_with: dict[str, Any]) -> Any:
+    """Read a value by following `read_with`, however often it is cut again."""
     found = list(follow(store, handle, read_with))
     if found[0].format == "text":
         return json.loads("".join(map(content, found)))
     items: list[Any] = []
     for page in found:
-        items += [value_of(store, handle, cut["read_with"]) for cut in page.truncated] or content(page)
+        items += [read_value(store, handle, cut["read_with"]) for cut in page.truncated] or content(page)
     return items
 
 
-def rest_of(store: Store, handle: str, cut: dict[str, Any], size: int) -> bytes:
-    """So many bytes from where a line was cut."""
+def read_rest(store: Store, handle: str, cut: dict[str, Any], size: int) -> bytes:
+    """Read bytes from where a line was cut."""
     found = b""
     for page in follow(store, handle, cut["read_with"]):
         found += content(page).encode()
@@ -72,7 +72,7 @@ def test_a_cut_item_is_read_with_what_the_page_says(
         for page in pages(store, handle, format="items", path=path, **ask):
             for cut in page.truncated:
                 assert cut["read_with"].keys() == {"path"}
-                assert value_of(store, handle, cut["read_with"]) == expected[cut["index"]]
+                assert read_value(store, handle, cut["read_with"]) == expected[cut["index"]]
 
 
 @pytest.mark.parametrize("path", [None, "/1"])
@@ -80,7 +80,7 @@ def test_a_cut_item_is_read_with_what_the_page_says(
 def test_a_cut_line_is_read_on_with_what_the_page_says(
     store: Store, path: str | None, text: str, ask: dict[str, Any]
 ) -> None:
-    # A value of JSON has lines where white space has them: this one is cut before its last byte, a bracket.
+    # The lines of a JSON value are those of its white space: this one is cut before its last byte, a bracket.
     spaces = text.count("x")
     data = text.replace("\x00", "").encode() if path is None else b"[0, [1," + b" " * 30 * spaces + b"\n2 ]]"
     handle = store.put(data, mime_type="text/plain" if path is None else "application/json").output_handle
@@ -92,7 +92,7 @@ def test_a_cut_line_is_read_on_with_what_the_page_says(
         for cut in page.truncated:
             assert cut["read_with"]["format"] == "text"
             assert cut["read_with"]["limit"] == cut["size_bytes"] - len(shown)
-            found += rest_of(store, handle, cut, cut["size_bytes"] - len(shown))
+            found += read_rest(store, handle, cut, cut["size_bytes"] - len(shown))
     assert found == meant
 
 
@@ -112,11 +112,11 @@ def test_how_long_a_cut_line_is_the_index_knows(size: int, end: str, before: int
 LONG = 24 << 20
 
 
-def peak(verb: Any) -> int:
-    """The most memory a call held at a time, of what Python knows of."""
+def measure_peak(method: Any) -> int:
+    """Return the peak memory of a call, as far as Python tracks it."""
     tracemalloc.start()
     try:
-        verb()
+        method()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -128,11 +128,11 @@ def test_a_page_of_a_long_line_holds_and_reads_little_of_it(
     with store_at(tmp_path_factory.mktemp("store"), compression="none") as store:
         text = store.put(b"first\n" + b"x" * LONG + b"\nlast\n").output_handle
         store.stat(text)
-        reads = Reads(monkeypatch)
-        assert reads.of(lambda: store.fetch(text, format="lines", offset=1))[1] <= 3 * FRAME_BYTES
-        assert peak(lambda: store.fetch(text, format="lines", offset=1)) < LONG // 8
+        reads = RecordedReads(monkeypatch)
+        assert reads.measure(lambda: store.fetch(text, format="lines", offset=1))[1] <= 3 * FRAME_BYTES
+        assert measure_peak(lambda: store.fetch(text, format="lines", offset=1)) < LONG // 8
         page = store.fetch(text, format="lines", offset=1)
         assert page.truncated[0]["size_bytes"] == LONG + 1
         rows = store.put(b'{"rows":[1,\n"' + b"x" * LONG + b'"\n]}').output_handle
-        assert peak(lambda: store.fetch(rows, path="/rows", format="lines", offset=1)) < LONG // 4
+        assert measure_peak(lambda: store.fetch(rows, path="/rows", format="lines", offset=1)) < LONG // 4
         assert store.fetch(rows, path="/rows", format="lines").total == 3

@@ -1,19 +1,20 @@
-"""What is said of a payload in place of it."""
+"""Descriptors: they fit into their message, and shrink in a fixed order."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 
 import forebay
 import pytest
-from forebay import Store
+from forebay import Descriptor, Store
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 from texts import NASTY, nasty_text
 
 
-def message_of(descriptor: forebay.Descriptor) -> bytes:
-    """A descriptor as it goes over the wire."""
+def build_message(descriptor: forebay.Descriptor) -> bytes:
+    """Return the message that a descriptor is sent in."""
     result = {"content": [{"type": "text", "text": descriptor.to_json().decode()}], "isError": False}
     message = {"jsonrpc": "2.0", "id": "0f8fad5b-d9cb-469f-a165-70867728950e", "result": result}
     return json.dumps(message, ensure_ascii=False).encode()
@@ -44,14 +45,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 )
 def test_a_descriptor_fits_into_its_message(payload: object, shared: Store) -> None:
     descriptor = shared.put(payload, mime_type="application/" + "x" * 100 + "+json")
-    assert len(message_of(descriptor)) <= 4096
-    json.loads(json.loads(message_of(descriptor))["result"]["content"][0]["text"])
+    assert len(build_message(descriptor)) <= 4096
+    json.loads(json.loads(build_message(descriptor))["result"]["content"][0]["text"])
 
 
 @pytest.mark.slow
 @given(st.recursive(nasty_text, lambda inner: st.lists(inner) | st.dictionaries(nasty_text, inner), max_leaves=80))
 def test_any_descriptor_fits_into_its_message(shared: Store, payload: object) -> None:
-    assert len(message_of(shared.put(payload))) <= 4096
+    assert len(build_message(shared.put(payload))) <= 4096
 
 
 def test_the_preview_shrinks_first(shared: Store) -> None:
@@ -60,7 +61,7 @@ def test_the_preview_shrinks_first(shared: Store) -> None:
     assert descriptor.outline == "{rows: [{name: str, text: str}] ×100}"
     assert descriptor.preview is not None
     assert 100 < len(descriptor.preview) < 2048
-    assert len(message_of(descriptor)) > 3000
+    assert len(build_message(descriptor)) > 3000
 
 
 def test_then_the_outline_then_where_the_items_are(shared: Store) -> None:
@@ -78,3 +79,75 @@ def test_the_preview_is_whole(shared: Store) -> None:
     assert len(preview.encode()) == 2048
     assert shared.put(b"\xff" * 5000).preview is None
     assert shared.put("short").preview == "short"
+
+
+def sent_size(descriptor: Descriptor, escape_levels: int, is_ascii: bool) -> int:
+    """Measure a descriptor by really writing it into JSON strings, with a `json` that escapes all but ASCII."""
+    text = descriptor.to_json().decode()
+    for _ in range(escape_levels):
+        text = json.dumps(text, ensure_ascii=False)[1:-1]
+    if not is_ascii:
+        return len(text.encode())
+    return sum(len(json.dumps(char)) - 2 if ord(char) >= 0x7F else 1 for char in text)
+
+
+def check_fit(full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bool) -> None:
+    """Fit a descriptor, and check that it lost no more than it had to, in the order it promises."""
+    fitted = full.fit(max_bytes, escape_levels=escape_levels, is_ascii=is_ascii)
+    size = sent_size(fitted, escape_levels, is_ascii)
+    assert size == fitted.sent_size(escape_levels, is_ascii=is_ascii)
+    bare = dataclasses.replace(full, preview="")
+    for name in ("outline", "items_path"):
+        if sent_size(bare, escape_levels, is_ascii) > max_bytes:
+            bare = dataclasses.replace(bare, **{name: None})  # type: ignore[arg-type]
+    assert fitted == dataclasses.replace(bare, preview=fitted.preview)
+    if full.preview is None:
+        assert fitted.preview is None
+        return
+    assert fitted.preview is not None
+    assert full.preview.startswith(fitted.preview)
+    if fitted.preview:
+        assert size <= max_bytes
+    elif size > max_bytes:
+        assert (fitted.outline, fitted.items_path) == (None, None)
+    if full.preview.isascii() and "\\" not in full.preview and "\r" not in full.preview:
+        # Nothing here has to stay together, so the next character would be too much.
+        longer = dataclasses.replace(fitted, preview=full.preview[: len(fitted.preview) + 1])
+        assert fitted.preview == full.preview or sent_size(longer, escape_levels, is_ascii) > max_bytes
+
+
+FULL = Descriptor(
+    "oh_AAAAAAAAAAAA", "application/json", 1000, 10, 'ab"\x01é漢\x7f😀' * 12, "2027-01-15T08:00:00Z",
+    items_path="/rows", outline="{rows: [{näme: str}] ×10}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_ascii", [False, True])
+@pytest.mark.parametrize("escape_levels", [0, 1])
+@pytest.mark.parametrize("preview", [FULL.preview, 'plain "text"\n' * 12, "", None])
+def test_a_descriptor_fits_at_every_size(preview: str | None, escape_levels: int, is_ascii: bool) -> None:
+    full = dataclasses.replace(FULL, preview=preview)
+    for max_bytes in range(sent_size(full, escape_levels, is_ascii) + 3):
+        check_fit(full, max_bytes, escape_levels, is_ascii)
+
+
+@given(
+    st.builds(
+        Descriptor, st.just("oh_AAAAAAAAAAAA"), nasty_text, st.integers(0, 1 << 60), st.none() | st.integers(0, 999),
+        nasty_text.map(lambda text: text.replace("\x00", "")) | st.none(), st.just("2027-01-15T08:00:00Z"), nasty_text,
+        nasty_text | st.none(), nasty_text | st.none(),
+    ),
+    st.integers(0, 4000),
+    st.integers(0, 1),
+    st.booleans(),
+)  # fmt: skip
+def test_any_descriptor_fits_any_size(full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bool) -> None:
+    check_fit(full, max_bytes, escape_levels, is_ascii)
+
+
+def test_the_preview_is_cut_from_the_source_if_there_is_one() -> None:
+    bare = dataclasses.replace(FULL, preview=None)
+    assert bare.fit(4000, source=b"from the payload").preview == "from the payload"
+    assert bare.fit(4000, source="x" * 5000).preview == "x" * 2048
+    assert bare.fit(0, source=b"from the payload").preview == ""
+    assert bare.fit(4000).preview is None

@@ -1,4 +1,4 @@
-"""Disks that are full, read-only or gone, and too few open files: an error that says so, and nothing lost or left."""
+"""Disks that are full, read-only or gone, and too few open files: a clear error, and nothing lost or left behind."""
 
 import errno
 import os
@@ -11,37 +11,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import assert_tidy, code_of, in_child, opened, redeem, stored_files, stray_files
+from faults import assert_tidy, error_code, in_child, opened, redeem, stored_files, stray_files
 from forebay import ForebayError, HandleNotFound, Store, StoreFull, StoreUnavailable
 
 MEGABYTE = bytes(range(256)) * 4096
 
 
 class Disk:
-    """A file system in memory, of a few megabytes, that only a process of ours has mounted, and that ends with it."""
+    """A small file system in memory, mounted only for a child process, and gone when that ends."""
 
     def __init__(self, size: str) -> None:
-        # In its own namespace it may mount where it likes; a user who is not root has one of those made too.
+        # In its own mount namespace the child may mount anywhere; if not run by root, it needs a user namespace too.
         unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
         mount = f"mount -t tmpfs -o size={size},mode=700 none /mnt && echo mounted && . /dev/stdin"
         self._process = subprocess.Popen(
             [*unshare, "sh", "-c", mount], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        if self._said() != "mounted":
+        if self._read_line() != "mounted":
             self.close()
             pytest.skip("this user may mount nothing here")
         self.root = Path(f"/proc/{self._process.pid}/root/mnt/store")
 
-    def _said(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout
         return self._process.stdout.readline().strip()
 
     def remount(self, how: str) -> None:
-        """Read-only it becomes only while no file is open for writing."""
+        """Remount the file system. It can become read-only only while no file is open for writing."""
         assert self._process.stdin
         self._process.stdin.write(f"mount -o remount,{how} /mnt; echo $?\n")
         self._process.stdin.flush()
-        assert self._said() == "0"
+        assert self._read_line() == "0"
 
     def close(self) -> None:
         self._process.communicate()
@@ -60,7 +60,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def fill(store: Store, **options: Any) -> dict[str, bytes]:
-    """Puts until there is no room; what was acknowledged."""
+    """Store payloads until there is no room, and return those that were acknowledged."""
     stored = {}
     for i in range(1000):
         data = os.urandom(300_000) if i % 2 else b"%d" % i
@@ -71,7 +71,7 @@ def fill(store: Store, **options: Any) -> dict[str, bytes]:
     raise AssertionError("the disk is never full")
 
 
-def streamed(size: int) -> Iterator[bytes]:
+def iter_pieces(size: int) -> Iterator[bytes]:
     return (os.urandom(100_000) for _ in range(size // 100_000))
 
 
@@ -83,7 +83,7 @@ def test_a_full_tmpfs_is_a_full_store_that_lost_nothing(disk: Disk, compression:
     with opened(root, compression=compression, durability=durability) as store:
         stored = fill(store)
         assert len(stored) > 10
-        for payload in (os.urandom(9_000_000), streamed(20_000_000)):
+        for payload in (os.urandom(9_000_000), iter_pieces(20_000_000)):
             with pytest.raises(StoreFull, match="no room"):
                 store.put(payload, principal="ann")
         assert list((root / ".partial").iterdir()) == []
@@ -167,7 +167,7 @@ def test_a_limit_to_the_size_of_files_is_a_full_store(root: Path) -> None:
 
 
 def run_out_of_files(root: Path) -> set[str]:
-    """Does everything with so many files left to open, from none on; how it ended."""
+    """Try every operation with 0, 1, 2… more files allowed to be opened, and return the error codes."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     large = b"[" + b"1," * 10_000_000 + b"1]"
     with opened(root) as store:
@@ -211,10 +211,10 @@ def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], 
         if is_open:
             with opened(root) as store:
                 hoard_files()
-                return code_of(lambda: act(store))
+                return error_code(lambda: act(store))
         hoard_files()
         with opened(root) as store:
-            return code_of(lambda: act(store))
+            return error_code(lambda: act(store))
     except ForebayError as error:
         return error.code
     finally:
@@ -244,15 +244,15 @@ def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
     with opened(root) as store, opened(root) as another:
         handle = store.put(b"payload", principal="ann").output_handle
         shutil.rmtree(root)
-        assert code_of(lambda: store.fetch(handle, principal="ann")) == "output_handle_not_found"
+        assert error_code(lambda: store.fetch(handle, principal="ann")) == "output_handle_not_found"
         assert list(store.list()) == []
         new = another.put(b"new", principal="ann").output_handle
         newer = store.put(b"newer", principal="ann").output_handle
         for reader in (store, another):
             assert (redeem(reader, new, "ann"), redeem(reader, newer, "ann")) == (b"new", b"newer")
         assert store.sweep() == another.sweep()
-        told = [event["handle"] for event in store.journal.recent() if event["event"] == "output_handle_created"]
-        assert told == [newer, new]
+        created = [event["handle"] for event in store.journal.recent() if event["event"] == "output_handle_created"]
+        assert created == [newer, new]
     assert_tidy(root)
 
 
@@ -276,9 +276,9 @@ def test_a_root_that_goes_away_and_comes_back_has_everything(root: Path, tmp_pat
         before = store.put(b"before").output_handle
         root.rename(tmp_path / "away")
         meanwhile: dict[str, bytes] = {}
-        code = code_of(lambda: meanwhile.update({store.put(b"meanwhile").output_handle: b"meanwhile"}))
+        code = error_code(lambda: meanwhile.update({store.put(b"meanwhile").output_handle: b"meanwhile"}))
         assert code in ("", "store_unavailable")
-        assert code_of(store.sweep) in ("", "store_unavailable")
+        assert error_code(store.sweep) in ("", "store_unavailable")
         shutil.rmtree(root, ignore_errors=True)
         (tmp_path / "away").rename(root)
         store.put(b"after")
@@ -321,7 +321,7 @@ def test_a_closed_store_is_an_unavailable_one(root: Path) -> None:
     handle = store.put(b"payload").output_handle
     store.close()
     store.close()
-    # Whatever is opened now may get the numbers the store had.
+    # Files opened now may get the descriptor numbers that the store had.
     with (root / ".." / "other").open("wb"), opened(root.parent / "another"):
         for act in (lambda: store.put(b"new"), lambda: store.fetch(handle), store.sweep, lambda: list(store.list())):
             with pytest.raises(StoreUnavailable, match="this store is closed; open it again"):

@@ -15,14 +15,14 @@ from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from stores import (
-    Reads,
-    ask_for,
+    RecordedReads,
     asks,
     content,
     file_of,
     heavy_items,
     limits,
     long_texts,
+    make_request,
     pages,
     read_by_offset,
     store_at,
@@ -46,12 +46,12 @@ def store(root: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def records(store: Store) -> str:
-    """A handle of a payload of many frames."""
+    """Return the handle of a payload of many frames."""
     return store.put({"meta": {"page": 1}, "rows": RECORDS}).output_handle
 
 
-def items_of(store: Store, handle: str, **ask: Any) -> list[Any]:
-    """All items, by pages; those that were cut, by the path that the page names for them."""
+def read_items(store: Store, handle: str, **ask: Any) -> list[Any]:
+    """Read all items by pages; read those that were cut by the path on the page."""
     found: list[Any] = []
     for page in pages(store, handle, format="items", **ask):
         shown = content(page)
@@ -73,7 +73,7 @@ def test_items_tile(store: Store, document: Any, form: dict[str, Any], ask: dict
     assume(main is not None and text[:1] in "[{")
     assert main is not None
     handle = store.put(text).output_handle
-    assert items_of(store, handle, **ask) == main.items
+    assert read_items(store, handle, **ask) == main.items
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_items_tile(store: Store, document: Any, form: dict[str, Any], ask: dict
 def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], path: str, ask: dict[str, Any]) -> None:
     wrapped: dict[str, Any] = {"": items, "/rows": {"rows": items}, "/a~1b/~0": {"a/b": {"~": items}}}
     handle = store.put(json.dumps(wrapped[path], ensure_ascii=False)).output_handle
-    assert items_of(store, handle, **ask) == items
-    assert items_of(store, handle, path=path, **ask) == items
+    assert read_items(store, handle, **ask) == items
+    assert read_items(store, handle, path=path, **ask) == items
 
 
 @pytest.mark.slow
@@ -90,8 +90,8 @@ def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], 
 def test_lines_of_json_tile(store: Store, items: list[Any], limit: int, budget: int) -> None:
     text = "\n\n".join(json.dumps(item) for item in items)
     handle = store.put(text, mime_type="application/x-ndjson").output_handle
-    assert items_of(store, handle, limit=limit, max_bytes=budget) == items
-    assert items_of(store, handle, path="", limit=limit, max_bytes=budget) == items
+    assert read_items(store, handle, limit=limit, max_bytes=budget) == items
+    assert read_items(store, handle, path="", limit=limit, max_bytes=budget) == items
 
 
 @pytest.mark.slow
@@ -103,28 +103,28 @@ def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[
     budget = data.draw(budgets)
     stands = store.get(handle, path)
     assert json.loads(stands) == value
-    # Only the whole payload has its items inside of it; an object that was named is meant as it is.
+    # Only the whole payload is paged by the items inside it; a path to an object means the object.
     main = main_array(stands.decode()) if path == "" or isinstance(value, list) else None
     page = store.fetch(handle, path=path)
     assert page.path == path
     rest = len(stands) if main is None else len(stands) - (main.end - main.start)
     assert page.format == ("items" if main and (rest <= 1024 or 2 * rest <= len(stands)) else "text")
     if main is not None:
-        assert items_of(store, handle, path=path, max_bytes=budget) == main.items
+        assert read_items(store, handle, path=path, max_bytes=budget) == main.items
     assert "".join(map(content, pages(store, handle, path=path, format="text", max_bytes=budget))) == stands.decode()
     assert b"".join(map(content, pages(store, handle, path=path, format="bytes", max_bytes=budget))) == stands
-    assert lines_of(store, handle, path=path, max_bytes=budget) == stands.decode()
+    assert read_lines(store, handle, path=path, max_bytes=budget) == stands.decode()
 
 
 def test_white_space_between_items_hides_none(store: Store) -> None:
     items = list(range(50))
     text = "[" + ("," + " \n" * 60_000).join(map(str, items)) + "]"
-    assert items_of(store, store.put(text).output_handle, max_bytes=1024) == items
+    assert read_items(store, store.put(text).output_handle, max_bytes=1024) == items
 
 
 @pytest.mark.slow
 @given(st.lists(nasty_text | long_texts, max_size=10).map("".join), asks)
-@example(NASTY * 40, ask_for(4, 2, 0))
+@example(NASTY * 40, make_request(4, 2, 0))
 def test_text_tiles(store: Store, text: str, ask: dict[str, Any]) -> None:
     text = text.replace("\x00", "")
     handle = store.put(text, mime_type="text/plain").output_handle
@@ -139,19 +139,19 @@ def test_text_is_never_cut_inside_of_a_character(text: str, limit: int | None, s
     handle = store.put(text, mime_type="text/plain").output_handle
     for offset in range(len(data)):
         page = store.fetch(handle, format="text", offset=offset, limit=limit, max_bytes=700)
-        # An offset inside of a character moves back to its first byte, and the page says so.
+        # An offset inside a character moves back to its first byte, which becomes the page's offset.
         assert page.offset <= offset < page.offset + 4
         assert data[page.offset : page.offset + page.returned].decode() == content(page)
         assert limit is None or page.returned <= max(limit, len(content(page)[:1].encode()))
         assert page.eof or (page.returned > 0 and page.next_offset == page.offset + page.returned)
 
 
-def lines_of(store: Store, handle: str, **ask: Any) -> str:
-    """All lines, by pages; the rest of those that were cut, as text from the byte that the page names."""
+def read_lines(store: Store, handle: str, **ask: Any) -> str:
+    """Read all lines by pages; read the rest of those that were cut as text, from the byte offset on the page."""
     found = ""
     for page in pages(store, handle, format="lines", **ask):
         shown = content(page)
-        assert page.truncated or len(split(shown)) == page.returned
+        assert page.truncated or len(split_lines(shown)) == page.returned
         found += shown
         for cut in page.truncated:
             assert cut["index"] == page.offset
@@ -162,8 +162,8 @@ def lines_of(store: Store, handle: str, **ask: Any) -> str:
     return found
 
 
-def split(text: str) -> list[str]:
-    """Lines by newlines alone."""
+def split_lines(text: str) -> list[str]:
+    """Split text at newlines only."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
@@ -172,21 +172,21 @@ def split(text: str) -> list[str]:
 def test_lines_tile(store: Store, text: str, ask: dict[str, Any]) -> None:
     text = text.replace("\x00", "")
     handle = store.put(text, mime_type="text/plain").output_handle
-    assert store.fetch(handle, format="lines").total == len(split(text))
-    assert lines_of(store, handle, **ask) == text
+    assert store.fetch(handle, format="lines").total == len(split_lines(text))
+    assert read_lines(store, handle, **ask) == text
 
 
 def test_lines_over_many_frames(store: Store) -> None:
     text = "".join(f"line {number} {'é' * (number % 97)}\n" for number in range(30_000))
     handle = store.put(text).output_handle
-    assert lines_of(store, handle, limit=10_000) == text
-    assert content(store.fetch(handle, format="lines", offset=29_999)) == split(text)[-1]
+    assert read_lines(store, handle, limit=10_000) == text
+    assert content(store.fetch(handle, format="lines", offset=29_999)) == split_lines(text)[-1]
 
 
 def test_a_line_over_many_frames_is_cut_and_told_of(store: Store) -> None:
     text = "short\n" + "é" * (2 * FRAME_BYTES) + "\nlast\n"
     handle = store.put(text).output_handle
-    assert lines_of(store, handle) == text
+    assert read_lines(store, handle) == text
     assert [page.returned for page in pages(store, handle, format="lines")] == [1, 1, 1]
 
 
@@ -200,7 +200,7 @@ def test_bytes_tile(store: Store, data: bytes, ask: dict[str, Any], limit: int |
 def test_an_item_over_many_frames_is_cut_and_told_of(store: Store) -> None:
     items = [1, {"big": "x" * (3 * FRAME_BYTES), "small": 2}, [3]]
     handle = store.put({"rows": items}).output_handle
-    assert items_of(store, handle) == items
+    assert read_items(store, handle) == items
     assert [page.returned for page in pages(store, handle)] == [1, 1, 1]
     page = store.fetch(handle, offset=1)
     assert content(page)[0]["small"] == 2
@@ -386,9 +386,9 @@ def test_a_page_reads_the_tail_and_the_frames_it_touches(
     with store_at(tmp_path / "store", compression="none") as store:
         handle = store.put(data).output_handle
     with store_at(tmp_path / "store") as store:
-        reads = Reads(monkeypatch)
-        cold = reads.of(lambda: store.fetch(handle, offset=offset, limit=50, **ask))
-        warm = reads.of(lambda: store.fetch(handle, offset=offset + 1, limit=50, **ask))
+        reads = RecordedReads(monkeypatch)
+        cold = reads.measure(lambda: store.fetch(handle, offset=offset, limit=50, **ask))
+        warm = reads.measure(lambda: store.fetch(handle, offset=offset + 1, limit=50, **ask))
     overhead = 64
     assert cold[0] == 2
     assert cold[1] <= TAIL_BYTES + 2 * (FRAME_BYTES + overhead)
@@ -402,8 +402,8 @@ def test_a_page_of_text_or_bytes_reads_no_more(
     format_: Any, part: float, store: Store, records: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = store.stat(records).size_bytes
-    reads = Reads(monkeypatch)
-    ranges, read = reads.of(lambda: store.fetch(records, offset=int(size * part), format=format_))
+    reads = RecordedReads(monkeypatch)
+    ranges, read = reads.measure(lambda: store.fetch(records, offset=int(size * part), format=format_))
     assert ranges == 1
     assert read <= 2 * FRAME_BYTES
 
@@ -414,7 +414,9 @@ def test_a_page_that_escaping_makes_too_heavy_is_not_read_twice(
 ) -> None:
     handle = store.put([{"quotes": '"' * 20, "number": number} for number in range(5000)]).output_handle
     store.stat(handle)
-    ranges, _ = Reads(monkeypatch).of(lambda: store.fetch(handle, format=format_, max_bytes=8192, escape_levels=1))
+    ranges, _ = RecordedReads(monkeypatch).measure(
+        lambda: store.fetch(handle, format=format_, max_bytes=8192, escape_levels=1)
+    )
     assert ranges == 1
 
 
@@ -422,11 +424,11 @@ def test_footers_are_remembered_but_not_without_end(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(catalog, "_MAX_CACHED_FOOTERS", 4)
     with store_at(tmp_path / "store") as store:
         handles = [store.put([number]).output_handle for number in range(10)]
-        reads = Reads(monkeypatch)
+        reads = RecordedReads(monkeypatch)
         for handle in handles:
-            assert reads.of(lambda handle=handle: store.stat(handle))[0] == 1
-        assert [reads.of(lambda handle=handle: store.stat(handle))[0] for handle in handles[-4:]] == [0] * 4
-        assert reads.of(lambda: store.stat(handles[0]))[0] == 1
+            assert reads.measure(lambda handle=handle: store.stat(handle))[0] == 1
+        assert [reads.measure(lambda handle=handle: store.stat(handle))[0] for handle in handles[-4:]] == [0] * 4
+        assert reads.measure(lambda: store.stat(handles[0]))[0] == 1
 
 
 def test_a_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
@@ -436,9 +438,9 @@ def test_a_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
         store.search(mine, "1")
         path = file_of(tmp_path / "store", mine)
         path.write_bytes(file_of(tmp_path / "store", other).read_bytes())
-        for verb in (store.fetch, store.stat, store.open, store.outline):
+        for method in (store.fetch, store.stat, store.open, store.outline):
             with pytest.raises(HandleCorrupt):
-                verb(mine)
+                method(mine)
         with pytest.raises(HandleCorrupt):
             store.search(mine, "1")
 

@@ -1,4 +1,4 @@
-"""Fields of stored items: named by dots or pointers, tiling, and refused where no item has them."""
+"""Fields of items: named by dots or pointers, read page by page, and refused if no item has them."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ import pytest
 from forebay import PathNotFound, Store
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import Reads, asks, content, long_texts, pages, read_by_offset, store_at
+from stores import RecordedReads, asks, content, long_texts, pages, read_by_offset, store_at
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-def projected(item: Any, fields: list[str]) -> Any:
+def project_item(item: Any, fields: list[str]) -> Any:
     return {key: value for key, value in item.items() if key in fields} if isinstance(item, dict) else None
 
 
@@ -31,7 +31,7 @@ rows = st.lists(
 @given(rows, st.lists(st.sampled_from(["a", "b", "d"]), min_size=1, unique=True), asks)
 def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str], ask: dict[str, Any]) -> None:
     handle = store.put(json.dumps({"rows": items})).output_handle
-    if items and not any(map(projected, items, itertools.repeat(fields))):
+    if items and not any(map(project_item, items, itertools.repeat(fields))):
         with pytest.raises(PathNotFound):
             store.fetch(handle, fields=fields, format="items", **ask)
         return
@@ -44,9 +44,9 @@ def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str],
             stands = store.get(handle, cut["path"])
             assert (cut["index"], cut["size_bytes"]) == (page.offset, len(stands))
             assert read_by_offset(store, handle, None, cut) == stands
-            shown = [projected(json.loads(stands), fields)]
+            shown = [project_item(json.loads(stands), fields)]
         found += shown
-    assert found == [projected(item, fields) for item in items]
+    assert found == [project_item(item, fields) for item in items]
 
 
 BULKY = [{"id": number, "text": "x" * 99_990} for number in range(400)]
@@ -55,7 +55,7 @@ MOST_READ = 16 << 20
 
 @pytest.fixture(scope="module")
 def bulky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str]]:
-    """Items of which very many bytes are read for the few that are kept."""
+    """Items of many bytes, of which the fields are few."""
     with store_at(tmp_path_factory.mktemp("store"), compression="none") as opened:
         yield opened, opened.put({"rows": BULKY}).output_handle
 
@@ -65,12 +65,12 @@ def test_a_page_of_fields_ends_early_rather_than_read_on(
 ) -> None:
     store, handle = bulky
     assert store.stat(handle).size_bytes > 2 * MOST_READ
-    reads = Reads(monkeypatch)
+    reads = RecordedReads(monkeypatch)
     found = list(pages(store, handle, fields=["id"], limit=1000))
     assert [item for page in found for item in content(page)] == [{"id": number} for number in range(len(BULKY))]
     assert len(found) == 3
     for page in found:
-        _, read = reads.of(lambda page=page: store.fetch(handle, offset=page.offset, fields=["id"], limit=1000))
+        _, read = reads.measure(lambda page=page: store.fetch(handle, offset=page.offset, fields=["id"], limit=1000))
         assert read < MOST_READ * 3 // 2
 
 
@@ -78,7 +78,7 @@ def test_fields_that_no_item_has_are_refused_and_not_looked_for_without_end(
     bulky: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, handle = bulky
-    reads = Reads(monkeypatch)
+    reads = RecordedReads(monkeypatch)
 
     def ask() -> None:
         with pytest.raises(
@@ -90,9 +90,9 @@ def test_fields_that_no_item_has_are_refused_and_not_looked_for_without_end(
         assert 0 < offset < len(BULKY)
         assert content(store.fetch(handle, offset=offset, fields=["nope"], limit=3)) == [{}, {}, {}]
 
-    _, read = reads.of(ask)
+    _, read = reads.measure(ask)
     assert read < 4 * MOST_READ
-    _, read = reads.of(lambda: store.fetch(handle, offset=len(BULKY) - 1, fields=["nope"]))
+    _, read = reads.measure(lambda: store.fetch(handle, offset=len(BULKY) - 1, fields=["nope"]))
     assert read < 1 << 20
 
 

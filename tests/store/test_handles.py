@@ -1,4 +1,4 @@
-"""Handles, and how long they are good."""
+"""Handles: their format and their expiry."""
 
 import collections
 from pathlib import Path
@@ -43,28 +43,28 @@ def test_a_store_makes_handles_of_the_length_it_is_told(length: int, tmp_path: P
     with store_at(tmp_path / "store", handle_length=length) as store:
         handle = store.put(b"x").output_handle
         assert len(handle) == 3 + length
-    # And reads those of the other length.
+    # Handles of the other length can be read too.
     with store_at(tmp_path / "store", handle_length=38 - length) as store:
         assert whole(store, handle) == b"x"
 
 
 def test_a_payload_expires_to_the_second(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", ttl=50, clock=clock) as store:
-        made, longer = store.put(b"x"), store.put(b"y", ttl=55)
-        assert made.expires_at == "2027-01-15T08:00:50Z"
+        descriptor, longer = store.put(b"x"), store.put(b"y", ttl=55)
+        assert descriptor.expires_at == "2027-01-15T08:00:50Z"
         clock.now += 49.9
-        assert whole(store, made.output_handle) == b"x"
+        assert whole(store, descriptor.output_handle) == b"x"
         clock.now += 0.1
-        for verb in (store.fetch, store.stat, store.open, store.delete):
+        for method in (store.fetch, store.stat, store.open, store.delete):
             with pytest.raises(HandleNotFound):
-                verb(made.output_handle)
+                method(descriptor.output_handle)
         assert [one.output_handle for one in store.list()] == [longer.output_handle]
         assert len(payload_files(tmp_path / "store")) == 2
         report = store.sweep()
         assert (report.expired, report.kept) == (1, 1)
         assert len(payload_files(tmp_path / "store")) == 1
         (event,) = events(store, "output_handle_expired")
-        assert event["handle"] == made.output_handle
+        assert event["handle"] == descriptor.output_handle
 
 
 def test_a_ttl_of_nothing_expires_at_once(tmp_path: Path) -> None:

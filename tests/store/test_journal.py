@@ -1,4 +1,4 @@
-"""What the journal says, and that it stays bounded."""
+"""The journal: its events, and its bounds."""
 
 import logging
 import subprocess
@@ -20,15 +20,15 @@ def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
         store.fetch(mine)
         store.fetch(anns, principal="ann", limit=10)
         store.delete(mine)
-        told = store.journal.recent()
-        assert [event["event"] for event in told] == [
+        recorded = store.journal.recent()
+        assert [event["event"] for event in recorded] == [
             "output_handle_deleted",
             "output_handle_fetched",
             "output_handle_fetched",
             "output_handle_created",
             "output_handle_created",
         ]
-        assert told[-1] == {
+        assert recorded[-1] == {
             "event": "output_handle_created", "handle": mine, "source_tool": "numbers", "size_bytes": 7,
             "mime_type": "application/json", "principal": None, "ts": "2027-01-15T08:00:00Z",
             "shown_bytes": len(descriptor.to_json()),
@@ -46,11 +46,11 @@ def test_every_way_of_reading_is_written_down(tmp_path: Path) -> None:
         store.get(handle, "/0/id", principal="ann")
         shape = store.outline(handle, principal="ann")
         whole(store, handle)
-        told = [event for event in store.journal.recent() if event["event"] != "output_handle_created"]
-        assert {event["handle"] for event in told} == {handle}
-        assert {event["principal"] for event in told} == {"ann"}
-        assert [event["event"] for event in told] == ["output_handle_opened", *["output_handle_fetched"] * 3]
-        assert [(event["format"], event["returned_bytes"]) for event in told[1:]] == [
+        recorded = [event for event in store.journal.recent() if event["event"] != "output_handle_created"]
+        assert {event["handle"] for event in recorded} == {handle}
+        assert {event["principal"] for event in recorded} == {"ann"}
+        assert [event["event"] for event in recorded] == ["output_handle_opened", *["output_handle_fetched"] * 3]
+        assert [(event["format"], event["returned_bytes"]) for event in recorded[1:]] == [
             ("outline", len(shape.encode())), ("value", 1), ("search", len(found.to_json())),
         ]  # fmt: skip
         assert store.journal.summary()["pages_read"] == 3
@@ -62,9 +62,9 @@ def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
         for handle in (anns, "oh_AAAAAAAAAAAA", "../" * 100_000):
             with pytest.raises(forebay.HandleNotFound):
                 store.fetch(handle, principal="bob")
-        told = events(store, "output_handle_refused")
-        assert [event["handle"] for event in told] == [None, "oh_AAAAAAAAAAAA", anns]
-        assert {(event["principal"], event["code"]) for event in told} == {("bob", "output_handle_not_found")}
+        recorded = events(store, "output_handle_refused")
+        assert [event["handle"] for event in recorded] == [None, "oh_AAAAAAAAAAAA", anns]
+        assert {(event["principal"], event["code"]) for event in recorded} == {("bob", "output_handle_not_found")}
 
 
 def test_who_guesses_handles_does_not_push_out_what_else_happened(tmp_path: Path, clock: Clock) -> None:
@@ -97,8 +97,8 @@ def test_a_clock_set_back_does_not_lose_the_file_in_use(tmp_path: Path, clock: C
     clock.now -= 30 * 24 * 3600
     for number in range(3):
         journal.record("after", number=number)
-    told = [event["number"] for event in journal.recent() if event["event"] == "after"]
-    assert told == [2, 1, 0]
+    numbers = [event["number"] for event in journal.recent() if event["event"] == "after"]
+    assert numbers == [2, 1, 0]
     journal.close()
     folders.close()
 
@@ -117,8 +117,8 @@ def test_the_summary_adds_up(tmp_path: Path) -> None:
         kept = 20_600 - 400 - sum(len(descriptor.to_json()) for descriptor in descriptors)
         assert (summary["bytes_kept_out"], summary["tokens_kept_out"]) == (kept, kept // 4)
         assert summary["by_tool"] == {"a": {"handles": 2, "bytes": 20_500}, "b": {"handles": 1, "bytes": 100}}
-        hers = store.journal.summary(principal="ann", is_operator=False)
-        assert (hers["handles"], hers["bytes_stored"], hers["pages_read"]) == (1, 500, 0)
+        summary = store.journal.summary(principal="ann", is_operator=False)
+        assert (summary["handles"], summary["bytes_stored"], summary["pages_read"]) == (1, 500, 0)
 
 
 WRITE = """
@@ -136,8 +136,8 @@ def test_several_processes_write_one_journal(tmp_path: Path) -> None:
     assert [writer.wait() for writer in writers] == [0] * 4
     with store_at(tmp_path / "store") as store:
         for name in range(4):
-            told = store.journal.recent(1000, principal=str(name), is_operator=False)
-            assert [event["number"] for event in told] == list(reversed(range(400)))
+            recorded = store.journal.recent(1000, principal=str(name), is_operator=False)
+            assert [event["number"] for event in recorded] == list(reversed(range(400)))
 
 
 def test_a_journal_is_bounded_and_keeps_the_newest(tmp_path: Path, clock: Clock) -> None:
@@ -149,9 +149,9 @@ def test_a_journal_is_bounded_and_keeps_the_newest(tmp_path: Path, clock: Clock)
         assert len(list((tmp_path / "store" / "journal").iterdir())) <= 3
     sizes = [path.stat().st_size for path in (tmp_path / "store" / "journal").iterdir()]
     assert max(sizes) < 2000 + 200
-    told = [event["number"] for event in journal.recent(1000)]
-    assert told == list(range(999, 999 - len(told), -1))
-    assert len(told) > 20
+    numbers = [event["number"] for event in journal.recent(1000)]
+    assert numbers == list(range(999, 999 - len(numbers), -1))
+    assert len(numbers) > 20
     journal.close()
     folders.close()
 

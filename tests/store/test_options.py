@@ -1,4 +1,4 @@
-"""Where a store is, and how it behaves."""
+"""The location and the options of a store."""
 
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,16 @@ def test_a_url_of_no_store_is_refused(url: str) -> None:
         ({"durability": "none"}, "durability is 'process' or 'power'"),
         ({"on_full": "drop"}, "on_full is 'refuse' or 'evict'"),
         ({"ttl": -1}, "ttl"),
-        ({"quota": -1}, "quota is a number, not negative"),
-        ({"principal_quota": -1}, "principal_quota is a number, not negative"),
+        ({"quota_bytes": -1}, "quota_bytes is a number, not negative"),
+        ({"principal_quota_bytes": -1}, "principal_quota_bytes is a number, not negative"),
         ({"sweep_interval": -1}, "sweep_interval is a number, not negative"),
         ({"warn_bytes": -1}, "warn_bytes is a number, not negative"),
         ({"handle_length": 13}, "handle_length is 12 or 26, not 13"),
-        ({"quota": "1GB"}, "quota is a number"),
+        ({"quota_bytes": "1GB"}, "quota_bytes is a number"),
         ({"ttl": "1h"}, "ttl is from 0 seconds"),
         ({"warn_bytes": None}, "warn_bytes is a number"),
         ({"sweep_interval": float("inf")}, "sweep_interval is a number"),
-        ({"principal_quota": float("nan")}, "principal_quota is a number"),
+        ({"principal_quota_bytes": float("nan")}, "principal_quota_bytes is a number"),
         ({"redact": [b"secret"]}, "redact is a function"),
         ({"colour": "red"}, "no such option of a store: colour; there are ttl, quota"),
     ],

@@ -1,4 +1,4 @@
-"""Where things are in a stored payload: a path means one value, whoever asks, and pages tell where their items are."""
+"""Paths into a stored payload: every method reads the same value, and pages tell where their items are."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from forebay import PathNotFound, Store
 from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import Reads, content, pages, store_at
+from stores import RecordedReads, content, pages, store_at
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +19,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-def written(members: list[tuple[str, str]]) -> str:
+def dump_members(members: list[tuple[str, str]]) -> str:
     return "{" + ", ".join(f'"{key}": {value}' for key, value in members) + "}"
 
 
-# Objects whose keys repeat, as Python's cannot.
+# Objects with duplicate keys, which a Python dict cannot have.
 twins = st.recursive(
     st.sampled_from(["1", '"x"', "[]", "[1, [2], 3]", '[{"a": [4]}, {"b": 5, "b": 6}]']),
-    lambda inner: st.lists(st.tuples(st.sampled_from("ab"), inner), max_size=4).map(written),
+    lambda inner: st.lists(st.tuples(st.sampled_from("ab"), inner), max_size=4).map(dump_members),
     max_leaves=12,
 )
 twin_paths = st.lists(st.sampled_from(["a", "b", "0", "1", "2"]), max_size=4).map(
@@ -76,7 +76,7 @@ def test_a_path_into_an_item_reads_the_frames_that_hold_it(
     with store_at(tmp_path / "store", compression="none") as store:
         handle = store.put({"rows": rows}).output_handle
     with store_at(tmp_path / "store") as store:
-        reads = Reads(monkeypatch)
+        reads = RecordedReads(monkeypatch)
 
         def read() -> None:
             if "99999999" in path:
@@ -86,7 +86,7 @@ def test_a_path_into_an_item_reads_the_frames_that_hold_it(
                 store.fetch(handle, path=path)
                 store.get(handle, path)
 
-        ranges, size = reads.of(read)
+        ranges, size = reads.measure(read)
     assert ranges <= 3
     assert size <= TAIL_BYTES + 4 * (FRAME_BYTES + 64)
 
@@ -94,8 +94,8 @@ def test_a_path_into_an_item_reads_the_frames_that_hold_it(
 def test_a_path_into_lines_of_json_reads_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = store.put(b"".join(b'{"id":%d,"a":[%d]}\n' % (n, n) for n in range(200_000))).output_handle
     store.stat(handle)
-    reads = Reads(monkeypatch)
-    assert reads.of(lambda: store.fetch(handle, path="/150000/a"))[0] == 1
+    reads = RecordedReads(monkeypatch)
+    assert reads.measure(lambda: store.fetch(handle, path="/150000/a"))[0] == 1
     assert content(store.fetch(handle, path="/150000/a")) == [150_000]
 
 
@@ -119,7 +119,7 @@ def test_a_page_tells_where_its_items_are(path: str | None, store: Store) -> Non
         ({"rows": [1, 2]}, {"format": "text"}),
         ({"a": 1}, {}),
         (b"1\n2\n", {}),
-        # Where it would leave no room for the items.
+        # A path so long that it would leave no room for the items.
         ({"k" * 400: [1, 2]}, {"max_bytes": 512}),
     ],
 )

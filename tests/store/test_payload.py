@@ -1,4 +1,4 @@
-"""What counts as a payload, and what is said of everything else."""
+"""Payload types, and the messages for everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is put comes back byte for byte, and is called what it is."""
+"""Every payload comes back byte for byte, with the right MIME type."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from forebay.store.payload import CHUNK_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
-from stores import file_of, noise, payload_files, store_at, unpacked, whole
+from stores import decompress, file_of, noise, payload_files, store_at, whole
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 8
@@ -48,12 +48,12 @@ def store(root: Path) -> Iterator[Store]:
 
 
 def sample(size: int) -> bytes:
-    """Text that compresses, and differs everywhere."""
+    """Return text that is compressible but nowhere repeats exactly."""
     lines = b"".join(b'{"id":%d,"name":"item %d"}\n' % (i, i * 7919) for i in range(size // 24 + 1))
     return lines[:size]
 
 
-def chunked(data: bytes, size: int) -> Iterator[bytes]:
+def iter_pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
@@ -64,7 +64,7 @@ class Point:
 
 
 class Model:
-    """Looks like a model of pydantic."""
+    """An object with the `model_dump` of a pydantic model."""
 
     def model_dump(self, *, mode: str) -> dict[str, str]:
         return {"mode": mode}
@@ -117,7 +117,7 @@ def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
             files.enter_context(path.open("rb", buffering=0)),
             iter([data]),
             iter([b"", data, b""]),
-            chunked(data, 997),
+            iter_pieces(data, 997),
             iter([memoryview(data)[: size // 2], bytearray(data[size // 2 :])]),
         ]
         if size:
@@ -125,7 +125,7 @@ def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
             kinds.append(files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
             kinds.append(files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)))
         descriptors = [store.put(kind) for kind in kinds]
-        # Leaving the block closes the maps, which fails if anything of them is still held.
+        # Leaving the block closes the maps, which fails if a buffer of them is still in use.
     assert all(whole(store, descriptor.output_handle) == data for descriptor in descriptors)
     assert len({(one.mime_type, one.size_bytes, one.item_count, one.preview) for one in descriptors}) == 1
 
@@ -154,13 +154,13 @@ def test_chunks_of_any_size_are_one_payload(store: Store, chunks: list[bytes]) -
 def test_round_trip_three_ways(size: int, compression: str, make: Callable[[int], bytes], tmp_path: Path) -> None:
     data = make(size)
     with store_at(tmp_path / "store", compression=compression) as store:
-        handle = store.put(chunked(data, 99_991)).output_handle
+        handle = store.put(iter_pieces(data, 99_991)).output_handle
         assert whole(store, handle) == data
     path = file_of(tmp_path / "store", handle)
-    assert unpacked(path) == data
+    assert decompress(path) == data
     with pyzstd.SeekableZstdFile(path) as file:
         assert file.read() == data
-        # The metadata has a place in the table, and counts for nothing in it.
+        # The metadata frame has an entry in the seek table, with no payload bytes.
         assert file.seek(0, io.SEEK_END) == size
         if size > 2:
             file.seek(size - 2)
@@ -184,7 +184,7 @@ def test_what_does_not_compress_costs_next_to_nothing_more(size: int, store: Sto
 
 
 def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
-    # Zeros would shrink; that they say they are a PNG is believed.
+    # The zeros would compress, but the header of a PNG is trusted.
     data = PNG + bytes(2 * CHUNK_BYTES)
     assert store.stat(store.put(data).output_handle).stored_bytes >= len(data)
 
@@ -229,7 +229,7 @@ def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
     ],
 )
 def test_what_it_is_is_found_out(payload: bytes, mime_type: str, items: int | None, store: Store) -> None:
-    for kind in (payload, chunked(payload, 1)):
+    for kind in (payload, iter_pieces(payload, 1)):
         descriptor = store.put(kind)
         assert (descriptor.mime_type, descriptor.item_count) == (mime_type, items)
         assert whole(store, descriptor.output_handle) == payload
@@ -334,16 +334,16 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
             store.put(failing())
         assert list(store.list(principal=forebay.OPERATOR)) == []
         assert payload_files(tmp_path / "store") == []
-        # And goes on as if nothing had been.
+        # Later puts work as usual.
         assert whole(store, store.put(b"next").output_handle) == b"next"
 
 
 @pytest.mark.parametrize("size", [1, FRAME_BYTES, FRAME_BYTES + 1, 12 * CHUNK_BYTES + 5])
 def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
-    told: list[int] = []
-    store.put(chunked(sample(size), 12_345), progress=told.append)
-    assert told == sorted(set(told))
-    assert told[-1] == size
+    reported: list[int] = []
+    store.put(iter_pieces(sample(size), 12_345), progress=reported.append)
+    assert reported == sorted(set(reported))
+    assert reported[-1] == size
 
 
 @pytest.mark.slow
@@ -366,22 +366,22 @@ def test_text_that_no_message_could_carry_is_refused(tmp_path: Path) -> None:
 
 def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
     descriptor = store.put({"rows": [{"id": i} for i in range(1000)]}, source_tool="list_rows")
-    told = json.loads(descriptor.to_json())
-    assert list(told) == [
+    fields = json.loads(descriptor.to_json())
+    assert list(fields) == [
         "output_handle", "mime_type", "size_bytes", "item_count", "preview", "expires_at", "fetch_with", "items_path",
         "outline",
     ]  # fmt: skip
-    assert told["item_count"] == 1000
-    assert told["items_path"] == "/rows"
-    assert told["outline"] == "{rows: [{id: int}] ×1000}"
-    assert told["preview"].startswith('{"rows":[{"id":0},')
-    assert told["fetch_with"] == "output_fetch"
+    assert fields["item_count"] == 1000
+    assert fields["items_path"] == "/rows"
+    assert fields["outline"] == "{rows: [{id: int}] ×1000}"
+    assert fields["preview"].startswith('{"rows":[{"id":0},')
+    assert fields["fetch_with"] == "output_fetch"
 
 
 def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Store) -> None:
     data = json.dumps([{"id": i, "name": f"n{i}"} for i in range(200_000)]).encode()
     assert len(data) > 3 * CHUNK_BYTES
-    streamed, put_whole = store.put(chunked(data, 70_001)), store.put(data)
+    streamed, put_whole = store.put(iter_pieces(data, 70_001)), store.put(data)
     assert streamed.outline == put_whole.outline == "[{id: int, name: str}] ×200000"
     assert streamed.item_count == put_whole.item_count == 200_000
 
@@ -391,7 +391,7 @@ import forebay
 
 
 def chunks(count):
-    # Faster than they can be compressed, so that they would pile up.
+    # Produced faster than they can be compressed, so that they would pile up.
     chunk = b"".join(b'{"id":%d,"name":"item %d of a long list","tags":["a","b"]}\\n' % (i, i) for i in range(20_000))
     return (bytes(bytearray(chunk)) for _ in range(count))
 

@@ -1,4 +1,4 @@
-"""A payload that streams is taken in pieces, whatever it is made of."""
+"""Streams are read in chunks of one size, whatever they consist of."""
 
 import io
 import os
@@ -16,8 +16,8 @@ def store(tmp_path: Path) -> Iterator[forebay.Store]:
         yield store
 
 
-class Recorded(io.BytesIO):
-    """A file that remembers how much was asked of it at once, and cannot be read by lines."""
+class RecordingFile(io.BytesIO):
+    """A file that records the sizes it was read with, and cannot be read by lines."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -34,7 +34,7 @@ class Recorded(io.BytesIO):
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES + 7])
 def test_a_file_is_read_piece_by_piece(size: int) -> None:
     data = (b"0123456789" * (size // 10 + 1))[:size]
-    file = Recorded(data)
+    file = RecordingFile(data)
     pieces = [bytes(piece) for piece in iter_chunks(file)]
     assert b"".join(pieces) == data
     assert all(len(piece) == CHUNK_BYTES for piece in pieces[:-1])
@@ -43,7 +43,7 @@ def test_a_file_is_read_piece_by_piece(size: int) -> None:
 
 def test_a_file_comes_back_as_it_was(store: forebay.Store) -> None:
     data = b'["' + b"a long line, " * (CHUNK_BYTES // 5) + b'"]'
-    descriptor = store.put(Recorded(data))
+    descriptor = store.put(RecordingFile(data))
     assert descriptor.mime_type == "application/json"
     with store.open(descriptor.output_handle) as file:
         assert file.read() == data

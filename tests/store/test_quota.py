@@ -1,4 +1,4 @@
-"""How much a store holds, for whom, and what goes when it is full."""
+"""Quotas: what a store and a principal may hold, and what is evicted."""
 
 import errno
 import os
@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from faults import counters, true_counters
+from faults import counters, expected_counters
 from forebay import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
 from forebay.store.backends.local import LocalBackend, LocalBlob
 from stores import Clock, events, noise, payload_files, store_at, whole
 
 
 def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=250_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=250_000) as store:
         first = store.put(noise(100_000, 1)).output_handle
         store.put(noise(100_000, 2), principal="ann")
         with pytest.raises(StoreFull, match=r"the store's quota of 250,000 bytes has .* left.*; delete what"):
@@ -29,19 +29,19 @@ def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
 
 
 def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", principal_quota=150_000) as store:
+    with store_at(tmp_path / "store", principal_quota_bytes=150_000) as store:
         store.put(noise(100_000), principal="ann")
         with pytest.raises(StoreFull, match="your quota of 150,000 bytes"):
             store.put(noise(100_000), principal="ann")
         store.put(noise(100_000), principal="bob")
         for _ in range(3):
             store.put(noise(100_000))
-        # What was refused counts for nothing.
+        # A refused payload is not counted.
         store.put(noise(40_000), principal="ann")
 
 
 def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=260_000, principal_quota=150_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=260_000, principal_quota_bytes=150_000) as store:
         store.put(noise(100_000), principal="ann")
         for _ in range(5):
             with pytest.raises(StoreFull):
@@ -50,19 +50,22 @@ def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
 
 
 def test_the_quota_is_of_all_who_use_the_root(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=150_000) as store, store_at(tmp_path / "store", quota=150_000) as other:
+    with (
+        store_at(tmp_path / "store", quota_bytes=150_000) as store,
+        store_at(tmp_path / "store", quota_bytes=150_000) as other,
+    ):
         store.put(noise(100_000))
         with pytest.raises(StoreFull):
             other.put(noise(100_000))
 
 
 def test_the_quota_counts_what_is_on_disk(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=100_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=100_000) as store:
         store.put(b"a" * 10_000_000)
 
 
 def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> None:
-    with store_at(tmp_path / "store", principal_quota=250_000, on_full="evict", clock=clock) as store:
+    with store_at(tmp_path / "store", principal_quota_bytes=250_000, on_full="evict", clock=clock) as store:
         handles = []
         others = store.put(noise(100_000), principal="bob").output_handle
         for number in range(4):
@@ -75,13 +78,13 @@ def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_nothing_is_evicted_for_what_has_no_room_anyway(stream: bool, tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=250_000, on_full="evict") as store:
+    with store_at(tmp_path / "store", quota_bytes=250_000, on_full="evict") as store:
         mine = store.put(noise(100_000), principal="ann").output_handle
         with pytest.raises(StoreFull):
             store.put(iter([noise(300_000)]) if stream else noise(300_000), principal="ann")
         store.put(noise(100_000), principal="bob")
         with pytest.raises(StoreFull):
-            # Not even without all of hers.
+            # It would not fit even if all of ann's payloads were evicted.
             store.put(noise(180_000), principal="ann")
         assert whole(store, mine) == noise(100_000)
         assert events(store, "output_handle_evicted") == []
@@ -98,7 +101,7 @@ def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> 
             taken += len(chunk)
             yield chunk
 
-    with store_at(tmp_path / "store", quota=3_000_000, on_full=on_full) as store:
+    with store_at(tmp_path / "store", quota_bytes=3_000_000, on_full=on_full) as store:
         with pytest.raises(StoreFull):
             store.put(endless())
         assert taken < 32 << 20
@@ -109,7 +112,7 @@ def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Path) -> None:
     size = 3 << 20 if stream else 100_000
-    with store_at(tmp_path / "store", quota=size * 3 // 2) as store:
+    with store_at(tmp_path / "store", quota_bytes=size * 3 // 2) as store:
         store.put(noise(size, 1), ttl=0, principal="ann")
         payload = noise(size, 2)
         handle = store.put(iter([payload]) if stream else payload).output_handle
@@ -118,7 +121,7 @@ def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Pa
 
 
 def test_what_has_expired_goes_before_what_is_older(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=250_000, on_full="evict") as store:
+    with store_at(tmp_path / "store", quota_bytes=250_000, on_full="evict") as store:
         oldest = store.put(noise(100_000, 1)).output_handle
         store.put(noise(100_000, 2), ttl=0)
         store.put(noise(100_000, 3))
@@ -134,7 +137,7 @@ def test_an_evicting_store_reads_a_footer_once(tmp_path: Path, monkeypatch: pyte
         read.append(handle)
         return opens(self, handle)
 
-    with store_at(tmp_path / "store", quota=40_000, on_full="evict") as store:
+    with store_at(tmp_path / "store", quota_bytes=40_000, on_full="evict") as store:
         monkeypatch.setattr(LocalBackend, "open", watched)
         for number in range(60):
             store.put(noise(2000, number))
@@ -159,7 +162,7 @@ def test_counters_are_right_without_a_sweep_after_one_among_puts(tmp_path: Path)
             store.sweep()
         for future in working:
             future.result()
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
 def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,20 +180,20 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
         with pytest.raises(StoreUnavailable, match="Input/output error"):
             store.put(b"never acknowledged")
     assert len(payload_files(root)) == 1
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
 @pytest.mark.slow
 def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
-        made = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
-    assert len(made) == 200
+    with store_at(tmp_path / "store", quota_bytes=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
+        handles = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
+    assert len(handles) == 200
 
 
 @pytest.mark.parametrize("how", ["by hand", "damaged"])
 def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with store_at(root, quota=150_000) as store:
+    with store_at(root, quota_bytes=150_000) as store:
         handle = store.put(noise(100_000)).output_handle
         (path,) = payload_files(root)
         if how == "by hand":
@@ -199,11 +202,11 @@ def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> No
             path.write_bytes(b"damaged")
             store.delete(handle, principal=OPERATOR)
         store.put(noise(100_000))
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
 def test_a_clock_that_jumped_is_believed_in_the_end_without_sweeps(tmp_path: Path, clock: Clock) -> None:
-    with store_at(tmp_path / "store", quota=150_000, clock=clock) as store:
+    with store_at(tmp_path / "store", quota_bytes=150_000, clock=clock) as store:
         store.put(noise(100_000))
         clock.now += 2 * 24 * 3600
         with pytest.raises(StoreFull):
@@ -215,7 +218,7 @@ def test_a_root_that_was_never_counted_is_before_more_is_stored(tmp_path: Path) 
     with store_at(tmp_path / "other") as other:
         other.put(noise(80_000))
     shutil.rmtree(tmp_path / "other" / ".usage")
-    with store_at(tmp_path / "store", quota=100_000) as store:
+    with store_at(tmp_path / "store", quota_bytes=100_000) as store:
         store.put(noise(10))
         (tmp_path / "store").rename(tmp_path / "aside")
         (tmp_path / "other").rename(tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Searching a stored payload, reading it as a file, and what is told of it."""
+"""Searching a stored payload, reading it as a file, and its metadata."""
 
 import io
 import json
@@ -22,7 +22,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-def found_by_pages(store: Store, handle: str, pattern: str, **ask: Any) -> list[dict[str, Any]]:
+def search_all(store: Store, handle: str, pattern: str, **ask: Any) -> list[dict[str, Any]]:
     start: int | None = 0
     found: list[dict[str, Any]] = []
     while start is not None:
@@ -58,30 +58,30 @@ def test_matches_tile(
         (
             match.start(),
             match.end() - match.start(),
-            # White space before an item counts as it.
+            # White space before an item counts as part of it.
             next((i for i, start in enumerate(starts) if match.start() < start + len(written[i])), None),
         )
         for match in re.finditer(expression.encode(), data, re.MULTILINE)
     ]
-    found = found_by_pages(store, handle, pattern, regex=regex, context=context, **{**ask, "limit": ask["limit"] or 50})
+    found = search_all(store, handle, pattern, regex=regex, context=context, **{**ask, "limit": ask["limit"] or 50})
     assert [(match["byte_offset"], match["size_bytes"], match["item"]) for match in found] == expected
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_a_page_of_matches_that_is_full_leads_to_the_next_match(level: int, store: Store) -> None:
     handle = store.put("aaa " * 200).output_handle
-    found = found_by_pages(store, handle, "a+", regex=True, max_bytes=512 * (1 + level), escape_levels=level)
+    found = search_all(store, handle, "a+", regex=True, max_bytes=512 * (1 + level), escape_levels=level)
     assert [(match["byte_offset"], match["size_bytes"]) for match in found] == [(4 * i, 3) for i in range(200)]
 
 
 def test_matches_in_text_tell_their_line(store: Store) -> None:
     handle = store.put("one\ntwo two\nthree\n").output_handle
-    found = found_by_pages(store, handle, "two", limit=1)
+    found = search_all(store, handle, "two", limit=1)
     assert [(match["line"], match["byte_offset"]) for match in found] == [(1, 4), (1, 8)]
 
 
 def test_matches_in_binary(store: Store) -> None:
-    found = found_by_pages(store, store.put(b"\xff\x00needle\xff").output_handle, "needle")
+    found = search_all(store, store.put(b"\xff\x00needle\xff").output_handle, "needle")
     assert [match["byte_offset"] for match in found] == [2]
 
 
@@ -128,7 +128,7 @@ def test_an_open_payload_is_a_file(store: Store, moves: list[tuple[int, int, int
                 place = plain.seek(offset, whence)
             except (ValueError, OSError):
                 place = None
-            # BytesIO stops at 0 where files refuse.
+            # BytesIO stops at 0 where files raise an error.
             start = {0: 0, 1: file.tell(), 2: len(data)}[whence]
             if place is None or start + offset < 0:
                 with pytest.raises((ValueError, OSError)):
@@ -195,11 +195,11 @@ def test_list_shows_what_is_there_and_whose_it_is(tmp_path: Path) -> None:
 def test_a_handle_of_someone_else_does_not_exist(principal: str | None, store: Store) -> None:
     handle = store.put([1], principal="ann").output_handle
     unknown = "oh_" + "A" * 12
-    for verb in (store.fetch, store.stat, store.open, store.delete, store.outline):
+    for method in (store.fetch, store.stat, store.open, store.delete, store.outline):
         with pytest.raises(HandleNotFound) as theirs:
-            verb(handle, principal=principal)
+            method(handle, principal=principal)
         with pytest.raises(HandleNotFound) as nobodys:
-            verb(unknown, principal=principal)
+            method(unknown, principal=principal)
         assert str(theirs.value).replace(handle, "") == str(nobodys.value).replace(unknown, "")
     assert whole(store, handle) == b"[1]"
 

@@ -1,4 +1,4 @@
-"""What is redacted was never on disk."""
+"""Redacted secrets are never on disk."""
 
 import json
 import traceback
@@ -13,7 +13,7 @@ from stores import events, payload_files, store_at, whole
 SECRET = b"hunter2-correct-horse"
 
 
-def holds_secret(root: Path) -> list[Path]:
+def find_secret(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
 
 
@@ -26,11 +26,11 @@ def test_what_is_redacted_was_never_on_disk(size: int, tmp_path: Path, monkeypat
     def watched(upload: LocalUpload, parts: Any) -> None:
         nonlocal looks
         write(upload, parts)
-        assert holds_secret(root) == []
+        assert find_secret(root) == []
         looks += 1
 
     def remove(data: bytes) -> bytes:
-        assert holds_secret(root) == []
+        assert find_secret(root) == []
         return data.replace(SECRET, b"[removed]")
 
     monkeypatch.setattr(LocalUpload, "write", watched)
@@ -41,7 +41,7 @@ def test_what_is_redacted_was_never_on_disk(size: int, tmp_path: Path, monkeypat
             descriptor = store.put(payload, source_tool="tool")
             assert SECRET not in descriptor.to_json()
             assert b"[removed] and on" in whole(store, descriptor.output_handle)
-        assert holds_secret(root) == []
+        assert find_secret(root) == []
     assert looks >= len(payloads)
 
 
@@ -77,4 +77,4 @@ def test_a_redaction_that_fails_stores_and_shows_nothing(redact: Any, tmp_path: 
         (event,) = events(store, "store_failed")
         assert event["code"] == "redaction_failed"
     assert payload_files(root) == []
-    assert holds_secret(root) == []
+    assert find_secret(root) == []

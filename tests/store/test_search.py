@@ -11,7 +11,7 @@ from forebay.store import search as store_search
 from forebay.store.frames import FRAME_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import Reads, asks, store_at
+from stores import RecordedReads, asks, store_at
 from texts import nasty_text, weigh
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def test_a_context_is_cut_to_what_fits(
     if as_json:
         assert not HALF_ESCAPE.search(shown)
     whole = store.search(handle, "NEEDLE", context=context, max_bytes=1 << 20, limit=1).matches[0]["context"]
-    # Another character may weigh this much, on both sides and escaped twice.
+    # One more character may take this much, on both sides and escaped twice.
     assert shown == whole or weight > ask["max_bytes"] - 64
 
 
@@ -122,7 +122,7 @@ def test_a_part_that_ends_anywhere_gives_what_the_whole_does(context: int, limit
         for part in range(1, size + 1):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(store_search, "_FIRST_SEARCH_BYTES", part)
-                # What is kept whole is searched whole.
+                # A cached payload is searched whole.
                 store._catalog.forget(one)
                 assert store.search(one, "a", limit=limit, context=context) == expected
 
@@ -135,10 +135,10 @@ def test_a_search_reads_all_only_if_it_must(
     size = 24 << 20
     handle = store.put(line * (size // len(line)) + "only here").output_handle
     store.stat(handle)
-    ranges, _ = Reads(monkeypatch).of(lambda: store.search(handle, pattern, regex=regex))
+    ranges, _ = RecordedReads(monkeypatch).measure(lambda: store.search(handle, pattern, regex=regex))
     if pattern == "needle":
         assert ranges == 1
     else:
         assert ranges >= size // FRAME_BYTES
-        # What was read for that is at hand for the next one.
-        assert Reads(monkeypatch).of(lambda: store.search(handle, "needle"))[0] == 0
+        # The payload read for that search is cached for the next one.
+        assert RecordedReads(monkeypatch).measure(lambda: store.search(handle, "needle"))[0] == 0

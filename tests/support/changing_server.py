@@ -1,6 +1,6 @@
-"""A server of the mcp SDK whose tools come and go: `python changing_server.py stdio|http [PORT]`.
+"""A server of the mcp SDK with tools that add and remove tools: `python changing_server.py stdio|http [PORT]`.
 
-Over HTTP it says on stdout which port it is at, and answers in streams.
+Over HTTP it prints its port, and responds with event streams.
 """
 
 import sys
@@ -15,8 +15,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 def make_server() -> MCPServer:
     server = MCPServer("changing")
 
-    async def changed(ctx: Context) -> None:
-        # Each era has a way of its own.
+    async def notify_changed(ctx: Context) -> None:
+        # The notification depends on the protocol version.
         if ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             await ctx.notify_tools_changed()
         else:
@@ -25,13 +25,13 @@ def make_server() -> MCPServer:
     @server.tool()
     async def add(name: str, ctx: Context) -> str:
         server.add_tool(lambda: name, name=name)
-        await changed(ctx)
+        await notify_changed(ctx)
         return name
 
     @server.tool()
     async def remove(name: str, ctx: Context) -> str:
         server.remove_tool(name)
-        await changed(ctx)
+        await notify_changed(ctx)
         return name
 
     @server.tool(structured_output=False)

@@ -7,12 +7,13 @@ from forebay.operations import CallContext, CallError, OperationRegistry
 from forebay.operations.envelope import unwrap
 
 
-async def failing(registry: OperationRegistry, operation: str, given: Any = None, **context: Any) -> CallError:
+async def call_error(registry: OperationRegistry, operation: str, arguments: Any = None, **context: Any) -> CallError:
+    """Call an operation that fails, and return its error."""
     with pytest.raises(CallError) as caught:
-        await registry.execute(operation, given or {}, CallContext(**context))
+        await registry.execute(operation, arguments or {}, CallContext(**context))
     return caught.value
 
 
-async def told(registry: OperationRegistry) -> Any:
-    """What the server knows of what it was asked."""
+async def server_state(registry: OperationRegistry) -> Any:
+    """Return what the test server has recorded, such as its pid and its calls."""
     return unwrap(await registry.execute("up.told", {}))

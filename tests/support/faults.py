@@ -1,13 +1,16 @@
-"""What the tests of faults share: a store's truth, as its files tell it, and processes of one's own to hurt."""
+"""Helpers for fault tests: what the files of a store really hold, and child processes to damage or kill."""
 
+import functools
 import hashlib
+import inspect
 import multiprocessing
 import re
+import runpy
 import struct
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from forebay import OPERATOR, ForebayError, Store, open_store
 
@@ -19,7 +22,7 @@ _OURS = re.compile(r"journal/\d{4}-\d\d-\d\d(\.\d+)?\.jsonl|\.usage/(total|p-[0-
 
 
 def opened(root: Path, **options: Any) -> Store:
-    """A store at `root` that sweeps only when it is told to."""
+    """Open a store at `root` without background sweeps."""
     return open_store(root.as_uri(), **{"sweep_interval": 0, **options})
 
 
@@ -28,13 +31,13 @@ def digest(data: bytes) -> str:
 
 
 def redeem(store: Store, handle: str, principal: Any = None) -> bytes:
-    """All of a payload."""
+    """Read a whole payload."""
     with store.open(handle, principal=principal) as file:
         return file.read()
 
 
 def stored_files(root: Path) -> dict[str, Path]:
-    """The file of every handle."""
+    """Return the file of every handle."""
     found = {}
     for path in root.rglob("*"):
         name = _OBJECT.fullmatch(path.relative_to(root).as_posix())
@@ -44,19 +47,19 @@ def stored_files(root: Path) -> dict[str, Path]:
 
 
 def stray_files(root: Path) -> list[str]:
-    """What is neither an object, a counter nor the journal."""
+    """Return the files that are neither objects, counters nor the journal."""
     names = (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
     return [name for name in names if not _OBJECT.fullmatch(name) and not _OURS.fullmatch(name)]
 
 
 def counters(root: Path) -> dict[str, int]:
-    """The counters that are not zero."""
+    """Return the counters that are not zero."""
     values = {path.name: struct.unpack("<q", path.read_bytes())[0] for path in (root / ".usage").iterdir()}
     return {name: value for name, value in values.items() if value}
 
 
-def true_counters(root: Path) -> dict[str, int]:
-    """What the counters should be: the sizes of the files, by whose they are."""
+def expected_counters(root: Path) -> dict[str, int]:
+    """Return what the counters should be, from the sizes and principals of the files."""
     sums: dict[str, int] = {}
     with opened(root) as store:
         for stored in store.list(principal=OPERATOR):
@@ -70,7 +73,7 @@ def true_counters(root: Path) -> dict[str, int]:
 
 
 def assert_tidy(root: Path) -> None:
-    """After a sweep, nothing is there but whole objects, and they are counted."""
+    """Check that after a sweep there are only valid objects, and that the counters match them."""
     with opened(root) as store:
         store.sweep()
         listed = {stored.output_handle for stored in store.list(principal=OPERATOR)}
@@ -78,11 +81,11 @@ def assert_tidy(root: Path) -> None:
             redeem(store, handle, OPERATOR)
     assert stray_files(root) == []
     assert set(stored_files(root)) == listed
-    assert counters(root) == true_counters(root)
+    assert counters(root) == expected_counters(root)
 
 
-def code_of(act: Callable[[], object]) -> str:
-    """How an act ended: by which of our errors, or `""`. Any other error passes."""
+def error_code(act: Callable[[], object]) -> str:
+    """Return the code of the forebay error that a call raises, or `""`. Other errors propagate."""
     try:
         act()
     except ForebayError as error:
@@ -91,6 +94,18 @@ def code_of(act: Callable[[], object]) -> str:
 
 
 def in_child(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Calls a function in a new process: what it raises, limits or breaks is its own."""
+    """Call a function of a test file in a new process, so that its limits and damage stay there."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *args, **kwargs).result()
+        return pool.submit(spawnable(function), *args, **kwargs).result()
+
+
+def spawnable(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Return a function that a spawned process can import.
+
+    Test files are no package: a child would look for `tests` among the installed packages, and may find another one.
+    """
+    return cast("Callable[_P, _T]", functools.partial(_call_from_file, inspect.getfile(function), function.__name__))
+
+
+def _call_from_file(file: str, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    return runpy.run_path(file)[name](*args, **kwargs)

@@ -1,7 +1,7 @@
-"""A server without any SDK, which says whatever it is told to: `python raw_server.py stdio|http [TOOLS]`.
+"""A server without an SDK that sends the results its arguments contain: `python raw_server.py stdio|http [TOOLS]`.
 
-Over HTTP it says on stdout which port it is at. It serves both eras, its tools in pages of two. `TOOLS` is JSON: more
-that it lists, whatever they are.
+Over HTTP it prints its port. It serves all protocol versions, and lists its tools in pages of two. `TOOLS` is JSON with
+more tools to list, valid or not.
 """
 
 import json
@@ -17,7 +17,7 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 ANY = {"type": "object"}
 
-# Every tool but `says_a_number` does as it is told without a promise of what it answers.
+# Only `says_a_number` has an output schema.
 TOOLS: list[dict[str, Any]] = [
     {
         "name": "says",
@@ -40,17 +40,17 @@ LISTED: list[Any] = []
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
-    """What is answered to a message, if anything is."""
+    """Return the response to a message, or `None`."""
     number, method, params = message.get("id"), message["method"], message.get("params") or {}
     if method == "notifications/cancelled":
         CANCELLED.append(params["requestId"])
     if number is None:
         return None
-    made = made_of(method, params)
-    return made if made is None else {"jsonrpc": "2.0", "id": number, **made}
+    response = build_response(method, params)
+    return response if response is None else {"jsonrpc": "2.0", "id": number, **response}
 
 
-def made_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+def build_response(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     match method, params:
         case "initialize", _:
@@ -64,17 +64,17 @@ def made_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             LISTED.append(params)
             start = int(params.get("cursor", 0))
             page: dict[str, Any] = {"tools": TOOLS[start : start + 2]}
-            # The last page comes around, as some servers have it.
+            # The last page leads back to the first, as with some servers.
             page["nextCursor"] = str(start + 2) if start + 2 < len(TOOLS) else "0"
             page["_meta"] = {"io.modelcontextprotocol/serverInfo": INFO}
             return {"result": {**complete, **page}}
         case "tools/call", {"name": str(name)}:
             CALLED.append(name)
-            return called(name, params.get("arguments") or {})
+            return call_tool(name, params.get("arguments") or {})
     return {"error": {"code": -32601, "message": f"no {method}"}}
 
 
-def called(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+def call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     match name:
         case "says" | "says_a_number":
             return {"result": arguments["result"]}
@@ -84,8 +84,8 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
             return None
         case "told":
             counts = {tool: CALLED.count(tool) for tool in ("refuses", "waits")}
-            said = {**counts, "cancelled": len(CANCELLED), "listed": len(LISTED), "pid": os.getpid()}
-            return {"result": {"content": [], "structuredContent": said}}
+            state = {**counts, "cancelled": len(CANCELLED), "listed": len(LISTED), "pid": os.getpid()}
+            return {"result": {"content": [], "structuredContent": state}}
         case "dies":
             os._exit(1)
     return {"error": {"code": -32602, "message": f"Unknown tool: {name}"}}
@@ -96,15 +96,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        made = answer(message)
-        if made is None and "id" in message:
+        response = answer(message)
+        if response is None and "id" in message:
             # It waits for as long as whoever asks does; since 2026-07-28 that they go is all they say.
             self.connection.recv(1)
             CANCELLED.append(None)
             self.close_connection = True
             return
-        body = b"" if made is None else json.dumps(made).encode()
-        self.send_response(200 if made is not None else 202)
+        body = b"" if response is None else json.dumps(response).encode()
+        self.send_response(200 if response is not None else 202)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -148,8 +148,8 @@ def main() -> None:
         message = json.loads(line)
         if message["method"] == "tools/call" and message["params"]["name"] == "writes":
             write(message)
-        if (made := answer(message)) is not None:
-            sys.stdout.write(json.dumps(made) + "\n")
+        if (response := answer(message)) is not None:
+            sys.stdout.write(json.dumps(response) + "\n")
             sys.stdout.flush()
 
 

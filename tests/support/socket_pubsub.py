@@ -1,4 +1,4 @@
-"""Events over a socket: what a transport needs to be, and a server of operations that is behind one."""
+"""A transport for events over a socket, and a server of operations behind it."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ from forebay.operations.envelope import Body
 
 
 class SocketPubSub(InProcessPubSub):
-    """Two processes share their topics: what one publishes, both receive."""
+    """Topics shared by two processes: both receive what either publishes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__()
@@ -31,16 +31,16 @@ class SocketPubSub(InProcessPubSub):
         self._writer = writer
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
-        for part in (topic.encode(), written := event_to_json(event)):
+        for part in (topic.encode(), text := event_to_json(event)):
             self._writer.write(len(part).to_bytes(4, "big") + part)
         await self._writer.drain()
-        await super().publish(topic, event_from_json(written))
+        await super().publish(topic, event_from_json(text))
 
     def close(self) -> None:
         self._writer.close()
 
     async def receive(self) -> None:
-        """Delivers what the other process publishes, until it goes away."""
+        """Deliver the events of the other process until it disconnects."""
         try:
             while True:
                 topic: Any = (await self._part()).decode()
@@ -69,8 +69,8 @@ def operations() -> OperationRegistry:
     def refuse(*_: Any) -> None:
         raise CallError("ACCESS_DENIED", "not today", {"why": object()})
 
-    async def nested(given: Any, context: CallContext) -> Any:
-        return await context.env.far.who(given)
+    async def nested(value: Any, context: CallContext) -> Any:
+        return await context.env.far.who(value)
 
     async def who(_: Any, context: CallContext) -> Any:
         identity = context.identity
@@ -83,7 +83,7 @@ def operations() -> OperationRegistry:
 
     return OperationRegistry(
         [
-            Operation(spec("echo"), lambda given, _: given),
+            Operation(spec("echo"), lambda value, _: value),
             Operation(spec("body"), lambda *_: Body(b'{"a":\n 1.50}', "application/json")),
             Operation(spec("unwritable"), lambda *_: object()),
             Operation(spec("refuse"), refuse),

@@ -1,4 +1,4 @@
-"""Stores to test with, and how to look into them without their help."""
+"""Stores for tests, and ways to inspect their files without them."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from texts import nasty_text, weigh
 
 
 class Clock:
-    """A clock on the wall that goes when someone sets it."""
+    """A wall clock that moves only when a test sets it."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
@@ -29,22 +29,22 @@ class Clock:
 
 
 def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes that nothing makes smaller."""
+    """Return random bytes, which do not compress."""
     return random.Random(seed).randbytes(size)
 
 
 def events(store: Store, name: str) -> list[dict[str, Any]]:
-    """What the journal says happened, newest first."""
+    """Return the journal's events of one name, newest first."""
     return [event for event in store.journal.recent(1000) if event["event"] == name]
 
 
 def store_at(root: Path, **options: Any) -> Store:
-    """A store that does nothing by itself."""
+    """Open a store without background sweeps."""
     return forebay.open_store(root.as_uri(), **{"sweep_interval": 0, **options})
 
 
 def payload_files(root: Path) -> list[Path]:
-    """Every file that holds a payload, or a part of one."""
+    """Return all files that hold a payload or a part of one."""
     return sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name not in ("journal", ".usage"))
 
 
@@ -53,8 +53,8 @@ def file_of(root: Path, handle: str) -> Path:
     return path
 
 
-def unpacked(path: Path) -> bytes:
-    """What the zstd command makes of a stored file."""
+def decompress(path: Path) -> bytes:
+    """Decompress a stored file with the zstd command."""
     tool = shutil.which("zstd")
     if tool is None:
         pytest.fail("this test reads stored files with the zstd command: install it (Debian: apt install zstd)")
@@ -67,18 +67,18 @@ def whole(store: Store, handle: str) -> bytes:
 
 
 def pages(store: Store, handle: str, **ask: Any) -> Iterator[Page]:
-    """Follows `next_offset` from 0, and holds every page to what all pages promise."""
+    """Follow `next_offset` from 0, and check the invariants of every page."""
     offset: int | None = 0
     levels, most = ask.get("escape_levels", 0), ask.get("max_bytes", 65536)
     while offset is not None:
         page = store.fetch(handle, offset=offset, **ask)
         sent = page.to_json()
         assert weigh(sent.decode(), levels) <= most
-        told = json.loads(sent)
-        assert (page.offset, told["offset"]) == (offset, offset)
+        decoded = json.loads(sent)
+        assert (page.offset, decoded["offset"]) == (offset, offset)
         assert (page.next_offset is None) == page.eof == (page.offset + page.returned >= page.total)
         assert page.eof or page.next_offset == offset + page.returned > offset
-        # One character at least, whatever the limit.
+        # A text page has at least one character, whatever the limit.
         assert page.returned <= page.limit or (page.format == "text" and len(content(page)) == 1)
         assert len(page.truncated) <= 1
         assert not page.truncated or page.returned == 1
@@ -87,30 +87,30 @@ def pages(store: Store, handle: str, **ask: Any) -> Iterator[Page]:
 
 
 def content(page: Page) -> Any:
-    """The content as a reader of the page has it."""
-    told = json.loads(page.to_json())["content"]
+    """Return the content as a reader of the JSON decodes it."""
+    decoded = json.loads(page.to_json())["content"]
     if page.encoding == "base64":
-        return base64.b64decode(told, validate=True)
-    return told
+        return base64.b64decode(decoded, validate=True)
+    return decoded
 
 
 limits = st.none() | st.integers(1, 30)
 
 
-def ask_for(limit: int | None, level: int, more: int) -> dict[str, Any]:
-    """What a page may be asked for: escaped more often, even the least is more."""
+def make_request(limit: int | None, level: int, more: int) -> dict[str, Any]:
+    """Return valid parameters of a page: the smallest budget grows with the escape level."""
     return {"limit": limit, "max_bytes": 512 * (1 + level) + more, "escape_levels": level}
 
 
-asks = st.builds(ask_for, limits, st.integers(0, 2), st.integers(0, 2000))
+asks = st.builds(make_request, limits, st.integers(0, 2), st.integers(0, 2000))
 
-# Items of which some fill a page, or several.
+# Items of which some fill a page or more.
 long_texts = st.builds(lambda text, times: text * times, nasty_text, st.integers(1, 60))
 heavy_items = st.lists(values | long_texts | st.dictionaries(st.sampled_from("abc"), long_texts), max_size=12)
 
 
 def read_by_offset(store: Store, handle: str, path: str | None, cut: dict[str, Any]) -> bytes:
-    """What a page cut, by the byte at which it says that it is."""
+    """Read a cut item or line by the byte offset on its page."""
     start, size = cut["byte_offset"], cut["size_bytes"]
     page = store.fetch(handle, path=path, format="bytes", offset=start, limit=size, max_bytes=size * 2 + 1024)
     data = content(page)
@@ -118,8 +118,8 @@ def read_by_offset(store: Store, handle: str, path: str | None, cut: dict[str, A
     return data
 
 
-class Reads:
-    """What was read of stored files, range by range."""
+class RecordedReads:
+    """Records the ranges that are read from stored files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ranges: list[tuple[int, int]] = []
@@ -132,8 +132,8 @@ class Reads:
 
         monkeypatch.setattr(LocalBlob, "read", counted)
 
-    def of(self, verb: Any) -> tuple[int, int]:
-        """How many ranges a call reads, and how many bytes."""
+    def measure(self, call: Any) -> tuple[int, int]:
+        """Return the number of ranges and of bytes that a call reads."""
         self.ranges.clear()
-        verb()
+        call()
         return len(self.ranges), sum(length for _, length in self.ranges)

@@ -1,4 +1,4 @@
-"""Servers that operations are imported from, as targets of `from_mcp`."""
+"""Test servers as targets of `from_mcp`."""
 
 import asyncio
 import sys
@@ -17,8 +17,8 @@ Test = Callable[[OperationRegistry, MCPOperations], Coroutine[Any, Any, None]]
 
 
 @contextmanager
-def target_of(script: str, transport: str, *more: str) -> Iterator[Any]:
-    """A server of this folder: the command of it, or the URL of one that runs."""
+def open_target(script: str, transport: str, *more: str) -> Iterator[Any]:
+    """Yield the command of a server of this folder, or the URL of a running one."""
     if transport == "stdio":
         yield [sys.executable, str(Path(__file__).with_name(script)), "stdio"]
         return
@@ -27,8 +27,8 @@ def target_of(script: str, transport: str, *more: str) -> Iterator[Any]:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
 
 
-def with_tools_of(target: Any, test: Test, **options: Any) -> None:
-    """Runs a test on the operations of a server, registered."""
+def run_with_tools(target: Any, test: Test, **options: Any) -> None:
+    """Run a test with the operations of a server in a registry."""
 
     async def run() -> None:
         registry = OperationRegistry()
@@ -39,7 +39,7 @@ def with_tools_of(target: Any, test: Test, **options: Any) -> None:
     asyncio.run(run())
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Waits for what happens by itself; the test has an end of its own."""
-    while not is_so():
+async def wait_until_async(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; the timeout of the test bounds it."""
+    while not condition():
         await asyncio.sleep(0.01)

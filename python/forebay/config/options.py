@@ -140,8 +140,10 @@ class Settings:
         "remove expired results this often; 0 for never",
         aliases={"output_handle_sweep_interval_seconds": SECONDS},
     )
-    quota: int | None = _policy_option(4 << 30, optional(SIZE), "store at most this much in all")
-    principal_quota: int | None = _policy_option(1 << 30, optional(SIZE), "store at most this much for each principal")
+    quota_bytes: int | None = _policy_option(4 << 30, optional(SIZE), "store at most this much in all")
+    principal_quota_bytes: int | None = _policy_option(
+        1 << 30, optional(SIZE), "store at most this much for each principal"
+    )
     on_full: str = _policy_option(
         "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
     )
@@ -336,8 +338,6 @@ REMOVED = {
     "max_principals": "raise max_connections",
     "max_sessions": "raise max_connections",
     "principal_idle_seconds": "use session_idle_seconds",
-    "principal_quota_bytes": "use principal_quota",
-    "quota_bytes": "use quota",
     "read_timeout_seconds": "a request has 30 seconds to arrive",
     "restart_delay_seconds": "restarts are spaced by forebay",
     "restart_limit": "a server is restarted up to 5 times a minute",

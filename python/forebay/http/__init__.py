@@ -1,1 +1,1 @@
-"""`forebay serve --http`: who may reach it, and how much."""
+"""The HTTP side of `forebay serve`: the ASGI application, authentication and limits."""

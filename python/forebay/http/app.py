@@ -1,4 +1,4 @@
-"""A server over HTTP, with who may call it and how much: `/mcp`, `/health`, and nothing else."""
+"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
 
 import logging
 import re
@@ -36,9 +36,9 @@ MCP_PATH = "/mcp"
 
 
 def make_app(server: Server[Any], settings: "Settings") -> Starlette:
-    """The server as an ASGI application, which keeps to the settings of `forebay serve`.
+    """Return the server as an ASGI application with the limits in `settings`.
 
-    Raises `InvalidArgument` for a file of tokens that cannot be used.
+    Raises `InvalidArgument` if the token file cannot be used.
     """
     shorten_session_ids()
     sessions = SessionManager(
@@ -55,7 +55,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
         *_metadata_routes(settings),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
-    # It would send callers wherever they say that we are.
+    # A redirect would send callers to the host that their own Host header names.
     app.router.redirect_slashes = False
     return app
 
@@ -65,11 +65,11 @@ async def _health(_: Request) -> Response:
 
 
 def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
-    """What a request goes through: who asks, how often, and whether that is enough."""
+    """Wrap the application in authentication, rate limits and CORS, as far as they are configured."""
     verifiers = _make_verifiers(settings)
     app = ConnectionShareLimit(app, settings.max_connections)
     if verifiers:
-        app = RevocationMiddleware(app, next((one for one in verifiers if isinstance(one, TokenFile)), None))
+        app = RevocationMiddleware(app, next((each for each in verifiers if isinstance(each, TokenFile)), None))
         audience = settings.oauth_audience
         metadata = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
         app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata)
@@ -80,7 +80,7 @@ def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
             AuthContextMiddleware(app), backend=BearerAuthBackend(_CombinedVerifier(verifiers))
         )
     if settings.allowed_origins:
-        # A browser asks for permission before it shows its token.
+        # Browsers send a preflight request without the token.
         app = CORSMiddleware(
             app,
             allow_origins=settings.allowed_origins,
@@ -92,13 +92,13 @@ def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
 
 
 def _make_verifiers(settings: "Settings") -> list[TokenVerifier]:
-    found: list[TokenVerifier] = []
+    verifiers: list[TokenVerifier] = []
     if settings.token_file is not None:
-        # Whoever wrote the file has given out the scopes with it.
-        found.append(TokenFile(settings.token_file, settings.oauth_scopes, allow_others_to_read=settings.insecure))
+        # A token in the file has every required scope.
+        verifiers.append(TokenFile(settings.token_file, settings.oauth_scopes, allow_others_to_read=settings.insecure))
     if settings.oauth_issuer and settings.oauth_audience and settings.oauth_jwks_url:
-        found.append(JWTVerifier(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
-    return found
+        verifiers.append(JWTVerifier(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
+    return verifiers
 
 
 class _CombinedVerifier(TokenVerifier):
@@ -113,7 +113,7 @@ class _CombinedVerifier(TokenVerifier):
 
 
 def _metadata_routes(settings: "Settings") -> list[Route]:
-    """Where clients read who gives out tokens."""
+    """Return the route of the OAuth protected-resource metadata (RFC 9728), if an issuer is configured."""
     if settings.oauth_issuer is None or settings.oauth_audience is None:
         return []
     return create_protected_resource_routes(
@@ -124,7 +124,7 @@ def _metadata_routes(settings: "Settings") -> list[Route]:
 
 
 def _security_settings(settings: "Settings") -> TransportSecuritySettings:
-    """The names that we are called by, so that no page of a stranger's can be made to look like one of ours."""
+    """Return the allowed Host and Origin values, which prevent DNS rebinding."""
     host = settings.http[0] if settings.http else LOOPBACK_NAMES[0]
     hosts = {*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
     origins = set(settings.allowed_origins)
@@ -147,7 +147,7 @@ _SESSION_ID = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,
 
 class _SessionIDFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = _SESSION_ID.sub(lambda found: f"{found[1] or found[2]}…", record.getMessage()), ()
+        record.msg, record.args = _SESSION_ID.sub(lambda match: f"{match[1] or match[2]}…", record.getMessage()), ()
         return True
 
 
@@ -155,6 +155,6 @@ _SESSION_ID_FILTER = _SessionIDFilter()
 
 
 def shorten_session_ids() -> None:
-    """The SDK logs them whole. Their start is enough to follow one."""
+    """Shorten session ids in the SDK's log messages: a full id would let a log reader take over the session."""
     for name in _SESSION_LOGGERS:
         logging.getLogger(name).addFilter(_SESSION_ID_FILTER)

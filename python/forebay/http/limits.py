@@ -1,4 +1,4 @@
-"""How many requests each caller may make: a minute's worth at once, and then as many as the minute brings."""
+"""Limits for each caller: requests per minute, open connections and sessions."""
 
 import collections
 import ipaddress
@@ -19,15 +19,16 @@ __all__ = ["ConnectionShareLimit", "RateLimit", "SessionManager", "TokenBuckets"
 _MINUTE_NANOSECONDS = 60 * 10**9
 _MAX_CALLERS = 10_000
 _IPV6_PREFIX_BITS = 64
-"""Who has an IPv6 address has all of these bits of it to choose from."""
+"""Prefix length that counts as one caller: an IPv6 host can choose the remaining bits freely."""
 
 _TOO_MANY_REQUESTS = -32000
 
 
 class TokenBuckets:
-    """A bucket for each caller, in nanoseconds times requests a minute, so that nothing is ever rounded.
+    """A token bucket for each caller, which holds one minute of requests.
 
-    Of more callers than `most_callers` the one that was quiet for longest is forgotten, and begins anew.
+    Levels are integers (nanoseconds times requests per minute), so nothing is rounded. Above `max_callers`, the bucket
+    that was unused for longest is dropped and starts full again.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class TokenBuckets:
         self._buckets: dict[Hashable, tuple[int, int]] = {}
 
     def take(self, caller: Hashable) -> int:
-        """Takes a request out of a caller's bucket, and gives 0; else the nanoseconds until there is one again."""
+        """Take one request from the caller's bucket. Return 0, or the nanoseconds to wait if it is empty."""
         now = self._clock()
         full = _MINUTE_NANOSECONDS * self._per_minute
         level, since = self._buckets.pop(caller, (full, now))
@@ -50,22 +51,22 @@ class TokenBuckets:
 
 
 class RateLimit:
-    """Answers 429 to whoever asks too often: a principal, or an address that has shown no token that is right."""
+    """Middleware that answers 429 when a principal, or an unauthenticated address, sends too many requests."""
 
-    def __init__(self, app: ASGIApp, rates: TokenBuckets) -> None:
-        self._app, self._rates = app, rates
+    def __init__(self, app: ASGIApp, buckets: TokenBuckets) -> None:
+        self._app, self._buckets = app, buckets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wait = self._rates.take(_identify_caller(scope))
+        wait = self._buckets.take(_identify_caller(scope))
         if not wait:
             await self._app(scope, receive, send)
             return
         seconds = math.ceil(wait / 10**9)
         error = {"code": _TOO_MANY_REQUESTS, "message": f"too many requests; try again in {seconds} seconds"}
-        answer = JSONResponse(
+        response = JSONResponse(
             {"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": str(seconds)}
         )
-        await answer(scope, receive, send)
+        await response(scope, receive, send)
 
 
 def _identify_caller(scope: Scope) -> Hashable:
@@ -87,10 +88,11 @@ def _client_network(host: str) -> str:
 
 
 _SHARE_DIVISOR = 4
+"""One principal may hold a quarter of the connections or sessions, so that it cannot lock out the others."""
 
 
 class ConnectionShareLimit:
-    """Answers 429 to a principal that has a quarter of all connections already: the others are not kept out by it."""
+    """Middleware that answers 429 to a principal that holds its share of the connections already."""
 
     def __init__(self, app: ASGIApp, max_connections: int) -> None:
         self._app = app
@@ -124,7 +126,7 @@ class ConnectionShareLimit:
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """The SDK's, in which a principal has a quarter at most: the others are not kept out by it."""
+    """The SDK's session manager, limited to a share of the sessions for each principal."""
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         if requestor is not None and self.max_sessions is not None:

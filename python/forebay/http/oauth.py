@@ -1,4 +1,4 @@
-"""JWTs of an OAuth issuer, as a resource server verifies them."""
+"""Verification of JWT access tokens from an OAuth issuer."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ __all__ = ["JWTVerifier"]
 
 _log = logging.getLogger("forebay")
 
-# None that is symmetric: a key that anyone can read must not be taken for a secret.
+# No symmetric algorithm: the public key would be accepted as the shared secret.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _REQUIRED_CLAIMS = ["exp", "iss", "aud", "sub"]
 _LEEWAY_SECONDS = 10.0
@@ -21,13 +21,13 @@ _MAX_TOKEN_CHARS = 16 << 10
 _FETCH_TIMEOUT_SECONDS = 10.0
 _RETRY_SECONDS = 5.0
 _MAX_THREADS = 4
-"""So that an issuer that is slow keeps no more than these waiting, and nobody who needs none of them."""
+"""Threads that may fetch keys: a slow issuer must not block all worker threads."""
 
 
 class JWTVerifier(TokenVerifier):
-    """Takes what `issuer` signed for `audience`; its keys are fetched when a token needs one that is not known.
+    """Accepts tokens that `issuer` signed for `audience`.
 
-    That is done once in `cooldown` seconds at most, whatever the tokens say.
+    The issuer's keys are fetched when a token names an unknown key, at most once in `cooldown` seconds.
     """
 
     def __init__(self, issuer: str, audience: str, jwks_url: str, *, cooldown: float = 30.0) -> None:
@@ -44,7 +44,7 @@ class JWTVerifier(TokenVerifier):
                 return None
             claims = await anyio.to_thread.run_sync(self._decode, token, header["kid"], limiter=self._limiter)
         except jwt.PyJWTError as error:
-            # What it says may have been made up by the caller.
+            # The message may repeat what the caller sent.
             _log.info("a token was refused: %s", type(error).__name__)
             return None
         return self._make_access_token(claims)
@@ -64,7 +64,7 @@ class JWTVerifier(TokenVerifier):
         subject = claims["sub"]
         client = claims.get("client_id") or claims.get("azp") or subject
         return AccessToken(
-            # The token itself goes no further than here.
+            # The token itself is not passed on.
             token="",
             client_id=str(client),
             scopes=_parse_scopes(claims.get("scope") or claims.get("scp")),
@@ -76,7 +76,7 @@ class JWTVerifier(TokenVerifier):
 
 
 class _JWKSClient(jwt.PyJWKClient):
-    """The keys of an issuer; one that cannot be reached is not asked again at once."""
+    """A JWKS client that waits after a failed fetch before it tries again."""
 
     _not_before = 0.0
 
@@ -87,13 +87,13 @@ class _JWKSClient(jwt.PyJWKClient):
             return super().fetch_data()
         except (jwt.PyJWTError, ValueError, OSError) as error:
             self._not_before = time.monotonic() + _RETRY_SECONDS
-            # Its address may have a secret in it.
+            # The URL may contain a secret.
             _log.warning("the keys of the issuer cannot be read; check oauth_jwks_url: %s", type(error).__name__)
             raise jwt.PyJWKClientConnectionError("the keys cannot be read") from None
 
 
-def _parse_scopes(said: object) -> list[str]:
-    """Issuers write them with spaces between them, or as a list."""
-    if isinstance(said, str):
-        return said.split()
-    return [scope for scope in said if isinstance(scope, str)] if isinstance(said, list) else []
+def _parse_scopes(claim: object) -> list[str]:
+    """Return the scopes of a claim, which is a space-separated string or a list."""
+    if isinstance(claim, str):
+        return claim.split()
+    return [scope for scope in claim if isinstance(scope, str)] if isinstance(claim, list) else []

@@ -1,4 +1,4 @@
-"""Running a server over HTTP, until someone ends it."""
+"""The uvicorn server of `forebay serve --http`: start, connection limits and graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -44,11 +44,11 @@ def run_http(
     on_shutdown: Callable[[], None] = _do_nothing,
     on_closed: Callable[[], None] = _do_nothing,
 ) -> int:
-    """Serves until SIGTERM or SIGINT; calls in flight may finish within `shutdown_grace_seconds`. Gives the exit code.
+    """Serve until SIGTERM or SIGINT, and return the exit code.
 
-    `ending` is called as soon as it is told to end, to answer whoever only listens, and `closed` when all is closed,
-    but for threads that may still run.
-    Raises `InvalidArgument` if the address or the file of tokens cannot be used.
+    Calls in flight may finish within `shutdown_grace_seconds`. `on_shutdown` is called when the signal arrives, to end
+    open streams; `on_closed` when all connections are closed (threads may still run).
+    Raises `InvalidArgument` if the address or the token file cannot be used.
     """
     calls = _CallCounter(make_app(server, settings))
     with _open_listener(settings) as listener, _restore_signal_handlers(), _keep_streams_open():
@@ -57,13 +57,13 @@ def run_http(
         try:
             running.run([listener])
         except SystemExit:
-            # A server that could not start, of which uvicorn has logged why.
+            # The server could not start; uvicorn has logged the reason.
             return 1
         return 0
 
 
 class _CallCounter:
-    """Knows how many calls are being answered."""
+    """Counts the POST requests in flight."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -73,7 +73,7 @@ class _CallCounter:
         is_call = scope["type"] == "http" and scope["method"] == "POST"
         self.in_flight += is_call
         try:
-            # Nobody is left to be told.
+            # The client is gone: there is nobody to answer.
             with contextlib.suppress(ClientDisconnect):
                 await self._app(scope, receive, send)
         finally:
@@ -81,7 +81,7 @@ class _CallCounter:
 
 
 class _Server(uvicorn.Server):
-    """Ends the streams on which nothing but news is sent as soon as no call is left: nothing else would end them."""
+    """A uvicorn server that, on shutdown, closes notification streams once no call is in flight."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_shutdown()
-        ending = asyncio.create_task(self._end_streams())
+        closing = asyncio.create_task(self._end_streams())
         await super().shutdown(sockets)
-        ending.cancel()
+        closing.cancel()
         self._on_closed()
 
     async def _end_streams(self) -> None:
@@ -117,10 +117,10 @@ def _uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
         http=connection,  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
-        # Ours goes to standard error; a list of requests would show what is in their queries.
+        # Our own logging goes to stderr. An access log would show query strings.
         log_config=None,
         access_log=False,
-        # Anyone could write into them who calls from elsewhere.
+        # Any client could forge the X-Forwarded headers.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=math.ceil(settings.read_timeout_seconds),
@@ -140,9 +140,9 @@ def _open_listener(settings: "Settings") -> socket.socket:
 
 
 def _print_address(listener: socket.socket) -> None:
-    """On standard error, as whoever starts it waits for that; it is nothing to be warned of, and so is not logged."""
+    """Write the address to stderr. It is not a log record, so that it is shown at the default level WARNING."""
     if _log.isEnabledFor(logging.WARNING) and sys.stderr is not None:
-        # Whoever closed it does not want to know.
+        # stderr may be closed.
         with contextlib.suppress(OSError):
             sys.stderr.write(f"forebay: listening on http://{_format_address(listener.getsockname())}{MCP_PATH}\n")
             sys.stderr.flush()
@@ -155,7 +155,7 @@ def _format_address(address: Any) -> str:
 
 @contextlib.contextmanager
 def _keep_streams_open() -> Iterator[None]:
-    """Streams would end with the signal, and with them the answers to calls."""
+    """Keep sse-starlette from closing streams on the signal: calls in flight still need them."""
     AppStatus.enable_automatic_graceful_drain = False
     try:
         yield
@@ -165,7 +165,7 @@ def _keep_streams_open() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restore_signal_handlers() -> Iterator[None]:
-    """uvicorn ends the process with the signal that ended it; there may be more to close."""
+    """Keep uvicorn from raising the signal again after shutdown: the caller still has to close upstreams."""
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -181,7 +181,7 @@ _TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nconte
 
 
 class HTTPConnection(H11Protocol):
-    """uvicorn's, which waits for ever for what is left of a request, and has as many of these as there are files."""
+    """A uvicorn connection with a deadline for reading a request and a limit on open connections."""
 
     def __init__(self, *args: Any, read_timeout: float, max_connections: int, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -196,7 +196,7 @@ class HTTPConnection(H11Protocol):
             self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
-        # What comes after we have hung up is nobody's.
+        # Ignore data that arrives after the connection was closed.
         if not self.transport.is_closing():
             super().data_received(data)
 
@@ -209,7 +209,7 @@ class HTTPConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _update_deadline(self) -> None:
-        """From the first byte of a request to the last of its body; until the next begins, it may be idle."""
+        """Run the deadline from the first byte of a request to the last byte of its body, not while idle."""
         if not self._is_reading_request() or self.transport.is_closing():
             self._cancel_deadline()
         elif self._deadline is None:
@@ -228,11 +228,11 @@ class HTTPConnection(H11Protocol):
             self._deadline = None
 
     def _on_deadline(self) -> None:
-        is_answered = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
-        # Who has asked nothing would take this for the answer to what it asks next.
-        self._close(_TIMEOUT_RESPONSE if self._is_reading_request() and not is_answered else b"")
+        has_response = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
+        # A client that has sent nothing yet would take a 408 for the response to its next request.
+        self._close(_TIMEOUT_RESPONSE if self._is_reading_request() and not has_response else b"")
 
-    def _close(self, last_words: bytes) -> None:
+    def _close(self, response: bytes) -> None:
         if not self.transport.is_closing():
-            self.transport.write(last_words)
+            self.transport.write(response)
             self.transport.close()

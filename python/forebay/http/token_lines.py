@@ -1,4 +1,7 @@
-"""The lines of a file of bearer tokens: `name: token`, or `name: sha256:…`; the name is the principal."""
+"""The format of the token file: lines of `name: token` or `name: sha256:…`, where the name is the principal.
+
+Separate from `tokens`, because `forebay token` must start without importing the `mcp` SDK.
+"""
 
 import hashlib
 import re
@@ -11,15 +14,15 @@ __all__ = ["hash_token", "make_token", "parse_token_lines"]
 _LINE = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
 _HEX = re.compile(r"[0-9a-fA-F]*")
 _MIN_HEX_CHARS, _MIN_BASE64_CHARS = 32, 22
-"""What 128 bits take, as digits and as base64."""
+"""Characters that 128 bits need, as hexadecimal digits and as base64."""
 
 
 def make_token(name: str, *, is_hashed: bool = False) -> tuple[str, str]:
-    """A new token, and its line for the file."""
+    """Return a new random token and its line for the token file."""
     token = secrets.token_urlsafe(32)
     line = f"{name}: sha256:{hash_token(token).hex()}" if is_hashed else f"{name}: {token}"
-    found = _match_line(line)
-    if found is None or found[1] != name:
+    match = _match_line(line)
+    if match is None or match[1] != name:
         raise InvalidArgument(
             "a principal has a name without colons, without spaces around it, of at most 200 characters, such as alice"
         )
@@ -27,9 +30,9 @@ def make_token(name: str, *, is_hashed: bool = False) -> tuple[str, str]:
 
 
 def parse_token_lines(text: str, path: str) -> list[tuple[bytes, str]]:
-    """The digest of each token, and whose it is.
+    """Return the digest and the principal of each token.
 
-    Raises `InvalidArgument`, which names the line and shows nothing of it.
+    Raises `InvalidArgument`, which names the line number but shows nothing of the line.
     """
     entries: dict[bytes, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -42,15 +45,15 @@ def parse_token_lines(text: str, path: str) -> list[tuple[bytes, str]]:
 
 
 def hash_token(token: str) -> bytes:
-    """What is kept of a token."""
+    """Return the SHA-256 digest of a token."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
 def _parse_entry(line: str, place: str) -> tuple[str, bytes]:
-    found = _match_line(line)
-    if found is None:
+    match = _match_line(line)
+    if match is None:
         raise InvalidArgument(f"{place}: this is no `name: token`; `forebay token NAME` prints such a line")
-    name, digest, token = found.groups()
+    name, digest, token = match.groups()
     if digest is not None:
         return name, bytes.fromhex(digest)
     if len(token) < (_MIN_HEX_CHARS if _HEX.fullmatch(token) else _MIN_BASE64_CHARS):
@@ -59,5 +62,5 @@ def _parse_entry(line: str, place: str) -> tuple[str, bytes]:
 
 
 def _match_line(line: str) -> re.Match[str] | None:
-    found = _LINE.fullmatch(line)
-    return found if found is not None and found[1].isprintable() else None
+    match = _LINE.fullmatch(line)
+    return match if match is not None and match[1].isprintable() else None

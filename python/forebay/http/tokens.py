@@ -1,4 +1,4 @@
-"""Bearer tokens in a file, each a principal's."""
+"""Bearer tokens from a file, and the end of requests whose token is revoked."""
 
 import asyncio
 import hmac
@@ -28,16 +28,17 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class TokenFile(TokenVerifier):
-    """What the file has; when it changes it is read again, and until it can be read what it had before stays in force.
+    """Verifies tokens against a file, which is read again when it changes.
 
-    Raises `InvalidArgument` if it cannot be read at the start. No error says what is in it.
+    If the changed file cannot be read, the tokens read before stay valid. Raises `InvalidArgument` if the file cannot
+    be read at the start. Error messages never show the content of the file.
     """
 
     def __init__(self, path: str, scopes: Iterable[str] = (), *, allow_others_to_read: bool = False) -> None:
         self._path = Path(path)
         self._scopes = list(scopes)
         self._allow_others_to_read = allow_others_to_read
-        # Before it is read: a change in between is seen the next time.
+        # Taken before reading, so that a change in between is noticed next time.
         self._last_signature = self._signature()
         self._entries = self._read()
         if not self._entries:
@@ -47,11 +48,11 @@ class TokenFile(TokenVerifier):
         self._refresh()
         digest = hash_token(token)
         found = None
-        # All of them, so that how long it takes says nothing.
+        # Compare with every entry, so that the time reveals nothing.
         for known, name in self._entries:
             if hmac.compare_digest(known, digest):
                 found = name
-        # The token itself goes no further than here.
+        # The token itself is not passed on.
         return None if found is None else AccessToken(token="", client_id=found, scopes=self._scopes)
 
     def _refresh(self) -> None:
@@ -65,7 +66,7 @@ class TokenFile(TokenVerifier):
             _log.error("the tokens that were read before stay in force: %s", error)
 
     def _signature(self) -> tuple[int, ...] | None:
-        """What is another when the file is."""
+        """Return a value that changes when the file changes."""
         try:
             status = self._path.stat()
         except OSError:
@@ -78,7 +79,7 @@ class TokenFile(TokenVerifier):
                 self._check(os.fstat(file.fileno()))
                 text = file.read(_MAX_FILE_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
-            # A decoding error shows what it could not decode.
+            # The message of a decoding error would show bytes of the file.
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise InvalidArgument(f"tokens cannot be read from {self._path}: {why}; check the file") from None
         return parse_token_lines(text, str(self._path))
@@ -91,18 +92,18 @@ class TokenFile(TokenVerifier):
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    # A pipe in its place would keep us waiting.
+    # Opening a named pipe would block.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-_CHECK_SECONDS = 2.0
+_CHECK_INTERVAL_SECONDS = 2.0
 _BEARER_PREFIX = "bearer "
 
 
 class RevocationMiddleware:
-    """Ends it: who would not be let in any more is not told anything any more either, however long they listen.
+    """Middleware that ends requests and streams whose token is removed from the token file.
 
-    Tokens that expire are given out anew all the time, and calls that such a one began are answered.
+    When a JWT expires, open notification streams end, but calls in flight still get their response.
     """
 
     def __init__(self, app: ASGIApp, tokens: TokenFile | None) -> None:
@@ -110,8 +111,8 @@ class RevocationMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        said = headers.get("authorization", "")
-        token = said[len(_BEARER_PREFIX) :] if said.lower().startswith(_BEARER_PREFIX) else ""
+        header = headers.get("authorization", "")
+        token = header[len(_BEARER_PREFIX) :] if header.lower().startswith(_BEARER_PREFIX) else ""
         owner = None if self._tokens is None else await self._tokens.verify_token(token)
         expires_at = _token_expiry(scope)
         if self._tokens is not None and owner is not None:
@@ -122,8 +123,8 @@ class RevocationMiddleware:
             await self._app(scope, receive, send)
 
     async def _run_until(self, scope: Scope, receive: Receive, send: Send, end: Callable[[], Awaitable[None]]) -> None:
-        """Answers, until that end comes."""
-        answer = _ResponseTracker(send)
+        """Run the application until it finishes or `end()` returns."""
+        response = _ResponseTracker(send)
 
         async def watch(life: anyio.CancelScope) -> None:
             await end()
@@ -132,22 +133,22 @@ class RevocationMiddleware:
         with anyio.CancelScope() as life:
             watching = asyncio.create_task(watch(life))
             try:
-                await self._app(scope, receive, answer.send)
+                await self._app(scope, receive, response.send)
             finally:
                 watching.cancel()
         if life.cancelled_caught:
-            await answer.end(scope, receive)
+            await response.end(scope, receive)
 
 
 async def _wait_until_removed(tokens: TokenFile, token: str, owner: AccessToken) -> None:
     while await tokens.verify_token(token) == owner:
-        await asyncio.sleep(_CHECK_SECONDS)
+        await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
 
 
 async def _wait_until_expired(at: int) -> None:
-    # As long as it is let in; and clocks are set.
-    while (left := at + 1 - time.time()) > 0:
-        await asyncio.sleep(min(left, _CHECK_SECONDS))
+    # One second of grace, as in verification. Poll, because the wall clock may be set.
+    while (remaining := at + 1 - time.time()) > 0:
+        await asyncio.sleep(min(remaining, _CHECK_INTERVAL_SECONDS))
 
 
 def _token_expiry(scope: Scope) -> int | None:
@@ -156,12 +157,12 @@ def _token_expiry(scope: Scope) -> int | None:
 
 
 def _is_stream_request(scope: Scope, headers: Headers) -> bool:
-    """Whether nothing is asked for but news."""
+    """Return whether the request only opens a stream of notifications."""
     return scope["method"] == "GET" or headers.get("mcp-method") == "subscriptions/listen"
 
 
 class _ResponseTracker:
-    """How far an answer has come."""
+    """Tracks how much of a response has been sent, and can end it early."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,1 +1,1 @@
-"""`forebay serve`: several servers and APIs behind one server."""
+"""`forebay serve`: several MCP servers, HTTP APIs and Python modules behind one server."""

@@ -1,4 +1,4 @@
-"""A call of a client whose requests stand alone, at a server that may ask that client something before it answers."""
+"""Calls of stateless clients (2026-07-28) to servers that may request input before they answer."""
 
 import asyncio
 import dataclasses
@@ -34,7 +34,7 @@ CLIENT_CAPABILITIES: dict[str, Any] = {
     "sampling": {"context": {}, "tools": {}},
     "roots": {},
 }
-"""What a server is told that may be asked; what of it can be asked of a client, that says with each request."""
+"""Capabilities announced to legacy servers. The client states with each request which of them it really has."""
 
 _REQUEST_MODELS: dict[str, type[BaseModel]] = {
     "elicitation/create": ElicitRequest,
@@ -49,43 +49,43 @@ _CAPABILITY_BY_METHOD = {
 }
 
 _BATCH_SECONDS = 0.05
-"""Seconds: what a server asks at the same time goes out together."""
+"""Input requests that arrive within this time are sent to the client together."""
 
 Result = dict[str, Any]
 
 
 def required_capability(method: str) -> str | None:
-    """What a client must be able to do that is asked this."""
+    """Return the client capability that a server request needs."""
     return _CAPABILITY_BY_METHOD.get(method)
 
 
 def supports_request(capabilities: object, method: str, params: Mapping[str, Any]) -> bool:
-    """Whether a client that says it can do this can be asked that."""
-    said = capabilities.get(required_capability(method)) if isinstance(capabilities, Mapping) else None
-    if not isinstance(said, Mapping):
+    """Return whether a client with these capabilities accepts this server request."""
+    declared = capabilities.get(required_capability(method)) if isinstance(capabilities, Mapping) else None
+    if not isinstance(declared, Mapping):
         return False
     if method == "elicitation/create" and params.get("mode") == "url":
-        return "url" in said
+        return "url" in declared
     if method == "sampling/createMessage" and "tools" in params:
-        return "tools" in said
+        return "tools" in declared
     return True
 
 
 class CallFinished(Exception):
-    """A call has ended, and what its server asks was not asked in it."""
+    """The call ended before its input request was answered, so the request belongs to another call."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a call."""
+    """The client that makes a call."""
 
     principal: str | None
     identity: object
-    """The same for requests that are known to be of the same principal or client: nobodies are not."""
+    """Equal for requests of the same principal or client. Each anonymous request has its own."""
     capabilities: object = None
 
     def supports(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether it can be asked this."""
+        """Return whether the client accepts this server request."""
         return supports_request(self.capabilities, method, params)
 
 
@@ -96,9 +96,9 @@ class _InputRequest:
 
 
 class PausableTimeout:
-    """Seconds from when it was asked, or last said how far it is, but for the time that its client takes to answer.
+    """A timeout that restarts on progress and pauses while the client answers an input request.
 
-    Raises `TimeoutError` when they are over. With `None` there is no limit.
+    Raises `TimeoutError` when it expires. `None` means no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -119,13 +119,13 @@ class PausableTimeout:
         await self._timeout.__aexit__(kind, error, trace)
 
     def restart(self) -> None:
-        """It has all of its time once more."""
+        """Start the full time again."""
         if self._is_running and not self._timeout.expired():
-            is_open = self._seconds is None or self._pauses
-            self._timeout.reschedule(None if is_open else asyncio.get_running_loop().time() + (self._seconds or 0))
+            has_no_limit = self._seconds is None or self._pauses
+            self._timeout.reschedule(None if has_no_limit else asyncio.get_running_loop().time() + (self._seconds or 0))
 
     def pause(self) -> None:
-        """Someone else is to do something first; as often as this is called, `go_on` is to be."""
+        """Stop the clock. Each `pause` needs a matching `resume`."""
         self._pauses += 1
         self.restart()
 
@@ -135,7 +135,7 @@ class PausableTimeout:
 
 
 class Call:
-    """Its server works on it in a task of its own, which outlasts the request that began it."""
+    """A call to a server. It runs in its own task, which may outlive the client request that started it."""
 
     def __init__(self, method: str, params: Mapping[str, Any], progress_token: object, caller: Caller) -> None:
         if method not in INPUT_REQUIRED_METHODS:
@@ -143,22 +143,22 @@ class Call:
         self.caller = caller
         self.request = request_key(method, params)
         self.progress_token = progress_token
-        """By which its server reports progress."""
+        """The progress token that the server uses."""
         self._open_requests: dict[str, _InputRequest] = {}
         self._numbers = itertools.count(1)
         self._state_changed = asyncio.Event()
-        # It is kept here because a result that is stored is told to it, by whoever reads it off the wire.
+        # The relay hands a stored result to this sink.
         self._sink = current_sink()
 
     def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
-        """Sends it. It may take so long, but for the time that its client takes to answer."""
+        """Send the call, with a timeout that excludes the time the client takes to answer."""
         self.timeout = PausableTimeout(seconds)
         self._task = asyncio.create_task(send(self.timeout))
         self._task.add_done_callback(self._on_done)
 
     def _on_done(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Nobody may come back to hear of it.
+            # The client may never return to fetch the error.
             _log.debug("forebay: a call failed: %s", error)
         self._state_changed.set()
 
@@ -166,31 +166,31 @@ class Call:
     def is_finished(self) -> bool:
         return self._task.done()
 
-    def add_done_callback(self, step: Callable[[], object]) -> None:
-        """Soon after it has ended, however it did."""
-        self._task.add_done_callback(lambda _: step())
+    def add_done_callback(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when the call has ended for any reason."""
+        self._task.add_done_callback(lambda _: callback())
 
     @property
     def input_requests(self) -> dict[str, dict[str, Any]]:
-        """What its server waits for, by the keys that the answers are to have."""
-        return {key: question.request for key, question in self._open_requests.items()}
+        """The open input requests by the key that each answer must have."""
+        return {key: pending.request for key, pending in self._open_requests.items()}
 
     async def request_input(self, method: str, params: Mapping[str, Any] | None) -> Result:
-        """What the client answers. Raises `MCPError` where it cannot be asked, and `CallOver`."""
+        """Return the client's answer. Raises `MCPError` if the client cannot be asked, and `CallFinished`."""
         if not self.caller.supports(method, params or {}):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         _validate_request(request)
         key = f"question-{next(self._numbers)}"
-        question = self._open_requests[key] = _InputRequest(request, asyncio.get_running_loop().create_future())
+        pending = self._open_requests[key] = _InputRequest(request, asyncio.get_running_loop().create_future())
         self._state_changed.set()
         try:
-            return await question.response
+            return await pending.response
         finally:
             self._open_requests.pop(key, None)
 
     async def wait_for_outcome(self) -> Result | None:
-        """The result; `None` if there is something to be asked before."""
+        """Return the result, or `None` if the client must answer an input request first."""
         while not self._task.done():
             if self._open_requests:
                 await asyncio.wait([self._task], timeout=_BATCH_SECONDS)
@@ -200,54 +200,54 @@ class Call:
                 self._state_changed.clear()
                 await self._state_changed.wait()
         self._fail_open_requests(CallFinished())
-        now = current_sink()
-        if now is not None and self._sink is not None:
-            now.replacement = self._sink.replacement
+        sink = current_sink()
+        if sink is not None and self._sink is not None:
+            sink.replacement = self._sink.replacement
         return self._task.result()
 
     def pause(self) -> None:
-        """It waits for its client, and takes no time."""
+        """Stop the timeout while the call waits for its client."""
         self.timeout.pause()
 
     def resume(self, answers: Mapping[str, Result]) -> None:
-        """Its client has come back. What it did not answer is asked again."""
-        now = current_sink()
-        if now is not None and self._sink is not None:
-            self._sink.call = now.call
+        """Continue with the client's answers. Requests without an answer stay open and are sent again."""
+        sink = current_sink()
+        if sink is not None and self._sink is not None:
+            self._sink.call = sink.call
         self.timeout.resume()
         for key, answer in answers.items():
-            question = self._open_requests.pop(key, None)
-            if question is not None and not question.response.done():
-                question.response.set_result(answer)
+            pending = self._open_requests.pop(key, None)
+            if pending is not None and not pending.response.done():
+                pending.response.set_result(answer)
 
     def reject_inputs(self, code: int, message: str) -> None:
-        """Tells its server that what it asks is not answered; the call goes on."""
+        """Answer the open input requests with an error. The call goes on."""
         self._fail_open_requests(MCPError(code=code, message=message))
 
     def cancel(self, code: int, message: str) -> None:
-        """Tells its server that what it asks is not answered, and then that nobody waits for the call any more."""
+        """Answer the open input requests with an error, then cancel the call."""
         self.reject_inputs(code, message)
         self._task.cancel()
 
     def _fail_open_requests(self, error: Exception) -> None:
-        questions = [*self._open_requests.values()]
+        open_requests = [*self._open_requests.values()]
         self._open_requests.clear()
-        for question in questions:
-            if not question.response.done():
-                question.response.set_exception(error)
+        for pending in open_requests:
+            if not pending.response.done():
+                pending.response.set_exception(error)
 
 
 def request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What a request asks for, whichever round it is of."""
-    beside = ("_meta", "inputResponses", "requestState")
-    return method, {key: value for key, value in params.items() if key not in beside}
+    """Return method and parameters without the fields that differ between rounds of the same request."""
+    round_fields = ("_meta", "inputResponses", "requestState")
+    return method, {key: value for key, value in params.items() if key not in round_fields}
 
 
 def _validate_request(request: dict[str, Any]) -> None:
-    """Raises `MCPError` for what no client of the newest version could read."""
+    """Raise `MCPError` if the server request is not valid in 2026-07-28."""
     try:
         _REQUEST_MODELS[request["method"]].model_validate(request, by_name=False)
     except ValidationError as error:
-        wrong = error.errors()[0]
-        where = ".".join(str(part) for part in wrong["loc"])
-        raise MCPError(code=INVALID_PARAMS, message=f"{request['method']}: {where}: {wrong['msg']}") from None
+        problem = error.errors()[0]
+        path = ".".join(str(part) for part in problem["loc"])
+        raise MCPError(code=INVALID_PARAMS, message=f"{request['method']}: {path}: {problem['msg']}") from None

@@ -1,4 +1,4 @@
-"""The client's side of `forebay serve`: what servers behind it have to say to a client, or to ask of it."""
+"""The client side of `forebay serve`: server requests and notifications on their way to a client."""
 
 import asyncio
 import contextlib
@@ -29,11 +29,11 @@ _current_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("cap
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 _NOT_FORWARDED = (_TOOLS_CHANGED, "notifications/cancelled", "notifications/subscriptions/acknowledged")
-"""What a server says of its own requests, or of ours to it: its client hears of these otherwise, or not at all."""
+"""Notifications that concern only our connection to the server, or that we send ourselves."""
 
 
 def current_client_capabilities() -> Any:
-    """What the client whose request is under way here can do, if that says so: since 2026-07-28 they do."""
+    """Return the capabilities that the current request states (2026-07-28), or `None`."""
     return _current_capabilities.get()
 
 
@@ -41,41 +41,41 @@ _Params = Mapping[str, Any] | None
 
 
 class ClientRequest:
-    """A request that is under way, and what its client is still to be told of it."""
+    """A client request in flight, with the notifications queued for it."""
 
     def __init__(self, session: ServerSession, upstream: object, client_token: object) -> None:
         self.session = session
         self.upstream = upstream
-        """Whose answer it waits for."""
+        """The upstream that handles the request."""
         self.client_token = client_token
-        """By which its client is told of progress."""
+        """The progress token that the client chose."""
         self.upstream_token: object = None
-        """By which its server reports progress: others may have the same."""
+        """The progress token sent to the server; differs from `client_token` where that would be ambiguous."""
         self.timeout: PausableTimeout | None = None
-        """How long its server may still take."""
+        """The timeout of the server's answer."""
         self._queued: deque[tuple[str, _Params]] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     def notify(self, method: str, params: _Params) -> None:
-        """Soon, one after the other: progress that goes back is none."""
+        """Queue a notification. They are sent in order, because progress must increase."""
         self._queued.append((method, params))
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_queued())
 
     async def _send_queued(self) -> None:
         while self._queued:
-            # A client that is gone has nothing to be told.
+            # The client may be gone.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
                 await self.session._request_outbound.notify(*self._queued.popleft())
 
     async def flush(self) -> None:
-        """When all is said: after the answer, nobody listens."""
+        """Wait until all queued notifications are sent: after the response the client ignores them."""
         if self._sender is not None:
             await self._sender
 
 
 class ClientPeer:
-    """One client whose connection lasts or, without a connection, those of one principal whose requests stand alone."""
+    """One connected client (handshake era), or all stateless clients of one principal (2026-07-28)."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class ClientPeer:
     ) -> None:
         self._connection = connection
         self._answer_timeout = answer_timeout
-        # Its own: what is told here is nobody else's to hear.
+        # Not shared: events reach only the listeners of this peer.
         self._bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(self._bus)
         self.capabilities = dict(capabilities or {}) if connection is not None else CLIENT_CAPABILITIES
-        """What may be asked of it."""
+        """The capabilities that servers see."""
         self._active: list[ClientRequest] = []
         self._by_token: dict[object, ClientRequest] = {}
         self._token_prefix = secrets.token_hex(8)
@@ -97,20 +97,20 @@ class ClientPeer:
 
     @property
     def has_connection(self) -> bool:
-        """Whether it is one client, with a connection."""
+        """Whether this is one connected client."""
         return self._connection is not None
 
     @contextlib.asynccontextmanager
     async def track_request(
         self, session: ServerSession, upstream: object, token: object, capabilities: object = None
     ) -> AsyncIterator[ClientRequest]:
-        """While a request is under way."""
+        """Track a request until it is answered."""
         client_request = ClientRequest(session, upstream, token)
-        said = _current_capabilities.set(capabilities)
-        # Where several share a connection, what comes late by one's token must not be taken for another's.
-        is_clear = self.has_connection and isinstance(token, str | int) and token not in self._by_token
+        reset_token = _current_capabilities.set(capabilities)
+        # On a shared connection, late progress of one request must not be taken for that of another.
+        is_unique = self.has_connection and isinstance(token, str | int) and token not in self._by_token
         client_request.upstream_token = (
-            token if token is None or is_clear else f"forebay-{self._token_prefix}-{next(self._numbers)}"
+            token if token is None or is_unique else f"forebay-{self._token_prefix}-{next(self._numbers)}"
         )
         self._active.append(client_request)
         if client_request.upstream_token is not None:
@@ -118,14 +118,14 @@ class ClientPeer:
         try:
             yield client_request
         finally:
-            _current_capabilities.reset(said)
+            _current_capabilities.reset(reset_token)
             self._active.remove(client_request)
             self._by_token.pop(client_request.upstream_token, None)
             await client_request.flush()
 
     @contextlib.contextmanager
     def continue_request(self, earlier: object, client_request: ClientRequest) -> Iterator[None]:
-        """While a request goes on with what an earlier one began: what is reported by that one's token is its own."""
+        """Route progress under the token of an earlier round to the request that continues it."""
         if client_request.upstream_token is None or earlier is None or earlier == client_request.upstream_token:
             yield
             return
@@ -136,28 +136,31 @@ class ClientPeer:
             self._by_token.pop(earlier, None)
 
     async def request(self, method: str, params: _Params, upstream: object) -> dict[str, Any]:
-        """What the client answers. Raises `MCPError`, also where there is nobody to ask, or no answer in time."""
+        """Send a server request to the client and return its answer.
+
+        Raises `MCPError`, also if no client is connected or it does not answer in time.
+        """
         if self._connection is None:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         await self._connection.initialized.wait()
         channel = self._active[-1].session._request_outbound if self._active else self._connection.outbound
-        # Nobody knows in which of the server's requests it asks; other servers have no more time for theirs.
-        theirs = (client_request.timeout for client_request in self._active if client_request.upstream is upstream)
-        limits = [timeout for timeout in theirs if timeout is not None]
-        for timeout in limits:
+        # The server request names no call, so pause all calls to this upstream, but not those to others.
+        calls = [client_request for client_request in self._active if client_request.upstream is upstream]
+        timeouts = [call.timeout for call in calls if call.timeout is not None]
+        for timeout in timeouts:
             timeout.pause()
         try:
             async with asyncio.timeout(self._answer_timeout):
                 return await channel.send_raw_request(method, params)
         except TimeoutError:
-            told = f"the client did not answer within {self._answer_timeout:g} s"
-            raise MCPError(code=REQUEST_TIMEOUT, message=told) from None
+            message = f"the client did not answer within {self._answer_timeout:g} s"
+            raise MCPError(code=REQUEST_TIMEOUT, message=message) from None
         finally:
-            for timeout in limits:
+            for timeout in timeouts:
                 timeout.resume()
 
     def forward_to_request(self, method: str, params: _Params) -> bool:
-        """Whether what a server said is of a request under way; if so, its client is told before the answer."""
+        """Queue a notification for the request it belongs to. Return whether it belongs to one."""
         match method:
             case "notifications/progress":
                 token = (params or {}).get("progressToken")
@@ -168,32 +171,31 @@ class ClientPeer:
                         client_request.timeout.restart()
                 return True
             case "notifications/message" if self._connection is None:
-                # Whoever did not ask for them in the very request is not told; of many, nobody knows whose it is.
+                # A log message names no request, so it can be assigned only if one is in flight.
                 if len(self._active) == 1 and _accepts_log_level(self._active[0].session, params):
                     self._active[0].notify(method, params)
                 return True
             case "notifications/message" if self._active:
-                # Over HTTP, what is said on account of a request goes with its answer.
+                # Over HTTP, the message goes into the stream of the newest request.
                 self._active[-1].notify(method, params)
                 return True
         return False
 
     async def forward_notification(self, method: str, params: _Params) -> None:
-        """Tells the client what a server said of no request, if it is to know."""
+        """Send a notification that belongs to no request to the client."""
         if method not in _NOT_FORWARDED:
             await self._notify(method, params)
 
     async def notify_tools_changed(self) -> None:
-        """Tells the client that there are other tools."""
+        """Tell the client that the list of tools changed."""
         await self._notify(_TOOLS_CHANGED, None)
 
     async def _notify(self, method: str, params: _Params) -> None:
         if (event := event_from_wire(method, params)) is not None:
-            # Those who listen are told.
             await self._bus.publish(event)
         if self._connection is not None and self._connection.initialized.is_set():
             await self._connection.outbound.notify(method, params)
 
 
-def _accepts_log_level(session: ServerSession, logged: _Params) -> bool:
-    return (logged or {}).get("level") in session._allowed_log_levels
+def _accepts_log_level(session: ServerSession, params: _Params) -> bool:
+    return (params or {}).get("level") in session._allowed_log_levels

@@ -1,4 +1,4 @@
-"""What of the protocol is the upstreams' own: it goes on to them as it came, and so does what they answer."""
+"""Middleware that forwards requests to upstreams and translates their results to the client's protocol era."""
 
 import contextlib
 import logging
@@ -41,13 +41,13 @@ _Context = ServerRequestContext[Any, Any]
 _TENANT_KEY = "forebay"
 
 _CONNECTION_META_KEYS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
-"""What a request says of the connection that it came by."""
+"""Keys of `_meta` that describe the client's connection and are not forwarded."""
 
 _MODERN_ONLY_KEYS = ("ttlMs", "cacheScope")
 
 
 class Forwarding:
-    """Middleware of the server in front."""
+    """Middleware of the hub's server: routes each message to the tenant of its client."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Forwarding:
 
     @contextlib.asynccontextmanager
     async def tenant_for(self, ctx: _Context) -> AsyncIterator[Tenant]:
-        """What is behind the client that asks, while it does."""
+        """Yield the tenant of the requesting client."""
         if is_modern(ctx.protocol_version):
             async with self._tenants.acquire(get_principal(get_access_token())) as tenant:
                 yield tenant
@@ -116,7 +116,7 @@ class Forwarding:
         return _merge_capabilities(await call_next(ctx), tenant)
 
     async def _forward_notification(self, ctx: _Context, tenant: Tenant) -> None:
-        """The servers are told what their client says, but for what our own connection to them says itself."""
+        """Forward a client notification to all upstreams, except those that our own connections send."""
         if ctx.method in ("notifications/initialized", "notifications/cancelled"):
             return
         for upstream in tenant.upstreams.values():
@@ -131,42 +131,42 @@ class Forwarding:
         if not isinstance(page, dict):
             return page
         tools = page.get("tools") or ()
-        # All at once: looked for one by one, they take the square of their number.
+        # One lookup for all: one for each tool would take quadratic time.
         specs = tenant.tools.find_all(ctx, (tool["name"] for tool in tools))
-        behind = {spec.namespace for spec in specs.values()} & tenant.upstreams.keys()
-        lists = {name: await self._list_upstream(ctx, tenant.upstreams[name]) for name in behind}
+        namespaces = {spec.namespace for spec in specs.values()} & tenant.upstreams.keys()
+        lists = {name: await self._list_upstream(ctx, tenant.upstreams[name]) for name in namespaces}
 
-        def listed(tool: dict[str, Any]) -> dict[str, Any]:
+        def with_upstream_fields(tool: dict[str, Any]) -> dict[str, Any]:
             spec = specs.get(tool["name"])
-            is_whole, by_name = (False, {}) if spec is None else lists.get(spec.namespace, (False, {}))
-            own = None if spec is None else by_name.get(spec.name)
-            return tool if own is None else {**({} if is_whole else tool), **own, "name": tool["name"]}
+            is_complete, by_name = (False, {}) if spec is None else lists.get(spec.namespace, (False, {}))
+            fields = None if spec is None else by_name.get(spec.name)
+            return tool if fields is None else {**({} if is_complete else tool), **fields, "name": tool["name"]}
 
-        return {**await _list_extras(tenant), **page, "tools": [listed(tool) for tool in tools]}
+        return {**await _list_extras(tenant), **page, "tools": [with_upstream_fields(tool) for tool in tools]}
 
     async def _list_upstream(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
-        """What a server lists, by name, and whether that is all of it: it is in the same version of the protocol.
+        """Return the fields of a server's tools by name, and whether they are complete.
 
-        In another, a tool is listed as it is served here, but for what it says of itself in every version: a filter
-        may go by that.
+        They are complete if client and server use the same protocol era. Otherwise only the fields that exist in both
+        eras (annotations and `_meta`) are returned.
         """
         try:
             tools = (await upstream.connection()).listed_tools
-            is_whole = await upstream.is_modern() == is_modern(ctx.protocol_version)
+            is_complete = await upstream.is_modern() == is_modern(ctx.protocol_version)
         except CallError:
             return False, {}
         by_name: dict[str, dict[str, Any]] = {}
         for tool in tools:
-            own = {key: value for key, value in tool.items() if is_whole or key in ("annotations", "_meta")}
-            by_name.setdefault(str(tool.get("name")), own)
-        return is_whole, by_name
+            fields = {key: value for key, value in tool.items() if is_complete or key in ("annotations", "_meta")}
+            by_name.setdefault(str(tool.get("name")), fields)
+        return is_complete, by_name
 
     async def _call_tool(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
         params = dict(ctx.params or {})
         name = params.get("name")
         spec = tenant.tools.find(ctx, name) if isinstance(name, str) else None
         if spec is None and tenant.is_sole:
-            # What it does not list it may still have.
+            # The server may have tools that it does not list.
             (upstream,) = tenant.upstreams.values()
         elif spec is None or spec.namespace not in tenant.upstreams:
             return await call_next(ctx)
@@ -205,10 +205,10 @@ class Forwarding:
     async def _forward(
         self, ctx: _Context, tenant: Tenant, upstream: MCPUpstream, params: dict[str, Any]
     ) -> dict[str, Any]:
-        """What an upstream answers, as this client's version of the protocol has it."""
-        said = params.pop("_meta", None) or {}
-        meta = {key: value for key, value in said.items() if key not in _CONNECTION_META_KEYS}
-        capabilities = said.get(CLIENT_CAPABILITIES_META_KEY)
+        """Return an upstream's result in the client's protocol era."""
+        client_meta = params.pop("_meta", None) or {}
+        meta = {key: value for key, value in client_meta.items() if key not in _CONNECTION_META_KEYS}
+        capabilities = client_meta.get(CLIENT_CAPABILITIES_META_KEY)
         async with tenant.client.track_request(
             ctx.session, upstream, meta.get("progressToken"), capabilities
         ) as client_request:
@@ -223,7 +223,7 @@ class Forwarding:
         return self._translate_result(ctx, result)
 
     def _translate_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
-        """It was said by an upstream, and is said by us now."""
+        """Replace the upstream's era-specific fields and server stamp by ours."""
         if not is_modern(ctx.protocol_version):
             bare = strip_stamp(result) if "resultType" in result else result
             return {
@@ -238,7 +238,7 @@ class Forwarding:
 
 
 async def _list_extras(tenant: Tenant) -> dict[str, Any]:
-    """What an only server says beside its tools; of several, it would be nobody's."""
+    """Return the other fields of the upstream's `tools/list` result, if there is only one upstream."""
     if not tenant.is_sole:
         return {}
     (upstream,) = tenant.upstreams.values()
@@ -253,7 +253,7 @@ def _protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_from_modern: bool) -> dict[str, Any]:
-    """Until 2025-11-25, what is structured is an object; it is listed as one, too."""
+    """Wrap structured content that is not an object: before 2026-07-28 it must be one."""
     structured = result.get("structuredContent")
     if not is_from_modern or "structuredContent" not in result:
         return result
@@ -263,14 +263,14 @@ def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_fro
 
 
 def _merge_capabilities(result: HandlerResult, tenant: Tenant) -> HandlerResult:
-    """What can be asked of us is what can be asked of all that is behind us."""
+    """Add the capabilities and instructions of the upstreams to our own."""
     if not isinstance(result, dict):
         return result
     ours = result.get("capabilities") or {}
     merged = {**tenant.capabilities, **ours}
-    for name, said in tenant.capabilities.items():
-        if isinstance(said, dict) and isinstance(ours.get(name), dict):
-            merged[name] = {**said, **ours[name], **{key: True for key in said if said[key] is True}}
+    for name, theirs in tenant.capabilities.items():
+        if isinstance(theirs, dict) and isinstance(ours.get(name), dict):
+            merged[name] = {**theirs, **ours[name], **{key: True for key in theirs if theirs[key] is True}}
     tools = {**(merged.get("tools") or {}), "listChanged": True}
-    told = {**result, "capabilities": {**merged, "tools": tools}}
-    return {**told, "instructions": tenant.instructions} if tenant.instructions else told
+    result = {**result, "capabilities": {**merged, "tools": tools}}
+    return {**result, "instructions": tenant.instructions} if tenant.instructions else result

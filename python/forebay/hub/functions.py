@@ -1,4 +1,4 @@
-"""The functions of a Python module as operations."""
+"""Python functions of a module as operations."""
 
 import asyncio
 import contextvars
@@ -25,13 +25,13 @@ from forebay.operations.spec import CallContext, Operation, OperationSpec
 __all__ = ["from_module", "run_in_daemon_thread"]
 
 _MAX_THREADS = 32
-"""How many functions that do not await anything run side by side."""
+"""Upper bound for blocking functions that run at the same time."""
 
 
 def from_module(name: str, *, namespace: str, folder: str | None = None) -> list[Operation]:
-    """What a module has in `__all__`, else the public functions that are defined in it. Raises `InvalidArgument`.
+    """Return an operation for each function in `__all__`, or for each public function the module defines.
 
-    It may be in the working directory, in `folder`, or installed.
+    The module may be in the working directory, in `folder`, or installed. Raises `InvalidArgument`.
     """
     module = _import_module(name, folder)
     operations = [_make_operation(namespace, public, function) for public, function in _public_functions(module)]
@@ -41,7 +41,7 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
 
 
 def _import_module(name: str, folder: str | None) -> ModuleType:
-    # As `python -m` does: what is installed as a command does not look where it is run.
+    # As `python -m` does; an installed command does not have the working directory on its path.
     for place in (folder, str(Path.cwd())):
         if place is not None and place not in sys.path:
             sys.path.insert(0, place)
@@ -70,7 +70,7 @@ def _public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., A
 
 def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> Operation:
     try:
-        described = func_metadata(function)
+        metadata = func_metadata(function)
     except (InvalidSignature, PydanticUserError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{namespace}.{name} cannot be a tool: {error}") from error
     spec = OperationSpec(
@@ -78,33 +78,33 @@ def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> 
         name=name,
         type="mutation",
         description=inspect.getdoc(function) or "",
-        input_schema=described.arg_model.model_json_schema(by_alias=True),
-        # One that only wraps what is not an object would have operations answer what nobody returned.
-        output_schema=None if described.wrap_output else described.output_schema,
+        input_schema=metadata.arg_model.model_json_schema(by_alias=True),
+        # A schema that wraps a non-object would describe a value that the function does not return.
+        output_schema=None if metadata.wrap_output else metadata.output_schema,
     )
-    return Operation(spec, functools.partial(_call_function, function, described, spec.id))
+    return Operation(spec, functools.partial(_call_function, function, metadata, spec.id))
 
 
 async def _call_function(
-    function: Callable[..., Any], described: FuncMetadata, operation_id: str, given: Any, context: CallContext
+    function: Callable[..., Any], metadata: FuncMetadata, operation_id: str, arguments: Any, context: CallContext
 ) -> Any:
     del context
     try:
-        arguments = described.validate_arguments(given or {})
+        arguments = metadata.validate_arguments(arguments or {})
     except ValidationError as error:
-        problems = [{"path": "/".join(map(str, one["loc"])), "message": one["msg"]} for one in error.errors()]
-        told = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
-        raise CallError("VALIDATION_ERROR", f"{operation_id} cannot be called with this: {told}") from None
+        problems = [{"path": "/".join(map(str, detail["loc"])), "message": detail["msg"]} for detail in error.errors()]
+        summary = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)
+        raise CallError("VALIDATION_ERROR", f"{operation_id} cannot be called with this: {summary}") from None
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    # Whoever gives up waiting must not keep others from being served; the function itself cannot be stopped.
+    # A cancelled caller must not block others; the function itself cannot be stopped.
     async with _thread_limiter():
         return await run_in_daemon_thread(functools.partial(function, **arguments))
 
 
 @functools.cache
 def _thread_limiter() -> anyio.CapacityLimiter:
-    """Apart from the threads that the gateway itself waits with."""
+    """Return the limiter for function threads, separate from the gateway's own threads."""
     return anyio.CapacityLimiter(_MAX_THREADS)
 
 
@@ -112,9 +112,10 @@ T = TypeVar("T")
 
 
 async def run_in_daemon_thread(function: Callable[[], T]) -> T:
-    """What a function gives. Whoever is cancelled leaves it alone, and the process ends without it.
+    """Run a blocking function in a daemon thread and return its result.
 
-    The worker threads of `anyio` and of `asyncio` are waited for when Python ends.
+    A cancelled caller stops waiting, and the process can exit while the thread runs: Python would wait for the worker
+    threads of `anyio` and `asyncio`.
     """
     future: Future[T] = Future()
     context = contextvars.copy_context()
@@ -125,7 +126,7 @@ async def run_in_daemon_thread(function: Callable[[], T]) -> T:
         try:
             future.set_result(context.run(function))
         except StopIteration as error:
-            # No future of asyncio takes it: whoever waits would wait for ever.
+            # asyncio futures refuse StopIteration; the caller would wait forever.
             future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
         except BaseException as error:
             future.set_exception(error)

@@ -1,4 +1,4 @@
-"""Streams to a server of MCP on which what is the client's own to hear or to answer is taken off, as it came."""
+"""SDK streams to an MCP server that divert server requests and notifications to the client."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ __all__ = ["InterceptedStream"]
 
 
 class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
-    """The reading side of a connection, with what its writing side needs."""
+    """The reading side of a connection; also holds the state that the writing side needs."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         self._notifications: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
         self._notifier = asyncio.create_task(self._forward_notifications())
         self.initialize_result: dict[str, Any] = {}
-        """What the server said of itself when it was connected."""
+        """The server's result of `initialize` or `server/discover`."""
 
     async def send(self, item: SessionMessage) -> None:
-        """To the server: it is told what the client can do, not what the SDK can."""
+        """Send a message to the server, with the client's capabilities in place of the SDK's."""
         match item.message:
             case JSONRPCRequest(method="initialize", params=dict() as params):
                 params["capabilities"] = self._client.capabilities
@@ -63,7 +63,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         await self._writing.send(item)
 
     async def receive(self) -> SessionMessage | Exception:
-        """What the SDK is to have."""
+        """Return the next message that the SDK handles itself."""
         while True:
             item = await self._reading.receive()
             if isinstance(item, ServerEnded):
@@ -81,9 +81,11 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                 self._answer_tasks[message.id] = task
                 task.add_done_callback(lambda _: self._answer_tasks.pop(message.id, None))
                 return True
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as asked}):
-                if asked in self._answer_tasks:
-                    self._answer_tasks[asked].cancel()
+            case JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as request_id}
+            ):
+                if request_id in self._answer_tasks:
+                    self._answer_tasks[request_id].cancel()
                     return True
             case JSONRPCNotification() if not self._client.forward_to_request(message.method, message.params):
                 if not self._open_subscriptions.is_duplicate(message):
@@ -107,16 +109,16 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         except MCPError as error:
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
         except Exception as error:
-            told = ErrorData(code=INTERNAL_ERROR, message=f"the client cannot be asked: {error!s:.200}")
-            answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=told)
+            failure = ErrorData(code=INTERNAL_ERROR, message=f"the client cannot be asked: {error!s:.200}")
+            answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=failure)
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._writing.send(SessionMessage(answer))
 
     async def _forward_notifications(self) -> None:
-        """One after the other, as it was said."""
+        """Forward queued notifications in order."""
         while True:
             message = await self._notifications.get()
-            # A client that is gone has nothing to be told.
+            # The client may be gone.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
                 await self._client.forward_notification(message.method, message.params)
 
@@ -127,10 +129,10 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class InterceptedWriter(ObjectSendStream[SessionMessage]):
-    """The writing side."""
+    """The writing side of the connection."""
 
-    def __init__(self, attended: InterceptedStream, writing: WriteStream[SessionMessage]) -> None:
-        self._stream = attended
+    def __init__(self, stream: InterceptedStream, writing: WriteStream[SessionMessage]) -> None:
+        self._stream = stream
         self._writing = writing
 
     async def send(self, item: SessionMessage) -> None:

@@ -1,4 +1,4 @@
-"""Calls that wait for their client to answer what a server asks: since 2026-07-28 it does so in another request."""
+"""Calls paused until their client answers an input request in another request (2026-07-28)."""
 
 import asyncio
 import dataclasses
@@ -20,7 +20,7 @@ from forebay.operations.errors import CallError
 __all__ = ["PausedCalls"]
 
 _MAX_PAUSED_CALLS = 32
-"""How many calls of a principal may wait at once."""
+"""Upper bound for paused calls of one principal."""
 
 _UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
 
@@ -33,18 +33,18 @@ class _PausedCall:
 
 
 class PausedCalls:
-    """Of all clients, each call by the `requestState` that was given for it; that is good for one answer."""
+    """The paused calls of all clients by their `requestState`, which is valid for one continuation."""
 
     def __init__(self, tenants: TenantPool, answer_timeout: float) -> None:
         self._tenants = tenants
         self.answer_timeout = answer_timeout
-        """How long a client may take to answer."""
+        """Seconds that a client may take to answer."""
         self._paused: dict[str, _PausedCall] = {}
 
     async def forward(self, request: ForwardedRequest, client: ClientPeer, upstream: MCPUpstream) -> Result:
-        """What a server answers or, if that is one that asks in the middle of a call, what the client is to be asked.
+        """Return the server's result or, if a legacy server asks for input, an input-required result.
 
-        Raises `Failed`, and `MCPError`. Whoever gives up here ends the call.
+        Raises `UpstreamCallFailed` and `MCPError`. Cancelling this cancels the call.
         """
         call = self._resume_call(request, upstream)
         if call is None:
@@ -61,26 +61,26 @@ class PausedCalls:
         principal = _current_principal()
 
         async def send(timeout: PausableTimeout) -> Result:
-            # While its client thinks, no request of it may be under way.
+            # Keep the tenant open while the call is paused and no request is in flight.
             async with self._tenants.acquire(principal):
                 return await send_with_timeout(upstream, request.method, request.params, timeout)
 
-        # On stdio there is but one client; over HTTP, nobodies may be anyone.
-        one = principal or (object() if request.is_over_http else "stdio")
-        caller = Caller(principal, one, request.capabilities)
+        # On stdio there is one client; over HTTP, anonymous requests may come from different clients.
+        identity = principal or (object() if request.is_over_http else "stdio")
+        caller = Caller(principal, identity, request.capabilities)
         call = Call(request.method, request.params, request.client_request.upstream_token, caller)
         with bind_call(call):
             call.start(send, upstream.call_timeout)
         return call
 
     def _resume_call(self, request: ForwardedRequest, upstream: MCPUpstream) -> Call | None:
-        """The call that a request goes on with, if it names one that is its own."""
+        """Return the paused call that a request continues, if it belongs to the same principal."""
         params = request.params
         state = params.get("requestState")
-        waiting = self._paused.get(state) if isinstance(state, str) else None
-        if waiting is None or waiting.upstream is not upstream:
+        paused = self._paused.get(state) if isinstance(state, str) else None
+        if paused is None or paused.upstream is not upstream:
             return None
-        call = waiting.call
+        call = paused.call
         if call.caller.principal != _current_principal() or call.request != request_key(request.method, params):
             return None
         answers = params.get("inputResponses")
@@ -88,7 +88,7 @@ class PausedCalls:
         if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
             raise MCPError(code=INVALID_PARAMS, message="inputResponses is an object of results; answer again")
         del self._paused[str(state)]
-        waiting.expiry_timer.cancel()
+        paused.expiry_timer.cancel()
         call.resume(answers)
         return call
 
@@ -104,27 +104,28 @@ class PausedCalls:
             raise
 
     def _has_room(self, call: Call) -> bool:
-        theirs = (each for each in self._paused.values() if each.call.caller.principal == call.caller.principal)
-        return sum(1 for _ in theirs) < _MAX_PAUSED_CALLS
+        principal = call.caller.principal
+        count = sum(paused.call.caller.principal == principal for paused in self._paused.values())
+        return count < _MAX_PAUSED_CALLS
 
     def _pause_call(self, call: Call, upstream: MCPUpstream) -> Result:
         state = secrets.token_urlsafe(32)
-        late = asyncio.get_running_loop().call_later(self.answer_timeout, self._expire, state)
-        self._paused[state] = _PausedCall(call, upstream, late)
+        timer = asyncio.get_running_loop().call_later(self.answer_timeout, self._expire, state)
+        self._paused[state] = _PausedCall(call, upstream, timer)
         call.pause()
         return {"resultType": "input_required", "inputRequests": call.input_requests, "requestState": state}
 
     def _expire(self, state: str) -> None:
-        told = f"the client did not answer within {self.answer_timeout:g} s"
-        self._paused.pop(state).call.cancel(REQUEST_TIMEOUT, told)
+        message = f"the client did not answer within {self.answer_timeout:g} s"
+        self._paused.pop(state).call.cancel(REQUEST_TIMEOUT, message)
 
     def close(self) -> None:
-        """Nobody will come back."""
-        waiting = [*self._paused.values()]
+        """Cancel all paused calls."""
+        paused_calls = [*self._paused.values()]
         self._paused.clear()
-        for each in waiting:
-            each.expiry_timer.cancel()
-            each.call.cancel(INTERNAL_ERROR, "the gateway is about to end")
+        for paused in paused_calls:
+            paused.expiry_timer.cancel()
+            paused.call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
 def _current_principal() -> str | None:
@@ -132,7 +133,7 @@ def _current_principal() -> str | None:
 
 
 async def _is_legacy(upstream: MCPUpstream) -> bool:
-    """Whether it may ask by its connection; of one that cannot be reached, nobody knows."""
+    """Return whether the upstream may send requests over its connection; `False` if it is unreachable."""
     try:
         return not await upstream.is_modern()
     except CallError:

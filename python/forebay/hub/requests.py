@@ -1,4 +1,4 @@
-"""Servers that ask by an answer, for a client with a connection: it is asked in the middle of its request."""
+"""Requests to upstreams, and input-required results resolved for clients with a connection."""
 
 import asyncio
 import dataclasses
@@ -18,15 +18,15 @@ from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, Sessi
 __all__ = ["ForwardedRequest", "UpstreamCallFailed", "resolve_inputs", "send_request", "send_with_timeout"]
 
 _MAX_ROUNDS = 32
-"""How often a server may ask for more input before it answers."""
+"""Upper bound for input-required results before a server must answer."""
 
 _RETRY_SECONDS = 0.25
-"""Seconds before a server is asked again that wants to know nothing, only more time."""
+"""Delay before a request is repeated when the server requires no input, only another attempt."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """As the server is to have it, and what is known of the client."""
+    """A request for an upstream, with what is known about the client."""
 
     method: str
     params: dict[str, Any]
@@ -36,14 +36,14 @@ class ForwardedRequest:
 
 
 class UpstreamCallFailed(Exception):
-    """An upstream did not answer."""
+    """The upstream did not answer; `error` is what the client gets."""
 
     def __init__(self, error: UpstreamFailed | UpstreamTimeout) -> None:
         self.error = error
 
 
 async def send_request(request: ForwardedRequest, upstream: MCPUpstream, **more: Any) -> dict[str, Any]:
-    """What a server answers within its time. Raises `Failed`, and `MCPError`."""
+    """Return the upstream's result within its timeout. Raises `UpstreamCallFailed` and `MCPError`."""
     timeout = request.client_request.timeout = PausableTimeout(upstream.call_timeout)
     return await send_with_timeout(upstream, request.method, {**request.params, **more}, timeout)
 
@@ -51,34 +51,37 @@ async def send_request(request: ForwardedRequest, upstream: MCPUpstream, **more:
 async def send_with_timeout(
     upstream: MCPUpstream, method: str, params: dict[str, Any], timeout: PausableTimeout
 ) -> dict[str, Any]:
-    """The same within a limit."""
+    """Return the upstream's result within a given timeout. Raises `UpstreamCallFailed` and `MCPError`."""
     try:
         connection = await upstream.connection()
         async with timeout:
             return await connection.request(method, params, None)
     except (CallError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError, MCPError) as error:
-        told = to_call_error(error, f"{upstream.name}: {method}")
-        if told.code == "TIMEOUT":
-            raise UpstreamCallFailed(UpstreamTimeout(f"{told}; ask for less, or allow it longer")) from error
+        call_error = to_call_error(error, f"{upstream.name}: {method}")
+        if call_error.code == "TIMEOUT":
+            raise UpstreamCallFailed(UpstreamTimeout(f"{call_error}; ask for less, or allow it longer")) from error
         if isinstance(error, MCPError):
-            # The server has answered, if not as anyone would like.
+            # The server answered with an error: pass it on.
             raise
-        raise UpstreamCallFailed(UpstreamFailed(str(told))) from error
+        raise UpstreamCallFailed(UpstreamFailed(str(call_error))) from error
 
 
 async def resolve_inputs(request: ForwardedRequest, client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
-    """What a server answers in the end. Raises `Failed`, and `MCPError` for what the client does not answer."""
+    """Return the upstream's final result after the client has answered all its input requests.
+
+    Raises `UpstreamCallFailed`, and `MCPError` if the client does not answer.
+    """
     result = await send_request(request, upstream)
     for _ in range(_MAX_ROUNDS):
         if result.get("resultType") != "input_required":
             return result
-        questions = result.get("inputRequests") or {}
-        if not isinstance(questions, Mapping) or not all(_is_input_request(each) for each in questions.values()):
+        requests = result.get("inputRequests") or {}
+        if not isinstance(requests, Mapping) or not all(_is_input_request(request) for request in requests.values()):
             raise UpstreamCallFailed(
                 UpstreamFailed(f"{upstream.name} asks its client what is no question; look at the server")
             )
-        if questions:
-            answers = {"inputResponses": await _collect_answers(questions, client, upstream)}
+        if requests:
+            answers = {"inputResponses": await _collect_answers(requests, client, upstream)}
         else:
             answers = {}
             await asyncio.sleep(_RETRY_SECONDS)
@@ -91,24 +94,26 @@ async def resolve_inputs(request: ForwardedRequest, client: ClientPeer, upstream
     )
 
 
-def _is_input_request(asked: object) -> bool:
-    return isinstance(asked, Mapping) and isinstance(asked.get("method"), str)
+def _is_input_request(value: object) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("method"), str)
 
 
-async def _collect_answers(asked: Mapping[str, Any], client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
-    for question in asked.values():
-        if not supports_request(client.capabilities, question["method"], question.get("params") or {}):
-            wanted = required_capability(question["method"])
+async def _collect_answers(requests: Mapping[str, Any], client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
+    for request in requests.values():
+        if not supports_request(client.capabilities, request["method"], request.get("params") or {}):
+            capability = required_capability(request["method"])
             raise MCPError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY,
-                message=f"{upstream.name} asks {question['method']:.64}, which this client has not said it can do",
-                data={"requiredCapabilities": {} if wanted is None else {wanted: {}}},
+                message=f"{upstream.name} asks {request['method']:.64}, which this client has not said it can do",
+                data={"requiredCapabilities": {} if capability is None else {capability: {}}},
             )
-    client_request = (client.request(each["method"], each.get("params"), upstream) for each in asked.values())
-    tasks = [asyncio.create_task(one) for one in client_request]
+    tasks = [
+        asyncio.create_task(client.request(request["method"], request.get("params"), upstream))
+        for request in requests.values()
+    ]
     try:
-        return dict(zip(asked, await asyncio.gather(*tasks), strict=True))
+        return dict(zip(requests, await asyncio.gather(*tasks), strict=True))
     finally:
-        # If one is refused, nobody needs the others.
+        # If one is refused, the others are not needed.
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Which of several servers a request is for."""
+"""Routing of requests among several upstreams, and merging of their lists."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _LISTS = {
     "resources/templates/list": ("resourceTemplates", "resources"),
     "prompts/list": ("prompts", "prompts"),
 }
-"""The key of each list, and the capability that a server with such a list has."""
+"""The result key of each list method, and the capability of servers that have such a list."""
 
 _Forward = Callable[[MCPUpstream, dict[str, Any]], Awaitable[dict[str, Any]]]
 _Lists = list[tuple[MCPUpstream, list[dict[str, Any]]]]
@@ -34,14 +34,14 @@ _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
 class Router:
-    """One request among several servers. `forward` sends it to one of them, under the method that it has."""
+    """Sends one request to the upstream it is for. `forward` sends it to a given upstream."""
 
     def __init__(self, tenant: Tenant, forward: _Forward) -> None:
         self._tenant = tenant
         self._forward = forward
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """What they answer. Raises `LookupError` with the method if it is not known, else with what is wrong."""
+        """Return the result. Raises `LookupError` with the method if it is unknown, else with a message."""
         if method in _LISTS:
             return await self._merge_lists(method, params)
         match method, params:
@@ -68,25 +68,25 @@ class Router:
         return answers[0]
 
     async def _merge_lists(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """All that they list, on one page."""
+        """Return the lists of all upstreams as one page."""
         key, capability = _LISTS[method]
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         upstreams = self._upstreams_with(capability)
-        found = await self._list_all(method, upstreams, meta)
+        lists = await self._list_all(method, upstreams, meta)
         if key == "prompts":
-            return {key: [{**prompt, "name": name} for name, (_, prompt) in _prompts_by_name(found).items()]}
-        return {key: [one for _, listed in found for one in listed]}
+            return {key: [{**prompt, "name": name} for name, (_, prompt) in _prompts_by_name(lists).items()]}
+        return {key: [entry for _, entries in lists for entry in entries]}
 
     async def _list_all(self, method: str, upstreams: list[MCPUpstream], meta: dict[str, Any] | None = None) -> _Lists:
-        """What each of them lists; they are asked at once, since each may take its time."""
+        """Return the list of each upstream. All are asked concurrently."""
         pages = (self._list_upstream(method, upstream, meta or {}) for upstream in upstreams)
         return [*zip(upstreams, await asyncio.gather(*pages), strict=True)]
 
     async def _list_upstream(self, method: str, upstream: MCPUpstream, meta: dict[str, Any]) -> list[dict[str, Any]]:
         key, _ = _LISTS[method]
-        listed: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         cursors: list[Any] = [None]
-        # Some servers give the same page for every cursor.
+        # Some servers return the same page for every cursor.
         while len(cursors) <= _MAX_PAGES and cursors.count(cursors[-1]) == 1:
             cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
             try:
@@ -94,34 +94,34 @@ class Router:
                     connection = await upstream.connection()
                     page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
             except (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError) as error:
-                # What one of them cannot say just now does not keep the others from being heard.
+                # A failing upstream must not hide the lists of the others.
                 if not isinstance(error, MCPError) or error.error.code != METHOD_NOT_FOUND:
-                    why = str(error) or "it takes too long"
-                    _log.warning("forebay: %s does not answer %s: %s", upstream.name, method, why)
+                    reason = str(error) or "it takes too long"
+                    _log.warning("forebay: %s does not answer %s: %s", upstream.name, method, reason)
                 break
-            listed += [each for each in page.get(key) or () if isinstance(each, dict)]
+            entries += [entry for entry in page.get(key) or () if isinstance(entry, dict)]
             cursors.append(next_cursor(page))
-        return listed
+        return entries
 
     async def _get_prompt(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
         upstream, prompt = await self._find_prompt(name)
         return await self._forward(upstream, {**params, "name": prompt["name"]})
 
     async def _find_prompt(self, name: str) -> tuple[MCPUpstream, dict[str, Any]]:
-        named = _prompts_by_name(await self._list_all("prompts/list", self._upstreams_with("prompts")))
-        if name not in named:
-            raise LookupError(f"Unknown prompt: {name:.128}; there are {', '.join(named)[:512] or 'none'}")
-        return named[name]
+        prompts = _prompts_by_name(await self._list_all("prompts/list", self._upstreams_with("prompts")))
+        if name not in prompts:
+            raise LookupError(f"Unknown prompt: {name:.128}; there are {', '.join(prompts)[:512] or 'none'}")
+        return prompts[name]
 
     async def _find_resource_upstream(self, uri: str) -> MCPUpstream:
-        """Who lists an address, else who has a template for it, else the only one that could."""
+        """Return the upstream that lists a URI, else one with a matching template, else the only one."""
         upstreams = self._upstreams_with("resources")
-        for upstream, listed in await self._list_all("resources/list", upstreams):
-            if any(each.get("uri") == uri for each in listed):
+        for upstream, resources in await self._list_all("resources/list", upstreams):
+            if any(resource.get("uri") == uri for resource in resources):
                 return upstream
-        for upstream, listed in await self._list_all("resources/templates/list", upstreams):
-            for each in listed:
-                template = str(each.get("uriTemplate"))
+        for upstream, templates in await self._list_all("resources/templates/list", upstreams):
+            for entry in templates:
+                template = str(entry.get("uriTemplate"))
                 if template == uri or _matches_template(template, uri):
                     return upstream
         if len(upstreams) == 1:
@@ -129,29 +129,29 @@ class Router:
         raise LookupError(f"Unknown resource: {uri:.256}; resources/list has those that there are")
 
 
-def _prompts_by_name(found: _Lists) -> _Prompts:
-    """Prompts by what they are called here: with their server's name before them where two have the same."""
-    names = [str(prompt.get("name")) for _, listed in found for prompt in listed]
-    named: _Prompts = {}
-    for upstream, listed in found:
-        for prompt in listed:
+def _prompts_by_name(lists: _Lists) -> _Prompts:
+    """Return the prompts by unique name: ambiguous names get their server's name as a prefix."""
+    names = [str(prompt.get("name")) for _, prompts in lists for prompt in prompts]
+    by_name: _Prompts = {}
+    for upstream, prompts in lists:
+        for prompt in prompts:
             name = str(prompt.get("name"))
-            called = f"{upstream.name}_{name}" if names.count(name) > 1 else name
-            named.setdefault(called, (upstream, {**prompt, "name": name}))
-    return named
+            unique = f"{upstream.name}_{name}" if names.count(name) > 1 else name
+            by_name.setdefault(unique, (upstream, {**prompt, "name": name}))
+    return by_name
 
 
 def _matches_template(template: str, uri: str) -> bool:
-    """Whether a template may have made an address: what it leaves open is anything."""
-    first, *others = re.split(r"\{[^{}]*\}", template)
-    if not others or not uri.startswith(first):
+    """Return whether a URI matches a template whose variables stand for any text."""
+    prefix, *rest = re.split(r"\{[^{}]*\}", template)
+    if not rest or not uri.startswith(prefix):
         return False
-    *between, last = others
-    at = len(first)
-    # The first place is as good as any, and looking for others would take for ever.
-    for literal in between:
-        found = uri.find(literal, at)
-        if found < 0:
+    *literals, suffix = rest
+    position = len(prefix)
+    # Taking the first occurrence of each literal is enough, and needs no backtracking.
+    for literal in literals:
+        start = uri.find(literal, position)
+        if start < 0:
             return False
-        at = found + len(literal)
-    return uri.endswith(last) and len(uri) - len(last) >= at
+        position = start + len(literal)
+    return uri.endswith(suffix) and len(uri) - len(suffix) >= position

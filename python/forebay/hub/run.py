@@ -1,4 +1,4 @@
-"""`forebay serve`: several upstreams of every kind behind one server."""
+"""Entry point of `forebay serve`: the hub's server over stdio or HTTP."""
 
 import asyncio
 import contextlib
@@ -56,26 +56,26 @@ _FLUSH_SECONDS = 2.0
 
 
 def run(settings: "Settings") -> int:
-    """Until the client is gone, or someone ends it. Gives the exit code."""
+    """Serve until the client disconnects or a signal arrives. Return the exit code."""
     if settings.http is not None:
         from forebay.http.server import run_http
 
-        serving = HubServer(settings)
+        hub = HubServer(settings)
         return run_http(
-            serving.server,
+            hub.server,
             settings,
-            on_shutdown=serving.stop_listening,
+            on_shutdown=hub.stop_listening,
             on_closed=lambda: exit_within(_FLUSH_SECONDS, 0),
         )
     return asyncio.run(_run_stdio(settings))
 
 
 class HubServer:
-    """The server in front, and what is behind it while its lifespan lasts."""
+    """The SDK server that clients talk to, and the upstreams behind it."""
 
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
-        # What is wrong with a module shows before anyone is served.
+        # Import modules first, so that errors show before the first client connects.
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
         self.policy = Forebay(
             **settings.policy_options(),
@@ -89,7 +89,7 @@ class HubServer:
             lifespan=self._lifespan,
             on_subscriptions_listen=self._listen,
         )
-        # On stdio there is one client, and all ends with it.
+        # On stdio the only client never expires.
         idle = None if settings.http is None else settings.session_idle_seconds
         self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle)
         self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
@@ -102,9 +102,9 @@ class HubServer:
         self.server.middleware.append(self._forwarding)
         self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         self._operation_ids: dict[str, str] = {}
-        """The ids of operations by the names that they ever had as tools: for all clients the same."""
+        """Operation ids by every tool name they have had; shared by all clients."""
         self._origins: dict[str, tuple[str, str]] = {}
-        """Of which upstream they are, and what that calls them: what a filter goes by must outlast every connection."""
+        """Upstream and tool name there, by operation id. The capability filter needs them without a connection."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
@@ -117,12 +117,12 @@ class HubServer:
             self.policy.close()
 
     def stop_listening(self) -> None:
-        """Tells all who listen that it is over: they would do so for ever."""
+        """End all notification streams, which would never end by themselves."""
         for tenant in [*self._tenants]:
             tenant.client.listeners.close()
 
     async def close_upstreams(self) -> None:
-        """Ends all connections to upstreams; each takes the time that it takes, since processes must not be left."""
+        """Close all upstream connections, without a timeout: no process may be left behind."""
         self._paused_calls.close()
         await asyncio.gather(self._tenant_pool.close(), *(tenant.close() for tenant in [*self._tenants]))
 
@@ -145,11 +145,11 @@ class HubServer:
             return await tenant.client.listeners(ctx, params)
 
     def _default_capability(self, tool: str) -> str:
-        """What a tool is for if nobody says: what its upstream is for."""
+        """Return the upstream's name as the capability of a tool that declares none."""
         return self._origin(tool)[0]
 
     def _upstream_tool_name(self, tool: str) -> str:
-        """What its upstream calls a tool: no filter goes by what is put before it because of another."""
+        """Return a tool's name at its upstream, without the prefix added here."""
         return self._origin(tool)[1]
 
     def _origin(self, tool: str) -> tuple[str, str]:
@@ -157,7 +157,7 @@ class HubServer:
 
 
 class UnansweredRequests:
-    """The requests of a client that wait for their answers, also those that nobody has looked at yet."""
+    """The client's requests without a response, including those not handled yet."""
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
@@ -165,7 +165,7 @@ class UnansweredRequests:
         self._is_empty.set()
 
     def on_client_message(self, item: SessionMessage) -> None:
-        """A message of the client."""
+        """Record a message from the client."""
         match item.message:
             case JSONRPCRequest(id=request_id):
                 self._ids.add(request_id)
@@ -174,7 +174,7 @@ class UnansweredRequests:
         self._update()
 
     def on_server_message(self, item: SessionMessage) -> None:
-        """A message to the client."""
+        """Record a message to the client."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
             self._ids.discard(item.message.id)
         self._update()
@@ -186,78 +186,78 @@ class UnansweredRequests:
             self._is_empty.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until there are none, or that takes too long."""
+        """Wait until every request is answered, for at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._is_empty.wait()
 
 
 def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
-    """Answers a request that the SDK cannot read: it says nothing, and whoever asked would wait for ever."""
+    """Answer a request that the SDK cannot parse; the SDK would ignore it."""
     match parse(line):
         case {"id": request_id, "method": _}:
-            told = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
-            outgoing.write(error_message(request_id, INVALID_REQUEST, told))
+            message = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
+            outgoing.write(error_message(request_id, INVALID_REQUEST, message))
 
 
 async def _run_stdio(settings: "Settings") -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def told_to_end(name: str) -> None:
-        _log.info("forebay: %s", name)
+    def request_stop(reason: str) -> None:
+        _log.info("forebay: %s", reason)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, told_to_end, f"told to end by {number.name}")
+        loop.add_signal_handler(number, request_stop, f"told to end by {number.name}")
 
-    def gone() -> None:
-        loop.call_soon_threadsafe(told_to_end, "the client is gone")
+    def on_client_gone() -> None:
+        loop.call_soon_threadsafe(request_stop, "the client is gone")
 
-    serving = HubServer(settings)
+    hub = HubServer(settings)
     unanswered = UnansweredRequests()
-    outgoing = OutgoingStream(StdioClient(claim_stdout(), gone).send, unanswered.on_server_message)
+    outgoing = OutgoingStream(StdioClient(claim_stdout(), on_client_gone).send, unanswered.on_server_message)
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
     lines = LineReader(
         sys.stdin.fileno(),
         spool_above_bytes=settings.spool_above_bytes,
-        make_spool=partial(create_spool, serving.policy.store),
+        make_spool=partial(create_spool, hub.policy.store),
     )
 
-    def listen() -> None:
+    def read_lines() -> None:
         for line in lines:
             if isinstance(line, LostMessage):
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
             else:
                 incoming.send(line)
-        gone()
+        on_client_gone()
 
-    server = serving.server
+    server = hub.server
     serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
-    threading.Thread(target=listen, name="forebay-read", daemon=True).start()
+    threading.Thread(target=read_lines, name="forebay-read", daemon=True).start()
     await stop.wait()
-    serving.stop_listening()
+    hub.stop_listening()
     await unanswered.wait(settings.shutdown_grace_seconds)
-    # Before the SDK does, which allows it five seconds.
-    await serving.close_upstreams()
+    # Before the SDK closes them, which allows only five seconds.
+    await hub.close_upstreams()
     incoming.end()
     await serve
     outgoing.finish(_FLUSH_SECONDS)
-    # Before the loop ends, which waits for threads.
+    # Before the event loop ends, which waits for threads.
     exit_within(_FLUSH_SECONDS, 0)
     return 0
 
 
 def exit_within(seconds: float, code: int) -> None:
-    """The process is to end by itself in this time; else it is ended. All that matters is to be closed before.
+    """Exit the process after `seconds` if it has not ended by then. Close everything important before.
 
-    Threads cannot be stopped, and Python waits for those that others have begun.
+    Python waits for worker threads at exit, and threads cannot be stopped.
     """
 
-    def end() -> None:
+    def force_exit() -> None:
         time.sleep(seconds)
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(code)
 
-    threading.Thread(target=end, name="forebay-end", daemon=True).start()
+    threading.Thread(target=force_exit, name="forebay-end", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Between lines of a pipe, which threads read and write, and the streams of the `mcp` SDK."""
+"""Adapters between threads that read and write lines and the async streams of the `mcp` SDK."""
 
 import asyncio
 import contextlib
@@ -22,17 +22,17 @@ from forebay.wire.messages import LazyJSON, parse_lazy
 __all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 
 _LARGE_MESSAGE_BYTES = 1 << 20
-"""From here on the SDK's own reader takes seven times the memory."""
+"""Messages above this size are not parsed by the SDK, which needs seven times their size in memory."""
 
 Received = SessionMessage | Exception
 
 
 class ServerEnded(Exception):
-    """What came before this was said by a server that is no more; another may take its place."""
+    """Marker in the stream: the server process ended; a restarted one may follow."""
 
 
 class IncomingStream:
-    """Messages that threads have read, for whoever reads `stream` in the event loop that made this."""
+    """Passes messages from reader threads to `stream`, in the event loop that created this."""
 
     def __init__(
         self,
@@ -45,7 +45,10 @@ class IncomingStream:
         self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
 
     def send(self, line: Message, related: RequestId | None = None) -> None:
-        """A message, whole, and the request whose stream it came by. What is none goes on as what is wrong with it."""
+        """Parse a message and pass it on; an unreadable one is passed on as an exception.
+
+        `related` is the request whose SSE stream carried the message.
+        """
         item = _parse_line(line, related)
         if isinstance(item, Exception):
             self._on_unreadable(line)
@@ -57,26 +60,26 @@ class IncomingStream:
         self._send.send_nowait(item)
 
     def notify_server_ended(self) -> None:
-        """Another one may go on in its place."""
+        """Put a `ServerEnded` marker into the stream."""
         self._schedule(lambda: self._put(ServerEnded()))
 
     def end(self) -> None:
-        """There are no more."""
+        """Close the stream."""
         self._schedule(self._send.close)
 
-    def _schedule(self, step: Callable[[], None]) -> None:
-        def safely() -> None:
-            # Whoever read may be gone.
+    def _schedule(self, callback: Callable[[], None]) -> None:
+        def run() -> None:
+            # The reader may have closed the stream.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                step()
+                callback()
 
-        # And so may the loop.
+        # The event loop may be closed.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(safely)
+            self._loop.call_soon_threadsafe(run)
 
 
 def _parse_line(line: Message, related: RequestId | None) -> Received:
-    """A message, or what is wrong with it."""
+    """Return the parsed message, or the exception that parsing raised."""
     try:
         message = _parse_message(line)
     except ValueError as error:
@@ -92,19 +95,19 @@ def _parse_message(line: Message) -> JSONRPCMessage:
 
 
 def _dump(message: JSONRPCMessage) -> bytes:
-    """A message as JSON; most large ones are answers, of which the SDK's own writer makes two more copies."""
+    """Return a message as JSON. Responses skip the SDK's serializer, which makes two more copies."""
     if isinstance(message, JSONRPCResponse):
         with contextlib.suppress(TypeError):
             return orjson.dumps({"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result})
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except PydanticSerializationError:
-        # Half of a surrogate pair can be escaped, as it was when it came.
+        # A lone surrogate can still be written as an escape.
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
 def to_objects(value: Any) -> Any:
-    """A message that was taken apart, put together: each large text is in memory once beside what is made of it."""
+    """Convert a lazily parsed message to Python objects, with one extra copy of each large text at a time."""
     if isinstance(value, dict):
         return {key: to_objects(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -117,7 +120,7 @@ def to_objects(value: Any) -> Any:
 
 
 class OutgoingStream(ObjectSendStream[SessionMessage]):
-    """Messages that a thread writes, in the order in which they were sent: the event loop never waits for a pipe."""
+    """Passes messages to a writer thread, in order, so that the event loop never blocks on a pipe."""
 
     def __init__(
         self, write: Callable[[bytes], None], on_message: Callable[[SessionMessage], None] | None = None
@@ -130,7 +133,7 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
         self._is_closed = False
 
     async def send(self, item: SessionMessage) -> None:
-        """Soon. `noted` is called at once, in the context of whoever sends."""
+        """Queue a message. `on_message` is called at once, in the sender's context."""
         if self._is_closed:
             raise anyio.ClosedResourceError
         if self._on_message is not None:
@@ -138,7 +141,7 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
         self._lines.put(_dump(item.message))
 
     def write(self, line: bytes) -> None:
-        """A message, from any thread."""
+        """Queue a serialized message, from any thread."""
         self._lines.put(line)
 
     async def aclose(self) -> None:
@@ -146,12 +149,12 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
         self._lines.put(None)
 
     def finish(self, seconds: float) -> None:
-        """Waits until all is written, or that takes too long."""
+        """Wait until all messages are written, for at most `seconds`."""
         self._lines.put(None)
         self._thread.join(seconds)
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
             self._write(line)
-            # It may be large, and nothing else may come for long.
+            # Free a large message now: the next one may be far away.
             del line

@@ -1,4 +1,4 @@
-"""Clients that listen: what happens at the servers is told to those who asked for it, in the newest version."""
+"""Upstream subscriptions on behalf of clients that listen (2026-07-28)."""
 
 import asyncio
 import collections
@@ -23,90 +23,92 @@ __all__ = ["Subscriptions"]
 _log = logging.getLogger("forebay")
 
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.5, 30.0
-"""Seconds before a server is listened to again that has stopped talking, or was not there."""
+"""Backoff before a lost or failed subscription is opened again."""
 
 _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
-"""It does no such thing, and will not."""
+"""Errors that mean the server does not support subscriptions."""
 
 _FAILURES = (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError)
 
 
 class Subscriptions:
-    """What servers are asked to tell, for as long as anyone of a scope wants to hear it."""
+    """The subscriptions of one tenant at all its upstreams."""
 
     def __init__(self, upstreams: Iterable[MCPUpstream]) -> None:
         self._upstreams = [_UpstreamSubscriptions(upstream) for upstream in upstreams]
 
     @contextlib.contextmanager
     def listen(self, params: Mapping[str, Any]) -> Iterator[None]:
-        """While a client listens, so do we: servers tell nobody else."""
-        asked = params.get("notifications")
-        # That other tools are listed is heard of in any case.
+        """Subscribe at the upstreams while a client listens."""
+        requested = params.get("notifications")
+        # Changes of the tool list are always observed.
         wanted = (
-            {key: value for key, value in asked.items() if key != "toolsListChanged"} if isinstance(asked, dict) else {}
+            {key: value for key, value in requested.items() if key != "toolsListChanged"}
+            if isinstance(requested, dict)
+            else {}
         )
-        with contextlib.ExitStack() as leaving:
-            for followed in self._upstreams if wanted else ():
-                leaving.enter_context(followed.listen(wanted))
+        with contextlib.ExitStack() as stack:
+            for upstream in self._upstreams if wanted else ():
+                stack.enter_context(upstream.listen(wanted))
             yield
 
     def close(self) -> None:
-        for followed in self._upstreams:
-            followed.close()
+        for upstream in self._upstreams:
+            upstream.close()
 
 
 class _UpstreamSubscriptions:
-    """One server. What it is to tell is a stream for each who listens or, before there were any, resources."""
+    """The subscriptions at one server: a stream for each listener or, on legacy servers, resource subscriptions."""
 
     def __init__(self, upstream: MCPUpstream) -> None:
         self._upstream = upstream
         self._listener_counts: collections.Counter[str] = collections.Counter()
-        """How many want each resource."""
+        """Number of listeners by resource URI."""
         self._subscribed: dict[str, ClientConnection] = {}
-        """By which connection the server was told that a resource is wanted."""
+        """The connection on which each resource is subscribed."""
         self._updating: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
-    def listen(self, asked: dict[str, Any]) -> Iterator[None]:
-        listening = self._start_task(self._keep_listening(asked))
+    def listen(self, wanted: dict[str, Any]) -> Iterator[None]:
+        listening = self._start_task(self._keep_listening(wanted))
         try:
             yield
         finally:
             listening.cancel()
 
-    async def _keep_listening(self, asked: dict[str, Any]) -> None:
-        """Until it is cancelled, or refused: a server that is not there may come, and one that ends may come back."""
+    async def _keep_listening(self, wanted: dict[str, Any]) -> None:
+        """Keep a subscription open, with retries, until cancelled or not supported."""
         delay = _MIN_DELAY_SECONDS
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             try:
-                await self._listen_once(asked)
+                await self._listen_once(wanted)
             except _FAILURES as error:
                 _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
                 if isinstance(error, MCPError) and error.error.code in _UNSUPPORTED_CODES:
                     return
-            if time.monotonic() - began > _MAX_DELAY_SECONDS:
+            if time.monotonic() - started > _MAX_DELAY_SECONDS:
                 delay = _MIN_DELAY_SECONDS
             await asyncio.sleep(delay)
             delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
-    async def _listen_once(self, asked: dict[str, Any]) -> None:
+    async def _listen_once(self, wanted: dict[str, Any]) -> None:
         if await self._upstream.is_modern():
             connection = await self._upstream.connection()
-            await connection.request("subscriptions/listen", {"notifications": dict(asked)}, None)
+            await connection.request("subscriptions/listen", {"notifications": dict(wanted)}, None)
         else:
-            uris = asked.get("resourceSubscriptions") or ()
+            uris = wanted.get("resourceSubscriptions") or ()
             await self._hold_resources([*dict.fromkeys(uri for uri in uris if isinstance(uri, str))])
 
     async def _hold_resources(self, uris: list[str]) -> None:
-        """Until it is cancelled."""
+        """Keep resources subscribed until cancelled."""
         self._listener_counts.update(uris)
         try:
             while True:
                 for uri in uris:
                     self._schedule_update(uri)
-                # There may be another connection by then, to a server that was told nothing.
+                # Repeat: a new connection does not have the subscriptions.
                 await asyncio.sleep(_MAX_DELAY_SECONDS)
         finally:
             self._listener_counts.subtract(uris)
@@ -119,7 +121,7 @@ class _UpstreamSubscriptions:
             self._start_task(self._update_resource(uri))
 
     async def _update_resource(self, uri: str) -> None:
-        """Until the server knows whether a resource is wanted: that may change while it is told."""
+        """Subscribe or unsubscribe until the server's state matches; it may change meanwhile."""
         try:
             with self._log_failures():
                 while await self._update_once(uri):
@@ -131,16 +133,16 @@ class _UpstreamSubscriptions:
                 self._subscribed.pop(uri, None)
 
     async def _update_once(self, uri: str) -> bool:
-        """`False` if it knows already."""
+        """Send one subscribe or unsubscribe if needed. Return whether one was needed."""
         connection = await self._upstream.connection()
-        is_wanted, is_told = self._listener_counts[uri] > 0, self._subscribed.get(uri) is connection
-        if is_wanted and not is_told:
+        is_wanted, is_subscribed = self._listener_counts[uri] > 0, self._subscribed.get(uri) is connection
+        if is_wanted and not is_subscribed:
             await connection.request("resources/subscribe", {"uri": uri}, self._upstream.call_timeout)
             self._subscribed[uri] = connection
-        elif is_told and not is_wanted:
+        elif is_subscribed and not is_wanted:
             del self._subscribed[uri]
             await connection.request("resources/unsubscribe", {"uri": uri}, self._upstream.call_timeout)
-        return is_wanted != is_told
+        return is_wanted != is_subscribed
 
     @contextlib.contextmanager
     def _log_failures(self) -> Iterator[None]:
@@ -149,8 +151,8 @@ class _UpstreamSubscriptions:
         except _FAILURES as error:
             _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
 
-    def _start_task(self, step: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(step)
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -1,4 +1,4 @@
-"""What one client of `forebay serve` has behind it."""
+"""Tenants: the operations and upstream connections of one client or principal."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 CONNECT_WAIT_SECONDS = 10.0
-"""Seconds that a client waits for upstreams when it comes; those that take longer are there later."""
+"""Time that a new client waits for upstreams; slower ones are added later."""
 
 
 class Tenant:
-    """All operations, and connections of its own to servers that may have something to say to this very client."""
+    """All operations, and the client's own connections to MCP servers."""
 
     def __init__(
         self,
@@ -60,20 +60,20 @@ class Tenant:
             if config.kind in ("command", "url")
         }
         self.is_sole = len(upstreams.configs) == len(self.upstreams) == 1
-        """Whether there is one server of MCP, and nothing else."""
+        """Whether the only upstream is one MCP server."""
         self.subscriptions = Subscriptions(self.upstreams.values())
         self._start_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connects what can be connected; whoever comes meanwhile waits for the same."""
+        """Connect the upstreams. Concurrent callers share one attempt."""
         if self._start_task is None:
             self._start_task = asyncio.create_task(self._start())
         await asyncio.shield(self._start_task)
 
     async def _start(self) -> None:
         tried = []
-        # Whatever were connected after it is closed, nobody would ever end.
+        # A connection opened after closing would never be closed.
         for upstream in () if self._is_closed else self.upstreams.values():
             tried.append(asyncio.Event())
             attempt = partial(upstream.connect, self.registry)
@@ -90,7 +90,7 @@ class Tenant:
         task.add_done_callback(self._notify_tasks.discard)
 
     def find_task_owner(self, ctx: "ServerRequestContext[Any, Any]") -> MCPUpstream | None:
-        """Who made the task that a request names, if it names one."""
+        """Return the upstream that owns the task named in a request."""
         call = (
             self._policy.tasks.find_call(ctx.params, get_task_owners(ctx)) if ctx.method.startswith("tasks/") else None
         )
@@ -99,18 +99,18 @@ class Tenant:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What can be asked of the servers, all in all."""
+        """The merged capabilities of all upstreams."""
         merged: dict[str, Any] = {}
         for upstream in self.upstreams.values():
-            for name, said in upstream.capabilities.items():
-                before = merged.get(name)
-                merged[name] = {**before, **said} if isinstance(before, dict) and isinstance(said, dict) else said
+            for name, value in upstream.capabilities.items():
+                known = merged.get(name)
+                merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
         return merged
 
     @property
     def instructions(self) -> str | None:
-        said = [upstream.initialize_result.get("instructions") for upstream in self.upstreams.values()]
-        return "\n\n".join(text for text in said if isinstance(text, str) and text) or None
+        texts = [upstream.initialize_result.get("instructions") for upstream in self.upstreams.values()]
+        return "\n\n".join(text for text in texts if isinstance(text, str) and text) or None
 
     async def close(self) -> None:
         self._is_closed = True
@@ -119,7 +119,7 @@ class Tenant:
         self.subscriptions.close()
         for task in (*self._connect_tasks, *self._notify_tasks):
             task.cancel()
-        # What is just being connected is left by whoever connects it.
+        # A cancelled connection attempt cleans up after itself.
         await asyncio.gather(*self._connect_tasks, return_exceptions=True)
         await asyncio.gather(*(upstream.close() for upstream in self.upstreams.values()), return_exceptions=True)
 
@@ -130,7 +130,7 @@ _SERVER_BUSY = -32000
 
 
 class _PoolEntry:
-    """A principal's scope, and how many of its requests are under way."""
+    """A principal's tenant and the number of its requests in flight."""
 
     def __init__(self, principal: str | None, tenant: Tenant) -> None:
         self.principal = principal
@@ -142,17 +142,17 @@ class _PoolEntry:
 
 
 class TenantPool:
-    """At most `most` at a time, those that are still being closed included.
+    """The tenants of stateless principals, at most `max_tenants` including those still closing.
 
-    One that nobody used for `idle` seconds is closed; with `None` it stays. Where there are too many, the one that was
-    idle for longest is closed. One in use never is, until all are.
+    A tenant is closed after `idle_seconds` without use (`None`: never). When the pool is full, the tenant idle for
+    longest is closed. A tenant in use is closed only with the pool.
     """
 
     def __init__(self, make: Callable[[], Tenant], max_tenants: int, idle_seconds: float | None) -> None:
         self._make = make
         self._max_tenants = max_tenants
         self._idle_seconds = idle_seconds
-        # Those that are idle stand in the order in which they became so.
+        # Idle entries are in the order in which they became idle.
         self._entries: dict[str | None, _PoolEntry] = {}
         self._slots = asyncio.Semaphore(max_tenants)
         self._entry_tasks: set[asyncio.Task[None]] = set()
@@ -160,65 +160,65 @@ class TenantPool:
 
     @contextlib.asynccontextmanager
     async def acquire(self, principal: str | None) -> AsyncIterator[Tenant]:
-        """A principal's scope, while a request of it is under way. Raises `MCPError` if there is no room for it."""
-        held = self._entries.get(principal) or self._add_entry(principal)
-        held.users += 1
-        if held.expiry is not None:
-            held.expiry.cancel()
+        """Yield a principal's tenant for one request. Raises `MCPError` if the pool is full."""
+        entry = self._entries.get(principal) or self._add_entry(principal)
+        entry.users += 1
+        if entry.expiry is not None:
+            entry.expiry.cancel()
         try:
-            await held.is_admitted.wait()
-            await held.tenant.start()
-            yield held.tenant
+            await entry.is_admitted.wait()
+            await entry.tenant.start()
+            yield entry.tenant
         finally:
-            held.users -= 1
-            if not held.users:
-                self._mark_idle(held)
+            entry.users -= 1
+            if not entry.users:
+                self._mark_idle(entry)
 
     def _add_entry(self, principal: str | None) -> _PoolEntry:
         if self._is_closed:
             raise MCPError(code=_SERVER_BUSY, message="this server is about to end; try again in a while")
         if len(self._entries) >= self._max_tenants:
             self._release(self._find_longest_idle())
-        held = self._entries[principal] = _PoolEntry(principal, self._make())
-        keeper = asyncio.create_task(self._hold_slot(held))
-        self._entry_tasks.add(keeper)
-        keeper.add_done_callback(self._entry_tasks.discard)
-        return held
+        entry = self._entries[principal] = _PoolEntry(principal, self._make())
+        task = asyncio.create_task(self._hold_slot(entry))
+        self._entry_tasks.add(task)
+        task.add_done_callback(self._entry_tasks.discard)
+        return entry
 
     def _find_longest_idle(self) -> _PoolEntry:
-        found = next((held for held in self._entries.values() if not held.users), None)
-        if found is None:
+        idle = next((entry for entry in self._entries.values() if not entry.users), None)
+        if idle is None:
             message = (
                 f"{self._max_tenants} principals are being served, and that is all that may be at once; try again in "
                 "a while, or ask whoever runs this server to raise max_connections"
             )
             raise MCPError(code=_SERVER_BUSY, message=message)
-        return found
+        return idle
 
-    async def _hold_slot(self, held: _PoolEntry) -> None:
-        # Processes of one that is closed may take a while to end: until then they count.
+    async def _hold_slot(self, entry: _PoolEntry) -> None:
+        # Server processes of a closed tenant count until they have ended.
         async with self._slots:
-            held.is_admitted.set()
-            await held.is_released.wait()
-            await held.tenant.close()
+            entry.is_admitted.set()
+            await entry.is_released.wait()
+            await entry.tenant.close()
 
-    def _mark_idle(self, held: _PoolEntry) -> None:
-        if self._entries.get(held.principal) is not held:
+    def _mark_idle(self, entry: _PoolEntry) -> None:
+        if self._entries.get(entry.principal) is not entry:
             return
-        self._entries[held.principal] = self._entries.pop(held.principal)
+        self._entries[entry.principal] = self._entries.pop(entry.principal)
         if self._idle_seconds is not None:
-            held.expiry = asyncio.get_running_loop().call_later(self._idle_seconds, self._release, held)
+            entry.expiry = asyncio.get_running_loop().call_later(self._idle_seconds, self._release, entry)
 
-    def _release(self, held: _PoolEntry) -> None:
+    def _release(self, entry: _PoolEntry) -> None:
         _log.debug("forebay: the connections of a principal are closed")
-        if held.expiry is not None:
-            held.expiry.cancel()
-        del self._entries[held.principal]
-        held.is_released.set()
+        if entry.expiry is not None:
+            entry.expiry.cancel()
+        del self._entries[entry.principal]
+        entry.is_released.set()
 
     async def close(self) -> None:
-        """Closes all, in use or not, and waits until they are."""
+        """Close all tenants, also those in use, and wait until they are closed."""
         self._is_closed = True
-        for held in [*self._entries.values()]:
-            self._release(held)
+        for entry in [*self._entries.values()]:
+            self._release(entry)
         await asyncio.gather(*self._entry_tasks)

@@ -1,4 +1,4 @@
-"""Servers of MCP for a client of the `mcp` SDK, to which no large result ever comes."""
+"""SDK transport to an upstream server that stores large results before the SDK sees them."""
 
 import contextlib
 import threading
@@ -38,7 +38,7 @@ _INLINE_MODE = Mode()
 async def open_transport(
     make: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
 ) -> "AsyncIterator[TransportStreams]":
-    """The streams to a server, until this is left. What is to be waited for is done by threads."""
+    """Yield the SDK streams to an upstream. Blocking work runs in threads."""
     upstream = await anyio.to_thread.run_sync(make)
     incoming = IncomingStream()
     relay = HubRelay(policy, incoming, upstream)
@@ -60,53 +60,53 @@ async def open_transport(
 
 
 class HubRelay(Relay):
-    """Every message goes through as it came, but for large results: they are delivered to whoever asked for them."""
+    """A relay that forwards messages unchanged, except large results, which go to the sink of their call."""
 
     def __init__(self, policy: OutputPolicy, client: IncomingStream, upstream: "StdioUpstream | HttpUpstream") -> None:
         super().__init__(policy, client, upstream)
         self._incoming = client
-        # Those that nobody waits for any more are nobody's.
+        # Weak, so that abandoned calls drop their sinks.
         self._sinks: WeakValueDictionary[bytes, ResultSink] = WeakValueDictionary()
-        self._requests = _UnchangedRequests(policy, self._session, {}, lambda _: [])
-        self._requests.sinks = self._sinks
-        self._answers = self._deliver_result
+        self._request_handler = _UnchangedRequests(policy, self._session, {}, lambda _: [])
+        self._request_handler.sinks = self._sinks
+        self._response_handler = self._deliver_result  # type: ignore[assignment]
 
     def remember_sink(self, item: SessionMessage) -> None:
-        """Remembers for whom a request is made; called where it is made."""
-        delivery = current_sink()
-        asked = item.message
+        """Remember the sink of a request; called in the sender's context."""
+        sink = current_sink()
+        request = item.message
         if (
-            delivery is not None
-            and isinstance(asked, JSONRPCRequest)
-            and asked.method in ("tools/call", *TASK_RESULT_METHODS)
+            sink is not None
+            and isinstance(request, JSONRPCRequest)
+            and request.method in ("tools/call", *TASK_RESULT_METHODS)
         ):
-            self._sinks[id_key(asked.id)] = delivery
+            self._sinks[id_key(request.id)] = sink
 
     def _forward_to_client(self, message: dict[str, Any], line: Message, asked: object) -> None:
         del message
         self._incoming.send(line, cast("RequestId | None", asked))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
-        # First: whoever is told of it must not answer what the server had asked.
+        # First: answers to the ended server's requests must be dropped.
         self._incoming.notify_server_ended()
         super().on_upstream_end(error)
 
     def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
         if pending.method == "initialize":
             self._set_version(message)
-        delivery = self._sinks.pop(id_key(pending.id), None)
+        sink = self._sinks.pop(id_key(pending.id), None)
         whole = message.get("result")
         result = get_task_result(pending.method, whole)
-        if delivery is None or not isinstance(result, dict | LazyJSON):
+        if sink is None or not isinstance(result, dict | LazyJSON):
             return None
 
-        def answered(answer: object) -> bytes:
-            return dump({**message, "result": set_task_result(pending.method, whole, answer)})
+        def dump_with_result(result: object) -> bytes:
+            return dump({**message, "result": set_task_result(pending.method, whole, result)})
 
-        around = len(dump(set_task_result(pending.method, whole, 0))) - 1
-        if not delivery.try_store(result, len(line) - len(answered(0)) + 1, around):
+        overhead = len(dump(set_task_result(pending.method, whole, 0))) - 1
+        if not sink.try_store(result, len(line) - len(dump_with_result(0)) + 1, overhead):
             return None
-        return answered({**PLACEHOLDER_RESULT, "isError": parse_result(result).get("isError") is True})
+        return dump_with_result({**PLACEHOLDER_RESULT, "isError": parse_result(result).get("isError") is True})
 
     def _set_version(self, message: Mapping[str, Any]) -> None:
         result = message.get("result")
@@ -115,7 +115,7 @@ class HubRelay(Relay):
 
 
 class _UnchangedRequests(RequestHandler):
-    """All requests are the server's own."""
+    """Forwards every request unchanged."""
 
     _session: Session
     sinks: "WeakValueDictionary[bytes, ResultSink]"
@@ -130,7 +130,7 @@ class _UnchangedRequests(RequestHandler):
         del line
         params = request.get("params")
         params = params if isinstance(params, dict) else {}
-        delivery = self.sinks.get(id_key(request["id"]))
+        sink = self.sinks.get(id_key(request["id"]))
         meta = params.get("_meta")
         return ForwardedRequest(
             PendingRequest(
@@ -138,7 +138,7 @@ class _UnchangedRequests(RequestHandler):
                 request["id"],
                 protocol_version(params) or self._session.version,
                 tool=str(params.get("name", "")) if request["method"] == "tools/call" else "",
-                mode=_INLINE_MODE if delivery is None else delivery.mode,
+                mode=_INLINE_MODE if sink is None else sink.mode,
                 progress_token=meta.get("progressToken") if isinstance(meta, dict) else None,
             )
         )

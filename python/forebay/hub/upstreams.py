@@ -1,4 +1,4 @@
-"""What is behind `forebay serve`: for every client the same operations, and connections to MCP servers."""
+"""Upstreams of the hub: shared operations of APIs and modules, and connections to MCP servers."""
 
 import asyncio
 import contextlib
@@ -46,10 +46,10 @@ __all__ = ["MCPUpstream", "Upstreams", "retry_until_connected"]
 _log = logging.getLogger("forebay")
 
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
-"""Seconds between two attempts to reach an upstream."""
+"""Backoff between attempts to reach an upstream."""
 
 _API_TIMEOUT_SECONDS = 60.0
-"""Seconds that a call of an API may take if nobody says how long."""
+"""Timeout of an API call if none is configured."""
 
 _NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION)
 
@@ -57,7 +57,7 @@ _NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPP
 async def retry_until_connected(
     name: str, attempt: Callable[[], Coroutine[Any, Any, None]], tried: asyncio.Event
 ) -> None:
-    """Until it succeeds; `tried` is set after the first time, whatever came of it."""
+    """Repeat `attempt` until it succeeds. `tried` is set after the first attempt."""
     delay = _MIN_DELAY_SECONDS
     while True:
         try:
@@ -74,11 +74,11 @@ async def retry_until_connected(
 
 
 class Upstreams:
-    """Operations that need no connection of a client's own: of APIs and of Python modules."""
+    """Operations of HTTP APIs and Python modules, which all clients share."""
 
     def __init__(self, configs: Mapping[str, UpstreamConfig], call_timeout: float | None = None) -> None:
         self.configs = configs
-        # Less is seen to where calls are made; it is also what a document may take.
+        # A shorter timeout is applied by the caller; this one also covers loading the document.
         self._timeout = max(_API_TIMEOUT_SECONDS, call_timeout or 0)
         self._operations: list[Operation] = []
         self._registries: dict[OperationRegistry, Callable[[], None]] = {}
@@ -88,8 +88,8 @@ class Upstreams:
             if config.python is not None:
                 self._operations += from_module(config.python, namespace=config.name, folder=config.folder)
 
-    async def start(self, patience: float) -> None:
-        """Reads the documents of APIs; those that take longer come later."""
+    async def start(self, wait_seconds: float) -> None:
+        """Load the OpenAPI documents, and wait for them up to `wait_seconds`."""
         tried = []
         for config in self.configs.values():
             if config.openapi is not None:
@@ -98,7 +98,7 @@ class Upstreams:
                     asyncio.create_task(retry_until_connected(config.name, self._make_reader(config), tried[-1]))
                 )
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(wait_seconds):
                 for event in tried:
                     await event.wait()
 
@@ -115,16 +115,16 @@ class Upstreams:
             )
             self._apis.append(api)
             self._operations += api
-            for registry, changed in self._registries.items():
+            for registry, on_change in self._registries.items():
                 _register(api, registry)
-                changed()
+                on_change()
 
         return read
 
-    def attach(self, registry: OperationRegistry, changed: Callable[[], None]) -> Callable[[], object]:
-        """Registers what is there, and what comes later. Returns what ends that."""
+    def attach(self, registry: OperationRegistry, on_change: Callable[[], None]) -> Callable[[], object]:
+        """Register current and future operations in `registry`. Return a function that stops that."""
         _register(self._operations, registry)
-        self._registries[registry] = changed
+        self._registries[registry] = on_change
         return lambda: self._registries.pop(registry, None)
 
     async def close(self) -> None:
@@ -140,7 +140,7 @@ def _register(operations: "list[Operation] | HTTPOperations", registry: Operatio
 
 
 class MCPUpstream:
-    """A client's own connection to a server of MCP."""
+    """A tenant's connection to an MCP server."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class MCPUpstream:
         client: ClientPeer,
         policy: OutputPolicy,
         settings: "Settings",
-        changed: Callable[[], None],
+        on_tools_changed: Callable[[], None],
     ) -> None:
         self.name = config.name
         self.call_timeout = settings.call_timeout_seconds
@@ -156,14 +156,14 @@ class MCPUpstream:
         self._client = client
         self._policy = policy
         self._settings = settings
-        self._on_tools_changed = changed
+        self._on_tools_changed = on_tools_changed
         self._stream: InterceptedStream | None = None
         self._operations: MCPOperations | None = None
 
     async def connect(self, registry: OperationRegistry) -> None:
-        """Connects, and registers the server's tools. Raises `CallError`."""
+        """Connect and register the server's tools. Raises `CallError`."""
         if self._client.has_connection:
-            # As its client does, so that all that either of them knows is known to the other.
+            # Use the client's protocol era if the server has it, so that nothing needs translation.
             try:
                 operations = await self._connect("legacy")
             except CallError as error:
@@ -177,19 +177,19 @@ class MCPUpstream:
 
     async def _connect(self, mode: str) -> MCPOperations:
         info = Implementation(name="forebay", version=forebay.__version__)
-        pattern = Client(self._open_transport, mode=mode, client_info=info)  # type: ignore[arg-type]
+        template = Client(self._open_transport, mode=mode, client_info=info)  # type: ignore[arg-type]
         return await MCPOperations(
-            pattern, namespace=self.name, call_timeout=self.call_timeout, on_change=self._on_tools_changed
+            template, namespace=self.name, call_timeout=self.call_timeout, on_change=self._on_tools_changed
         ).connect()
 
     @contextlib.asynccontextmanager
     async def _open_transport(self) -> "AsyncIterator[TransportStreams]":
         async with open_transport(self._make_upstream, self._policy) as (reading, writing):
-            self._stream = attended = InterceptedStream(reading, writing, self._client, self)
+            self._stream = stream = InterceptedStream(reading, writing, self._client, self)
             try:
-                yield attended, InterceptedWriter(attended, writing)
+                yield stream, InterceptedWriter(stream, writing)
             finally:
-                await attended.aclose()
+                await stream.aclose()
 
     def _make_upstream(self) -> StdioUpstream | HttpUpstream:
         config, settings = self._config, self._settings
@@ -212,20 +212,20 @@ class MCPUpstream:
         )
 
     def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
-        """What a server over HTTP wants to see in headers is said by the schema."""
-        found = None if self._operations is None else self._operations.find(tool)
-        schema = None if found is None else found.spec.input_schema
+        """Return a tool's input schema, which says which arguments an HTTP server wants as headers."""
+        operation = None if self._operations is None else self._operations.find(tool)
+        schema = None if operation is None else operation.spec.input_schema
         return schema if isinstance(schema, Mapping) else None
 
     async def connection(self) -> ClientConnection:
-        """The connection, made again if it was lost. Raises `CallError`."""
+        """Return the connection, reconnecting if it was lost. Raises `CallError`."""
         if self._operations is None:
             raise CallError("EXECUTION_ERROR", f"{self.name} cannot be reached just now; try again in a while")
         return await self._operations.get_connection()
 
     @property
     def initialize_result(self) -> dict[str, Any]:
-        """What the server said of itself; nothing, while it is not connected."""
+        """The server's initialize result; empty while not connected."""
         return {} if self._stream is None or self._operations is None else self._stream.initialize_result
 
     @property
@@ -234,7 +234,7 @@ class MCPUpstream:
         return capabilities if isinstance(capabilities, dict) else {}
 
     async def is_modern(self) -> bool:
-        """Whether it speaks the newest version of the protocol."""
+        """Return whether the server speaks 2026-07-28 or later."""
         return is_modern((await self.connection()).client.protocol_version)
 
     async def close(self) -> None:
@@ -243,6 +243,6 @@ class MCPUpstream:
 
 
 def _is_handshake_refused(error: CallError) -> bool:
-    """Whether a server has answered that it knows no handshake."""
+    """Return whether the server answered that it does not support `initialize`."""
     cause = error.__cause__
     return isinstance(cause, MCPError) and cause.error.code in _NO_HANDSHAKE_CODES

@@ -1,20 +1,21 @@
-"""One way to call a local function, a tool of an MCP server or an HTTP API, and one shape that comes back.
+"""Local functions, tools of MCP servers and HTTP APIs as operations with one result type.
 
-Decided along the way, and why:
+Design decisions:
 
-- **No client for each source.** `unwrap()`, `envelope.is_error` and `meta` are enough: whoever wants an error result
-  raised has one `if` to write, and a client that raised would hide what others want to read.
-- **Subscriptions carry a time and no numbers.** Each yield has its own timestamp, and the iterator keeps the order. A
-  source that has cursors yields them as data, where they survive a restart; a counter of ours would not.
-- **`respond()` stays public**, because another transport has to call it. It takes envelopes alone, so nothing gets
-  around the pipeline by it; handlers never need it.
-- **Serving is the way back.** `to_call_tool_result` and `to_http_response` take any envelope, `serve_operations` makes
-  tools of a registry. What came from a tool leaves as the same blocks, and what is too large goes through the same
+- **No client class for each source.** `unwrap()`, `envelope.is_error` and `meta` are enough: a caller that wants error
+  results raised writes one `if`, and a client that raised would hide them from callers that want to read them.
+- **Subscriptions have timestamps and no sequence numbers.** Each value has its own timestamp, and the iterator keeps
+  the order. A source with cursors yields them as data, where they survive a restart; a counter here would not.
+- **`respond()` is public** because other transports have to call it. It accepts only envelopes, so that nothing
+  bypasses the result pipeline; handlers never need it.
+- **Any envelope can be served.** `to_call_tool_result` and `to_http_response` take envelopes of every source, and
+  `serve_operations` turns a registry into tools. Blocks of a tool are passed on unchanged, and large results become
   handles as in any other server.
-- **JSON in a text block is parsed only where a schema asks for it**: the operation declares what it answers, nothing
-  is structured, and the sole block is text that is JSON. Anywhere else a guess would cost time, and change numbers.
-- **Output schemas stay JSON Schema.** Nothing is converted, so nothing gets lost in it. One that cannot be understood
-  is told of once, and takes everything.
+- **JSON in a text block is parsed only if a schema asks for it**: the operation has an output schema, the result has no
+  structured content, and its only block is text that is JSON. Anywhere else, guessing would cost time and change
+  numbers.
+- **Output schemas stay JSON Schema.** They are not converted, so nothing is lost. An unreadable schema is logged once
+  and accepts everything.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from forebay.errors import install_hint
 
 try:
-    import jsonschema_rs as _  # noqa: F401 - to say what is missing before anything of it is used
+    import jsonschema_rs as _  # noqa: F401 - imported first, to name the missing extra
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"operations need more: {install_hint('operations')}", name=error.name) from None
 
@@ -113,7 +114,7 @@ _LAZY = {"from_mcp": "mcp", "serve_operations": "mcp", "from_openapi": "openapi"
 
 
 def __getattr__(name: str) -> Any:
-    # An SDK and an HTTP client take a second to import: nobody waits for them who calls neither.
+    # Imported on first use: the MCP SDK and the HTTP client take about a second to import.
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -1,4 +1,4 @@
-"""What has to be done at the end, also by whoever is cancelled."""
+"""Waiting for cleanup work that has to finish even when its caller is cancelled."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ _T = TypeVar("_T")
 _log = logging.getLogger("forebay")
 
 CLEANUP_SECONDS = 5.0
-"""Seconds that those who are cancelled have for it. A transport that hangs holds nobody up longer."""
+"""Seconds a cancelled caller waits for its cleanup, so that a hanging transport blocks nobody longer."""
 
 _CANCEL_GRACE_SECONDS = 1.0
-"""Seconds more for what was told to end: it may have something to put away."""
+"""Seconds a cancelled task has to end before it is abandoned."""
 
 _abandoned_tasks: set[asyncio.Future[Any]] = set()
-"""What did not end when it was told to. Nothing else may hold it, and a task that nobody holds can vanish."""
+"""Strong references to tasks that ignored their cancellation; the event loop itself holds only weak ones."""
 
 
 async def wait_shielded(work: Awaitable[_T]) -> _T:
-    """Waits for work that goes on if whoever waits is cancelled: it has `CLEANUP_SECONDS` seconds from then."""
+    """Wait for work that, if the caller is cancelled, goes on for up to `CLEANUP_SECONDS`."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -36,7 +36,7 @@ async def wait_shielded(work: Awaitable[_T]) -> _T:
 
 
 async def wait_bounded(work: Awaitable[_T]) -> _T:
-    """Waits `CLEANUP_SECONDS` seconds for work, and no longer if it does not end then. Raises `TimeoutError`."""
+    """Wait up to `CLEANUP_SECONDS` for work, then cancel it and raise `TimeoutError`."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task], timeout=CLEANUP_SECONDS)
@@ -49,7 +49,7 @@ async def wait_bounded(work: Awaitable[_T]) -> _T:
 
 
 async def _cancel(task: asyncio.Future[Any]) -> None:
-    """Tells a task to end, if it has not. One that does not listen is left alone."""
+    """Cancel a task that has not ended, and abandon it if it ignores that."""
     task.add_done_callback(_on_done)
     if task.done():
         return
@@ -63,21 +63,21 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 def _on_done(task: asyncio.Future[Any]) -> None:
     _abandoned_tasks.discard(task)
     if not task.cancelled():
-        # Whoever waited was told of something else.
+        # Mark the exception as retrieved: the caller has raised another one.
         task.exception()
 
 
 async def _wait_uncancelled(task: asyncio.Future[Any], seconds: float) -> None:
-    """Waits so long at most, however often whoever waits is cancelled meanwhile."""
+    """Wait for a task up to that many seconds, ignoring cancellations of the caller."""
     end = time.monotonic() + seconds
     with _anyio_shield():
-        while not task.done() and (left := end - time.monotonic()) > 0:
+        while not task.done() and (remaining := end - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task], timeout=left)
+                await asyncio.wait([task], timeout=remaining)
 
 
 def _anyio_shield() -> contextlib.AbstractContextManager[object]:
-    """Keeps a scope of anyio from cancelling everything in it again and again, as fast as it can."""
-    # Where nobody has imported it there is no such scope.
+    """Return a shield against anyio cancel scopes, which cancel their tasks again on every loop iteration."""
+    # If anyio was never imported, no such scope exists.
     anyio = sys.modules.get("anyio")
     return contextlib.nullcontext() if anyio is None else anyio.CancelScope(shield=True)

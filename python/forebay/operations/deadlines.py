@@ -1,4 +1,4 @@
-"""When a call has to be done by: `time.monotonic()` in a process, milliseconds since 1970 between them."""
+"""Deadlines of calls: `time.monotonic()` inside a process, milliseconds since 1970 between processes."""
 
 import asyncio
 import math
@@ -9,14 +9,14 @@ from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 
-_MAX_TIMEOUT_SECONDS = 1e9
-"""Seconds after which nobody waits any more."""
-
 __all__ = ["DeadlineScope", "deadline_after", "earliest_deadline", "from_epoch_ms", "to_epoch_ms"]
+
+_MAX_TIMEOUT_SECONDS = 1e9
+"""Longest timeout that is accepted, in seconds."""
 
 
 def deadline_after(seconds: float | None) -> float | None:
-    """The deadline that is so far away."""
+    """Return the deadline that many seconds from now, or `None` for no deadline."""
     if seconds is None or seconds == math.inf:
         return None
     if not isinstance(seconds, int | float) or not seconds < _MAX_TIMEOUT_SECONDS:
@@ -25,25 +25,28 @@ def deadline_after(seconds: float | None) -> float | None:
 
 
 def earliest_deadline(*deadlines: float | None) -> float | None:
-    """The first to pass; `None` where none ever does."""
+    """Return the earliest deadline, or `None` if there is none."""
     return min((deadline for deadline in deadlines if deadline is not None and deadline != math.inf), default=None)
 
 
 def to_epoch_ms(deadline: float) -> int:
-    """A deadline as other processes understand it; rounded down, so that it is never later than it was."""
-    # The clocks are read in the order in which the time between two readings makes it earlier; so below.
+    """Convert a monotonic deadline to milliseconds since 1970, rounded down so that it never moves later."""
+    # The clocks are read in this order so that the time between the two readings makes the deadline earlier.
     return math.floor((time.time() + deadline - time.monotonic()) * 1000)
 
 
 def from_epoch_ms(milliseconds: float) -> float:
-    """A deadline that another process set."""
+    """Convert milliseconds since 1970 to a monotonic deadline."""
     return time.monotonic() + milliseconds / 1000 - time.time()
 
 
 class DeadlineScope:
-    """Cancels what is in it when the deadline passes, and does not start it afterwards. Raises `TIMEOUT` then."""
+    """Context manager that cancels its body when the deadline passes, and raises `TIMEOUT`.
 
-    # No generator, for what that would cost every call.
+    If the deadline has passed already, the body does not start.
+    """
+
+    # A class, because a generator-based context manager costs noticeably more on every call.
     __slots__ = ("_deadline", "_has_exited", "_operation_id", "_timeout")
 
     def __init__(self, deadline: float | None, operation_id: str) -> None:
@@ -52,17 +55,17 @@ class DeadlineScope:
         self._has_exited = False
 
     async def __aenter__(self) -> None:
-        left = None if self._deadline is None else self._deadline - time.monotonic()
-        # What is no number has passed, too.
-        if left is not None and not left > 0:
+        remaining = None if self._deadline is None else self._deadline - time.monotonic()
+        # Written so that NaN counts as passed.
+        if remaining is not None and not remaining > 0:
             raise CallError("TIMEOUT", f"{self._operation_id} was not begun: its deadline had passed; set it later")
-        self._timeout = asyncio.timeout(left)
+        self._timeout = asyncio.timeout(remaining)
         await self._timeout.__aenter__()
 
     def lift(self) -> bool:
-        """Lets what is in it take as long as it needs. `False` if the deadline has passed, and it was cancelled."""
+        """Remove the deadline. Return `False` if it has passed and the body was cancelled."""
         if self._has_exited:
-            # What comes after it, such as making a large result fit, has no deadline.
+            # Work after the body, such as casting a large result, has no deadline.
             return True
         if self._timeout.expired() or (self._deadline is not None and time.monotonic() >= self._deadline):
             return False
@@ -76,5 +79,5 @@ class DeadlineScope:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            told = "was not done in time, and may have been carried out; ask for less, or give it more time"
-            raise CallError("TIMEOUT", f"{self._operation_id} {told}") from None
+            reason = "was not done in time, and may have been carried out; ask for less, or give it more time"
+            raise CallError("TIMEOUT", f"{self._operation_id} {reason}") from None

@@ -1,4 +1,4 @@
-"""The operations as functions: `await env.crm.get({"id": 7})` is an envelope.
+"""Operations as async functions: `await env.crm.get({"id": 7})` returns an envelope.
 
 env = build_env(registry)
 envelope = await env.crm.get({"id": 7})
@@ -13,26 +13,26 @@ from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 
 if TYPE_CHECKING:
-    # A context has an env: it is imported there.
+    # Imported only for types: spec.py imports this module.
     from forebay.operations.spec import CallContext
 
 __all__ = ["UNBOUND_ENV", "OperationCaller", "OperationEnv", "OperationFunction", "build_env"]
 
 
 class OperationCaller(Protocol):
-    """What calls operations for a handler: a registry, directly, or a `PendingRequestMap`, by asking for them."""
+    """Calls operations for a handler: a registry directly, a `PendingRequestMap` over the bus."""
 
-    async def call_nested(self, parent: "CallContext", operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
-        """Calls an operation as a part of answering another call: with its identity, and by its deadline."""
+    async def call_nested(self, parent: "CallContext", operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
+        """Call an operation on behalf of another call, with that call's identity and deadline."""
         ...
 
 
 class OperationFunction:
-    """An operation to call. Where a namespace has dots, it is also the way to those that are further down."""
+    """A callable operation. `[]` and attribute access lead to operations of namespaces with dots."""
 
     __slots__ = ("_caller", "_context", "_id")
 
-    # By `[]` alone it could be gone through for ever.
+    # `__getitem__` alone would make it iterable, without end.
     __iter__ = None
     __contains__ = None
 
@@ -48,9 +48,11 @@ class OperationFunction:
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> ResponseEnvelope[Any]:
-        """Calls it. A deadline, by `time.monotonic()`, is never later than that of the call that this is a part of."""
-        by = earliest_deadline(self._context.deadline, deadline, deadline_after(timeout))
-        context = self._context if by == self._context.deadline else dataclasses.replace(self._context, deadline=by)
+        """Call the operation. `deadline` is in seconds of `time.monotonic()`; an enclosing call limits it further."""
+        context = self._context
+        earliest = earliest_deadline(context.deadline, deadline, deadline_after(timeout))
+        if earliest != context.deadline:
+            context = dataclasses.replace(context, deadline=earliest)
         return await self._caller.call_nested(context, self._id, input)
 
     def __getitem__(self, name: str) -> "OperationFunction":
@@ -65,10 +67,7 @@ class OperationFunction:
 
 
 class OperationEnv:
-    """All operations by namespace and name: as attributes, or by `[]` where the name is none for an attribute.
-
-    Nothing is looked up before it is called.
-    """
+    """All operations by namespace and name, as attributes or with `[]`. They are looked up when they are called."""
 
     __slots__ = ("_caller", "_context")
 
@@ -88,9 +87,9 @@ class OperationEnv:
 
 
 def build_env(registry_or_call_map: OperationCaller, *, context: "CallContext | None" = None) -> OperationEnv:
-    """The operations as functions, called for whomever the context tells of.
+    """Return the operations as functions, called with the identity and deadline of `context`.
 
-    With a registry they are called directly: nobody's access is checked. With a `PendingRequestMap` they are asked for.
+    With a registry they are called directly and access is not checked. With a `PendingRequestMap` they go over the bus.
     """
     if context is None:
         from forebay.operations.spec import CallContext
@@ -100,7 +99,7 @@ def build_env(registry_or_call_map: OperationCaller, *, context: "CallContext | 
 
 
 class _UnboundEnv(OperationEnv):
-    """Of a context that nobody bound to a registry or to a map of requests."""
+    """The env of a context without a registry or a `PendingRequestMap`; every call fails."""
 
     __slots__ = ()
 
@@ -118,6 +117,6 @@ UNBOUND_ENV: OperationEnv = _UnboundEnv()
 
 
 def _reject_dunder(name: str) -> None:
-    """Copying and inspecting ask for these of anything, and take what they get for an answer."""
+    """Raise `AttributeError` for names like `__deepcopy__`, which Python looks up on any object."""
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(f"{name} is no operation; use [{name!r}] if it is one")

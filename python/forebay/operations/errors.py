@@ -1,4 +1,4 @@
-"""What goes wrong with a call. A tool that ran and failed is a result, and not one of these."""
+"""Errors of calls. A tool that ran and reported a failure returns a result instead."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
@@ -15,7 +15,7 @@ CODES: tuple[CallCode, ...] = get_args(CallCode)
 
 
 class CallError(ForebayError):
-    """A call that came to nothing: `code` says why, `details` what else is known, such as a status or a path."""
+    """A failed call: `code` is the kind of failure, `details` hold more, such as an HTTP status or a path."""
 
     def __init__(self, code: CallCode, message: str, details: Mapping[str, Any] | None = None) -> None:
         if code not in CODES:
@@ -25,6 +25,6 @@ class CallError(ForebayError):
         self.details = dict(details or {})
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """What a model or a script is told: `{"error": {"code", "message", "details"}}`."""
-        told: dict[str, Any] = {"code": self.code, "message": str(self)}
-        return {"error": {**told, "details": self.details} if self.details else told}
+        """Return `{"error": {"code", "message", "details"}}`; `details` only if there are any."""
+        error: dict[str, Any] = {"code": self.code, "message": str(self)}
+        return {"error": {**error, "details": self.details} if self.details else error}

@@ -1,4 +1,4 @@
-"""All operations by their ids, and how to run one."""
+"""The registry of operations, and how one of them is run or subscribed to."""
 
 import asyncio
 import dataclasses
@@ -23,7 +23,7 @@ _log = logging.getLogger("forebay")
 
 
 class OperationRegistry:
-    """Operations of every source, by `namespace.name`."""
+    """Operations of all sources by their id, `namespace.name`."""
 
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self._specs: dict[str, OperationSpec] = {}
@@ -33,9 +33,9 @@ class OperationRegistry:
             self.register(operation.spec, operation.handler)
 
     def register(self, spec: OperationSpec, handler: Handler | None = None) -> OperationSpec:
-        """Adds an operation, or the handler of one that is known by its spec alone.
+        """Add an operation, or add the handler to one registered without.
 
-        Raises `InvalidArgument` if one of that id has a handler already: `unregister` it first.
+        Raises `InvalidArgument` if that id has a handler already: `unregister` it first.
         """
         if not isinstance(spec, OperationSpec):
             raise InvalidArgument(f"register() takes an OperationSpec, and then its handler, not {short_repr(spec)}")
@@ -48,20 +48,20 @@ class OperationRegistry:
         return spec
 
     def unregister(self, operation_id: str) -> bool:
-        """Forgets an operation; whether there was one."""
+        """Remove an operation. Return whether it was registered."""
         self._handlers.pop(operation_id, None)
         return self._specs.pop(operation_id, None) is not None
 
     def get_spec(self, operation_id: str) -> OperationSpec | None:
-        """What is known of an operation."""
+        """Return the spec of an operation, or `None`."""
         return self._specs.get(operation_id)
 
     def get_handler(self, operation_id: str) -> Handler | None:
-        """What runs when it is called."""
+        """Return the handler of an operation, or `None`."""
         return self._handlers.get(operation_id)
 
     def list(self) -> "list[OperationSpec]":
-        """All of them, in the order in which they came."""
+        """Return all specs in the order of registration."""
         return [*self._specs.values()]
 
     def __iter__(self) -> Iterator[OperationSpec]:
@@ -74,7 +74,7 @@ class OperationRegistry:
         return operation_id in self._specs
 
     def find(self, operation_id: str) -> Operation:
-        """An operation that can be run. Raises `CallError` with `OPERATION_NOT_FOUND` for any other."""
+        """Return an operation and its handler. Raises `CallError` with `OPERATION_NOT_FOUND` if either is missing."""
         spec, handler = self._specs.get(operation_id), self._handlers.get(operation_id)
         if spec is not None and handler is not None:
             return Operation(spec, handler)
@@ -91,27 +91,25 @@ class OperationRegistry:
         input: Any = None,  # noqa: A002
         context: CallContext | None = None,
     ) -> ResponseEnvelope[Any]:
-        """Runs an operation for this process itself: nobody's access is checked.
+        """Run an operation without checking access.
 
-        Raises `CallError`. An envelope that says `is_error` is a result, and returned.
+        Raises `CallError`. An envelope with `is_error` is returned, not raised.
         """
         return await run_operation(self.find(operation_id), input, self.bind_context(context))
 
     def bind_context(self, context: CallContext | None) -> CallContext:
-        """A context whose `env` is the operations of this registry, unless it has others."""
+        """Return a context whose `env` is this registry, unless it has an env already."""
         if context is None:
             return self._default_context
-        return (
-            context
-            if context.env is not UNBOUND_ENV
-            else dataclasses.replace(context, env=build_env(self, context=context))
-        )
+        if context.env is not UNBOUND_ENV:
+            return context
+        return dataclasses.replace(context, env=build_env(self, context=context))
 
-    async def call_nested(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
-        """Executes an operation as a part of answering another call. It has no id of its own: nobody asked for it."""
-        asked_for = parent.request_id or parent.parent_request_id
-        context = dataclasses.replace(parent, request_id=None, parent_request_id=asked_for, env=UNBOUND_ENV)
-        return await self.execute(operation_id, given, context)
+    async def call_nested(self, parent: CallContext, operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
+        """Execute an operation on behalf of another call. Nested calls have a parent id and no request id."""
+        parent_id = parent.request_id or parent.parent_request_id
+        context = dataclasses.replace(parent, request_id=None, parent_request_id=parent_id, env=UNBOUND_ENV)
+        return await self.execute(operation_id, input_data, context)
 
 
 def _check_handler(handler: object) -> None:
@@ -120,7 +118,7 @@ def _check_handler(handler: object) -> None:
     try:
         inspect.signature(handler).bind(None, None)  # type: ignore[arg-type]
     except ValueError:
-        # Some that are written in C do not say what they take.
+        # Some functions written in C have no signature.
         pass
     except TypeError:
         raise InvalidArgument(
@@ -129,53 +127,55 @@ def _check_handler(handler: object) -> None:
 
 
 async def run_operation(
-    operation: Operation, given: Any, context: CallContext, limit: DeadlineScope | None = None
+    operation: Operation, input_data: Any, context: CallContext, deadline_scope: DeadlineScope | None = None
 ) -> ResponseEnvelope[Any]:
-    """The envelope of a call that may be made. Whatever goes wrong is a `CallError`."""
+    """Run an operation and return its envelope, without checking access. Every failure is raised as `CallError`."""
     spec = operation.spec
     if spec.type == "subscription":
         raise CallError("VALIDATION_ERROR", f"{spec.id} is a subscription; use subscribe()")
     with CallErrorScope(spec):
-        given = check_input(spec, given)
-        result = await run_handler(operation, given, context, limit)
+        result = await run_handler(operation, check_input(spec, input_data), context, deadline_scope)
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise CallError("EXECUTION_ERROR", f"{spec.id} yields; register it as a subscription, and use subscribe()")
         return await to_envelope_async(result, spec)
 
 
-def check_input(spec: OperationSpec, given: Any) -> Any:
-    """What a handler is given. Refuses what does not fit the input schema."""
-    if given is None and spec.takes_object:
-        given = {}
-    found = spec.input.problems(given) if spec.input_schema is not None else None
-    if found:
-        told = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in found)
-        raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {told}", {"problems": found})
-    return given
+def check_input(spec: OperationSpec, input_data: Any) -> Any:
+    """Return the input for the handler. Raises `CallError` if it does not fit the input schema."""
+    if input_data is None and spec.takes_object:
+        input_data = {}
+    problems = spec.input.problems(input_data) if spec.input_schema is not None else None
+    if problems:
+        summary = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in problems)
+        raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {summary}", {"problems": problems})
+    return input_data
 
 
 async def run_handler(
-    operation: Operation, given: Any, context: CallContext, limit: DeadlineScope | None = None
+    operation: Operation, input_data: Any, context: CallContext, deadline_scope: DeadlineScope | None = None
 ) -> Any:
-    """What a handler returns, by the deadline if there is one. That is in `limit`, if someone may have to lift it."""
+    """Run a handler until the deadline of the context, and return its result.
+
+    Pass `deadline_scope` to be able to lift the deadline meanwhile.
+    """
     if context.deadline is None:
-        return await _await_result(operation, given, context)
-    async with limit or DeadlineScope(context.deadline, operation.spec.id):
-        return await _await_result(operation, given, context)
+        return await _await_result(operation, input_data, context)
+    async with deadline_scope or DeadlineScope(context.deadline, operation.spec.id):
+        return await _await_result(operation, input_data, context)
 
 
-async def _await_result(operation: Operation, given: Any, context: CallContext) -> Any:
-    result = operation.handler(given, context)
-    # Also one that was returned without waiting for it.
+async def _await_result(operation: Operation, input_data: Any, context: CallContext) -> Any:
+    result = operation.handler(input_data, context)
+    # A loop, because an async handler may itself return an awaitable.
     while inspect.isawaitable(result):
         result = await result
     return result
 
 
 class CallErrorScope:
-    """Whatever is raised in it is a `CallError`."""
+    """Context manager that turns every exception into a `CallError`."""
 
-    # No generator: every call goes through one of these, and it would be a third of what a call costs.
+    # A class, because a generator-based context manager would add a third to the cost of a call.
     __slots__ = ("_spec",)
 
     def __init__(self, spec: OperationSpec) -> None:
@@ -191,14 +191,14 @@ class CallErrorScope:
 
 def _to_call_error(error: Exception, operation_id: str) -> CallError:
     try:
-        told = str(error)[:1000]
+        message = str(error)[:1000]
     except Exception:
-        told = ""
+        message = ""
     if isinstance(error, TimeoutError):
-        return CallError("TIMEOUT", f"{operation_id} took too long: {told or 'no answer in time'}")
-    # The message is for whoever called; where it came from is for whoever runs this.
+        return CallError("TIMEOUT", f"{operation_id} took too long: {message or 'no answer in time'}")
+    # The caller gets the message, the operator the traceback.
     _log.debug("forebay: %s failed", operation_id, exc_info=error)
-    return CallError("EXECUTION_ERROR", f"{operation_id} failed: {told or type(error).__name__}")
+    return CallError("EXECUTION_ERROR", f"{operation_id} failed: {message or type(error).__name__}")
 
 
 async def subscribe(
@@ -207,10 +207,10 @@ async def subscribe(
     input: Any = None,  # noqa: A002
     context: CallContext | None = None,
 ) -> AsyncGenerator[ResponseEnvelope[Any], None]:
-    """The envelopes of what a subscription yields, each with the time at which it came.
+    """Yield an envelope, with its own timestamp, for each value of a subscription.
 
-    Nobody's access is checked. Raises `CallError`. Closing this, as `contextlib.aclosing` does, closes the handler's
-    generator.
+    Access is not checked. Raises `CallError`. Closing this generator, as `contextlib.aclosing` does, closes the
+    handler's generator.
     """
     operation = registry.find(operation_id)
     spec = operation.spec
@@ -218,8 +218,7 @@ async def subscribe(
         raise CallError("VALIDATION_ERROR", f"{operation_id} is a {spec.type}; use execute()")
     context = registry.bind_context(context)
     with CallErrorScope(spec):
-        given = check_input(spec, input)
-        values = _to_iterator(await run_handler(operation, given, context), spec)
+        values = _to_iterator(await run_handler(operation, check_input(spec, input), context), spec)
     try:
         while (envelope := await _next_envelope(values, spec, context)) is not None:
             yield envelope
@@ -231,27 +230,27 @@ async def subscribe(
 _EXHAUSTED = object()
 
 
-def _to_iterator(yielded: Any, spec: OperationSpec) -> AsyncIterator[Any] | Iterator[Any]:
-    if isinstance(yielded, AsyncIterable):
-        return aiter(yielded)
-    if isinstance(yielded, Iterator):
-        return yielded
+def _to_iterator(result: Any, spec: OperationSpec) -> AsyncIterator[Any] | Iterator[Any]:
+    if isinstance(result, AsyncIterable):
+        return aiter(result)
+    if isinstance(result, Iterator):
+        return result
     raise CallError(
         "EXECUTION_ERROR",
-        f"{spec.id} is a subscription and returned {type(yielded).__name__}; its handler has to yield",
+        f"{spec.id} is a subscription and returned {type(result).__name__}; its handler has to yield",
     )
 
 
 async def _next_envelope(
     values: AsyncIterator[Any] | Iterator[Any], spec: OperationSpec, context: CallContext
 ) -> ResponseEnvelope[Any] | None:
-    """What is yielded next, by the deadline. That is for the handler: whoever consumes it may take longer."""
+    """Return the next envelope, or `None` at the end. The deadline is for the handler, not for its consumer."""
     with CallErrorScope(spec):
         async with DeadlineScope(context.deadline, spec.id):
             if isinstance(values, AsyncIterator):
                 value = await anext(values, _EXHAUSTED)
             else:
-                # A generator that never waits would let nobody else do anything.
+                # A sync generator would otherwise block the event loop until its end.
                 await asyncio.sleep(0)
                 value = next(values, _EXHAUSTED)
         return None if value is _EXHAUSTED else to_envelope(value, spec)

@@ -1,4 +1,4 @@
-"""Envelopes on their way out: as results of tools, and as responses over HTTP.
+"""Convert envelopes and errors to MCP tool results and to HTTP responses.
 
 result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"}))
 """
@@ -34,14 +34,14 @@ _OCTETS, _JSON, _TEXT = "application/octet-stream", "application/json", "text/pl
 
 _DROPPED_HEADERS = frozenset(
     (
-        # Of one hop.
+        # Hop-by-hop headers.
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
         *("trailer", "transfer-encoding", "upgrade"),
-        # Of bytes that were decoded since, and perhaps made to fit a schema.
+        # They describe the original bytes; the body has been decoded and perhaps cast to a schema.
         *("content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag"),
-        # Several were joined, which makes none of them.
+        # Joining several cookies with commas made them invalid.
         "set-cookie",
-        # Said anew.
+        # Set again by this module.
         "content-type",
     )
 )
@@ -59,18 +59,18 @@ _BAD_GATEWAY = 502
 
 _BODILESS_STATUSES = (204, 205, 304)
 
-# What else they are may be another header, or another response.
+# Anything else could inject another header or a whole response.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
 
 _ABSENT = object()
-"""There is nothing structured; `None` is what JSON calls null."""
+"""Marks missing structured content, since `None` is JSON's null."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HTTPResponse:
-    """A response, for whatever framework sends it. The names of headers are in lower case."""
+    """An HTTP response for any framework to send. Header names are lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -80,18 +80,20 @@ class HTTPResponse:
 def to_call_tool_result(
     envelope: ResponseEnvelope[Any], *, spec: OperationSpec | None = None, is_legacy: bool = False
 ) -> dict[str, Any]:
-    """An envelope as the result of a `tools/call`, as it is on the wire.
+    """Convert an envelope to the result of a `tools/call`, as a dict with wire keys.
 
-    What came from a tool goes out as it came, but for what it says of its own server. Anything else is one block: a
-    text as it is, bytes as what they are, everything else as its JSON. Where the operation has an output schema, the
-    data is structured content too. Until 2025-11-25, for which there is `is_legacy`, that is always an object: what
-    is none, or is not said to be one by the schema, is under `result`.
+    The content of an MCP envelope is passed on unchanged, without the `_meta` entry about its server. Other data
+    becomes one block: a string as text, bytes as an image, audio, text or resource, anything else as JSON. If the
+    operation has an output schema, the data is structured content too.
+
+    Set `is_legacy` for protocol versions up to 2025-11-25. There, structured content is always an object, so data
+    that is no object, or whose schema does not say `object`, is put under the key `result`.
     """
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta):
         result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
-        if own := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
-            result["_meta"] = own
+        if extra := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
+            result["_meta"] = extra
         structured = _tool_structured_content(envelope.data, meta, spec)
     else:
         result = {"content": [_to_block(envelope)], "isError": False}
@@ -106,21 +108,21 @@ def to_call_tool_result(
 
 
 def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
-    """What went wrong, as a result that a model can act on."""
+    """Convert an error to the result of a `tools/call` that a model can act on."""
     return {"content": [{"type": "text", "text": _dump_error(error).decode()}], "isError": True}
 
 
 def needs_result_wrapper(schema: Schema | None) -> bool:
-    """Whether what a schema describes is under `result` until 2025-11-25: it does not say that it is an object."""
+    """Return whether data of this schema goes under `result` up to 2025-11-25: the schema does not say `object`."""
     return is_meaningful(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
 
 
 def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
-    """An envelope as a response.
+    """Convert an envelope to an HTTP response.
 
-    What came over HTTP keeps its status, its type and the headers that are for its reader. What a function returned is
-    JSON, also if it is a text, so that nobody has to guess; bytes are bytes. A tool's sole block is its content. A tool
-    that failed is a 502: there is nothing but the status to tell a reader that this is not an answer.
+    An HTTP envelope keeps its status, content type and end-to-end headers. The result of a function is sent as JSON,
+    strings included, and bytes as they are. A tool result with a single block is sent as that block's content. A tool
+    error becomes a 502, because only the status can tell the reader that the call failed.
     """
     meta, data = envelope.meta, envelope.data
     match meta:
@@ -138,16 +140,16 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
 
 
 def error_to_http_response(error: CallError) -> HTTPResponse:
-    """What went wrong, as a response. If it went wrong at another server, that is a 502."""
-    is_of_another = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
-    return _make_response(_BAD_GATEWAY if is_of_another else _STATUS_BY_CODE[error.code], _JSON, _dump_error(error))
+    """Convert an error to an HTTP response. A failure of an upstream server becomes a 502."""
+    is_upstream = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
+    return _make_response(_BAD_GATEWAY if is_upstream else _STATUS_BY_CODE[error.code], _JSON, _dump_error(error))
 
 
 def _dump_error(error: CallError) -> bytes:
     try:
         return dump(error.to_dict())
     except (TypeError, ValueError, RecursionError):
-        # Anyone may have put anything into the details.
+        # The details may hold objects without a JSON form.
         return dump(CallError(error.code, str(error)).to_dict())
 
 
@@ -160,13 +162,9 @@ def _safe_content_type(content_type: str) -> str:
 
 
 def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
-    given = {key.lower(): value for key, value in meta.headers.items()}
-    named = {name.strip().lower() for name in str(given.get("connection", "")).split(",")}
-    headers = {
-        key: value
-        for key, value in given.items()
-        if key not in _DROPPED_HEADERS | named and _is_valid_header(key, value)
-    }
+    received = {key.lower(): value for key, value in meta.headers.items()}
+    dropped = _DROPPED_HEADERS | {name.strip().lower() for name in str(received.get("connection", "")).split(",")}
+    headers = {key: value for key, value in received.items() if key not in dropped and _is_valid_header(key, value)}
     status = _valid_status(meta.status_code)
     if status in _BODILESS_STATUSES:
         return HTTPResponse(status, headers, b"")
@@ -176,8 +174,8 @@ def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
             body = data.content
         case bytes() | bytearray() | memoryview():
             body = bytes(data)
-        case None if not is_json_mime_type(kind) or given.get("content-length") == "0":
-            # Null is what JSON has; anything else that has no data came without a body.
+        case None if not is_json_mime_type(kind) or received.get("content-length") == "0":
+            # Only a JSON response can have null as its data; any other came without a body.
             body = b""
         case str() if not is_json_mime_type(kind):
             body, kind = data.encode("utf-8", "surrogatepass"), f"{_media_type(kind)}; charset=utf-8"
@@ -191,14 +189,14 @@ def _is_valid_header(name: str, value: object) -> bool:
 
 
 def _valid_status(status: int) -> int:
-    """A status that a response can have: after one that is only on the way, the response was there."""
+    """Return a status that a final response can have: 200 instead of 1xx, 502 for an impossible one."""
     if 100 <= status < 200:
         return 200
     return status if 200 <= status <= 599 else _BAD_GATEWAY
 
 
 def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
-    """The content of a sole block, else all of them as JSON."""
+    """Return the content and type of a single block, or all blocks as JSON."""
     match meta.content:
         case [{"type": "text", "text": str(text)}] if is_text(text):
             return text.encode(), _TEXT
@@ -206,7 +204,7 @@ def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
             {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}
         ]:
             try:
-                # Lines may be broken. Of another alphabet, what is not known would be left out unseen.
+                # Line breaks are allowed. Without `validate`, characters of another alphabet would be skipped silently.
                 return base64.b64decode("".join(data.split()), validate=True), kind
             except ValueError:
                 pass
@@ -214,15 +212,15 @@ def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
 
 
 def _tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
-    """What a tool said itself; but where a schema is served, what was made to fit it."""
-    is_of_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
-    if is_of_schema and not is_blocks_only(data, meta):
+    """Return the data cast to the output schema if there is one, else the tool's own structured content."""
+    has_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
+    if has_schema and not is_blocks_only(data, meta):
         return _structured_content(data, spec)
     return _ABSENT if meta.structured_content is None else meta.structured_content
 
 
 def _structured_content(data: Any, spec: OperationSpec | None) -> Any:
-    """Data as JSON has it, if a schema speaks of it; none speaks of bytes."""
+    """Return data in JSON types if there is an output schema; bytes are never structured."""
     if spec is None or not is_meaningful(spec.output_schema):
         return _ABSENT
     match data:
@@ -237,13 +235,13 @@ def _structured_content(data: Any, spec: OperationSpec | None) -> Any:
         value = body.json()
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        # Python has no room for a number in it, or nobody can write it, as half a character: it is in the content only.
+        # A number too large for Python, or a lone surrogate: the data is sent in the content only.
         return _ABSENT
     return value
 
 
 def _to_block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
-    """The data as one block. Nothing is parsed: the body of a response is the text that came."""
+    """Convert data to one content block. A body is not parsed: its text is passed on unchanged."""
     match envelope.data:
         case Body() as body:
             return _bytes_to_block(body.content, body.content_type)
@@ -264,7 +262,7 @@ def _bytes_to_block(content: bytes, content_type: str) -> dict[str, Any]:
         text = decode_text(content, content_type)
         if text is not None:
             return {"type": "text", "text": text}
-    # A resource has a name. This one says that there is nothing to read under it.
+    # A resource needs a URI; nothing can be read from this one.
     resource = {"uri": "forebay:inline", "mimeType": kind, "blob": base64.b64encode(content).decode()}
     return {"type": "resource", "resource": resource}
 

@@ -1,4 +1,4 @@
-"""Detect, wrap, normalize, validate: the one way from what a handler returned to an envelope."""
+"""The result pipeline: detect, wrap, normalize and validate what a handler returned."""
 
 import asyncio
 import dataclasses
@@ -30,13 +30,13 @@ _T = TypeVar("_T")
 _log = logging.getLogger("forebay")
 
 _LARGE_BYTES, _LARGE_VALUES = 1 << 20, 10_000
-"""What is made to fit a schema in more than a few milliseconds."""
+"""Data with more bytes or values than this takes more than a few milliseconds to cast."""
 
 
 async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """What `to_envelope` gives; of what is large in a thread, so that nobody else has to wait for it.
+    """Run `to_envelope`; in a thread for large data, which would block the event loop.
 
-    What is small goes there, too, while something large is made to fit the same schema: it would wait for that here.
+    Small data goes to a thread too while the caster is busy: it would wait for the caster's lock here.
     """
     data = result.data if isinstance(result, ResponseEnvelope) else result
     if is_meaningful(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
@@ -45,38 +45,38 @@ async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelop
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """What a function gives."""
+    """Run a function in a thread and return its result."""
 
     def run() -> _T:
         try:
             return function()
         except StopIteration as error:
-            # Some object's own. No future of asyncio takes it: whoever waits would wait for ever.
+            # An asyncio future does not accept StopIteration: the caller would wait forever.
             raise RuntimeError(f"StopIteration was raised: {error}") from error
 
     return await asyncio.to_thread(run)
 
 
 def is_large(data: Any) -> bool:
-    """Whether it takes long to look at all of it; whether that is so does not."""
+    """Return whether data has too many bytes or values to cast on the event loop. Looks at few of them itself."""
     if isinstance(data, Body):
         return len(data.content) > _LARGE_BYTES
-    waiting, count = [data], 0
-    while waiting and count <= _LARGE_VALUES:
-        value = waiting.pop()
+    stack, count = [data], 0
+    while stack and count <= _LARGE_VALUES:
+        value = stack.pop()
         if isinstance(value, str | bytes):
             count += len(value) * _LARGE_VALUES // _LARGE_BYTES
         elif isinstance(value, Mapping | list | tuple):
             count += len(value)
             if count <= _LARGE_VALUES:
-                waiting += value.values() if isinstance(value, Mapping) else value
+                stack += value.values() if isinstance(value, Mapping) else value
     return count > _LARGE_VALUES
 
 
 def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """The envelope of what a handler returned, made to fit the output schema if nothing is lost by it.
+    """Return the envelope of a handler's result, its data cast to the output schema where that loses nothing.
 
-    What does not fit is told of, and stays what it is.
+    Data that still does not fit is logged and returned unchanged.
     """
     envelope = _wrap(result, spec)
     if not is_meaningful(spec.output_schema) or not _is_covered_by_schema(envelope):
@@ -104,27 +104,27 @@ def _wrap(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
 
 
 def _is_covered_by_schema(envelope: ResponseEnvelope[Any]) -> bool:
-    """Whether the schema speaks of this data.
+    """Return whether the output schema applies to this data.
 
-    It does not speak of errors, of the blocks of a tool that says nothing else, and of bodies that are not JSON: a
-    page of HTML, or nothing at all, must not become an object of defaults.
+    It does not apply to tool errors, to content blocks without structured content, and to bodies that are not JSON:
+    an HTML page or an empty body must not become an object of defaults.
     """
     meta, data = envelope.meta, envelope.data
     if isinstance(meta, MCPResponseMeta) and (meta.is_error or is_blocks_only(data, meta)):
         return False
     if isinstance(meta, HTTPResponseMeta) and (data is None or not is_json_type(meta.content_type)):
         return False
-    return not isinstance(data, Body) or _is_parseable(data)
+    return not isinstance(data, Body) or _is_valid_json(data)
 
 
 def is_blocks_only(data: Any, meta: MCPResponseMeta) -> bool:
-    """Whether a tool's data is its blocks, because it said nothing that is structured."""
-    # Equal, and not only the same: an envelope that was JSON has its blocks twice.
+    """Return whether a tool's data is its content blocks, because it returned no structured content."""
+    # Compared by value: an envelope read from JSON holds two copies of the blocks.
     return meta.structured_content is None and bool(data == meta.content)
 
 
-def _is_parseable(body: Body) -> bool:
-    """Parses a body, because a schema asks for it; it keeps what that gave."""
+def _is_valid_json(body: Body) -> bool:
+    """Return whether a body can be parsed. The body caches the value."""
     try:
         body.json()
     except ValueError as error:
@@ -134,33 +134,30 @@ def _is_parseable(body: Body) -> bool:
 
 
 def _to_json_types(data: Any) -> Any:
-    """Data that a schema can speak of: a body is parsed now, because one asks for it, and only once.
-
-    Objects become what JSON has of them, wherever they are: what a schema does not name goes out of them, too.
-    """
+    """Convert data to JSON types: parse a body, and dump models and other objects at any depth."""
     if isinstance(data, Body):
         return data.json()
     if has_only_json_types(data):
         return data
     failures: list[Exception] = []
 
-    def by_alias(value: object) -> object:
-        """A model in the words of the schema that it would have; a JSON body as what it stands for."""
+    def dump_by_alias(value: object) -> object:
+        """Dump a model with its aliases, which its schema uses, and embed a JSON body."""
         if isinstance(value, Body) and value.is_json:
             return orjson.Fragment(value.content)
-        dump = getattr(value, "model_dump", None)
-        if dump is None or isinstance(value, type):
+        model_dump = getattr(value, "model_dump", None)
+        if model_dump is None or isinstance(value, type):
             return value
         try:
-            return dump(mode="json", by_alias=True)
+            return model_dump(mode="json", by_alias=True)
         except Exception as error:
             failures.append(error)
             raise
 
     try:
-        return parse(encode(data, by_alias))
+        return parse(encode(data, dump_by_alias))
     except (TypeError, ValueError, RecursionError):
         if failures:
             raise failures[0] from None
-        # There are bytes in it, or what nobody can write: whoever validates tells of it.
+        # It holds bytes, or objects without a JSON form: validation reports them.
         return data

@@ -1,4 +1,4 @@
-"""What an operation is: its name, what goes in and comes out, and who may call it."""
+"""Operations: their name, their schemas and who may call them."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]{0,127}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls."""
+    """A caller and its scopes."""
 
     id: str
     scopes: Collection[str] = frozenset()
@@ -39,14 +39,14 @@ class Identity:
 
 
 def _check_scopes(name: str, scopes: object) -> None:
-    # A text has letters, and each of them would be taken for a scope.
+    # A string is a collection too: each of its letters would become a scope.
     if isinstance(scopes, str) or not isinstance(scopes, Collection):
         raise InvalidArgument(f'{name} are a list of scopes, such as ["crm:read"], not {short_repr(scopes)}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AccessControl:
-    """Who may call: whoever has all of the one scopes and, if there are any, one of the others."""
+    """The scopes a caller needs: all of `required_scopes`, and at least one of `required_scopes_any` if it has any."""
 
     required_scopes: Collection[str] = ()
     required_scopes_any: Collection[str] = ()
@@ -56,24 +56,24 @@ class AccessControl:
         _check_scopes("required_scopes_any", self.required_scopes_any)
 
     def allows(self, identity: Identity | None) -> bool:
-        """Whether someone may call; nobody in particular may where nothing is required."""
-        has = set(identity.scopes) if identity is not None else set()
+        """Return whether `identity` may call; `None` is a caller without scopes."""
+        scopes = set(identity.scopes) if identity is not None else set()
         any_of = set(self.required_scopes_any)
-        return has.issuperset(self.required_scopes) and (not any_of or not has.isdisjoint(any_of))
+        return scopes.issuperset(self.required_scopes) and (not any_of or not scopes.isdisjoint(any_of))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OperationSpec:
-    """An operation as everyone sees it. `namespace.name` is its id."""
+    """The description of an operation. Its id is `namespace.name`."""
 
     namespace: str
     name: str
     type: OperationType = "query"
     description: str = ""
     input_schema: Schema | None = None
-    """What it is called with; nothing is checked where it is `None`."""
+    """JSON Schema of the input; `None` means the input is not checked."""
     output_schema: Schema | None = None
-    """What is under `data` in its envelopes; `None` where nobody knows."""
+    """JSON Schema of `data` in its envelopes; `None` if unknown."""
     access_control: AccessControl = AccessControl()
 
     def __post_init__(self) -> None:
@@ -86,58 +86,58 @@ class OperationSpec:
             raise InvalidArgument(f"the type of an operation is one of {choices}, not {short_repr(self.type)}")
         for name, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
             if schema is not None and not isinstance(schema, Mapping | bool):
-                told = "such as {'type': 'object'}, or what Model.model_json_schema() returns"
-                raise InvalidArgument(f"{name} is a JSON Schema as a dict, {told}; not {short_repr(schema)}")
+                examples = "such as {'type': 'object'}, or what Model.model_json_schema() returns"
+                raise InvalidArgument(f"{name} is a JSON Schema as a dict, {examples}; not {short_repr(schema)}")
         if not isinstance(self.access_control, AccessControl):
             raise InvalidArgument(f"access_control is an AccessControl(scopes), not {short_repr(self.access_control)}")
 
     @functools.cached_property
     def id(self) -> str:
-        """What it is called by."""
+        """`namespace.name`, by which it is called."""
         return f"{self.namespace}.{self.name}"
 
     @functools.cached_property
     def takes_object(self) -> bool:
-        """Whether it is called with an object, so that whoever calls it with nothing means an empty one."""
+        """Whether the input is an object, so that no input means an empty object."""
         return isinstance(self.input_schema, Mapping) and self.input_schema.get("type") == "object"
 
     @functools.cached_property
     def input(self) -> Validator:
-        """Its input schema, read."""
+        """Validator of the input schema."""
         return Validator(self.input_schema, f"the input of {self.id}")
 
     @functools.cached_property
     def output(self) -> Validator:
-        """Its output schema, read."""
+        """Validator of the output schema."""
         return Validator(self.output_schema, f"the output of {self.id}")
 
     @functools.cached_property
     def caster(self) -> Caster:
-        """What makes data fit its output schema."""
+        """Casts data to the output schema."""
         return Caster(self.output_schema)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a handler knows of the call that it answers."""
+    """The call that a handler answers."""
 
     request_id: str | None = None
-    """`None` for a call that was not requested of anyone: `execute()` in this process."""
+    """`None` for calls made with `execute()` in this process."""
     parent_request_id: str | None = None
     identity: Identity | None = None
     deadline: float | None = None
-    """By `time.monotonic()`."""
+    """In seconds of `time.monotonic()`."""
     env: OperationEnv = dataclasses.field(default=UNBOUND_ENV, compare=False, repr=False)
-    """The other operations, to call as a part of this call."""
+    """The other operations, for nested calls."""
 
 
 Handler: TypeAlias = Callable[[Any, CallContext], Any | Awaitable[Any] | AsyncIterator[Any]]
-"""Takes the input and the context; returns what it has, or an envelope. One of a subscription yields."""
+"""Takes the input and the context, and returns data or an envelope. The handler of a subscription yields them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation, and what runs when it is called."""
+    """An operation and its handler."""
 
     spec: OperationSpec
     handler: Handler

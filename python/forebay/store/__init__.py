@@ -1,4 +1,4 @@
-"""Where payloads are kept that are too big to show."""
+"""A store for payloads that are too large to show."""
 
 import os
 from pathlib import Path
@@ -17,22 +17,22 @@ __all__ = ["OPERATOR", "Options", "Store", "StoredOutput", "SweepReport", "open_
 
 
 def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Store:
-    """Opens a store: files in the user's data directory, or `FOREBAY_HOME`, or `file:///path`, or a `Path`.
+    """Open a store of files: at `file:///path` or a `Path`, else at `FOREBAY_HOME`, else in the user's data directory.
 
-    The options are the fields of `Options`, all with defaults.
+    The options are the fields of `Options`.
     """
     root = resolve_root(url)
     unknown = set(options).difference(Options.__slots__)
     if unknown:
-        known = ", ".join(Options.__slots__)
-        raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {known}")
-    chosen = Options(**options)
-    backend = LocalBackend(root, clock=chosen.clock, is_durable=chosen.durability == "power")
-    return Store(backend, Journal(backend.folders, chosen.clock), chosen)
+        names = ", ".join(Options.__slots__)
+        raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {names}")
+    store_options = Options(**options)
+    backend = LocalBackend(root, clock=store_options.clock, is_durable=store_options.durability == "power")
+    return Store(backend, Journal(backend.folders, store_options.clock), store_options)
 
 
 def resolve_root(url: str | os.PathLike[str] | None) -> Path:
-    """The folder of a store."""
+    """Return the folder that `open_store` opens for a URL."""
     if isinstance(url, os.PathLike):
         return Path(url).absolute()
     if url is None:

@@ -1,8 +1,8 @@
-"""From a handle to an open payload, for the principal it belongs to and until it expires."""
+"""Opening payloads by handle, for the principal they belong to and until they expire."""
 
-import collections
 from collections.abc import Callable
 
+from cachetools import LRUCache
 from typing_extensions import Buffer
 
 from forebay.arguments import short_repr
@@ -16,24 +16,25 @@ from forebay.store.threads import ForkSafeLock
 
 __all__ = ["Catalog"]
 
-
 _MAX_CACHED_FOOTERS = 256
 _MAX_CACHED_PAYLOAD_BYTES = 256 << 20
 
 
 class Catalog:
-    """Opens payloads, and remembers what recent ones said of themselves."""
+    """Opens payloads, with caches of recent footers and of recently searched payloads.
+
+    Each cache entry has the version of the file it was read from.
+    """
 
     def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
         self._backend = backend
         self._clock = clock
         self._lock = ForkSafeLock()
-        self._footers: collections.OrderedDict[str, tuple[object, Footer]] = collections.OrderedDict()
-        self._payloads: collections.OrderedDict[str, tuple[object, Buffer]] = collections.OrderedDict()
-        self._cached_bytes = 0
+        self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
+        self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _payload_size)
 
     def open(self, handle: str, principal: Principal) -> PayloadReader:
-        """The payload; `HandleNotFound` if there is none, or none any more, or not for this principal."""
+        """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
         if not is_handle(handle):
             raise _not_found_error(handle)
         try:
@@ -41,71 +42,58 @@ class Catalog:
         except KeyError:
             raise _not_found_error(handle) from None
         try:
-            contents = self.read_footer(handle, blob)
-            is_theirs = principal is OPERATOR or contents.meta["principal"] == principal
-            if not is_theirs or contents.meta["expires_at"] <= self._clock():
+            footer = self.read_footer(handle, blob)
+            is_owner = principal is OPERATOR or footer.meta["principal"] == principal
+            if not is_owner or footer.meta["expires_at"] <= self._clock():
                 raise _not_found_error(handle)
         except BaseException:
             blob.close()
             raise
-        return PayloadReader(blob, contents)
+        return PayloadReader(blob, footer)
 
     def read_footer(self, handle: str, blob: Blob) -> Footer:
-        """What an object says of itself, read again only if it has changed."""
+        """Return the footer of an object, from the cache if the object has not changed."""
         with self._lock:
-            known = self._footers.get(handle)
-            if known is not None and known[0] == blob.version:
-                self._footers.move_to_end(handle)
-                return known[1]
-        contents = read_footer(blob)
-        if contents.meta["handle"] != handle:
+            version, footer = self._footers.get(handle, (None, None))
+        if footer is not None and version == blob.version:
+            return footer
+        footer = read_footer(blob)
+        if footer.meta["handle"] != handle:
             raise HandleCorrupt("the stored file is that of another handle; call the tool again")
         with self._lock:
-            self._footers[handle] = (blob.version, contents)
-            while len(self._footers) > _MAX_CACHED_FOOTERS:
-                self._footers.popitem(last=False)
-        return contents
+            self._footers[handle] = (blob.version, footer)
+        return footer
 
     def get_cached_payload(self, reader: PayloadReader) -> Buffer | None:
-        """All of a payload, if it is at hand."""
-        handle = reader.footer.meta["handle"]
+        """Return a whole payload if it is in the cache."""
         with self._lock:
-            known = self._payloads.get(handle)
-            if known is None or known[0] != reader.version:
-                return None
-            self._payloads.move_to_end(handle)
-            return known[1]
+            version, data = self._payloads.get(reader.footer.meta["handle"], (None, None))
+        return data if version == reader.version else None
 
     def read_payload(self, reader: PayloadReader) -> Buffer:
-        """All of a payload, kept for a while: whoever searches it mostly searches on."""
-        kept = self.get_cached_payload(reader)
-        if kept is not None:
-            return kept
-        handle = reader.footer.meta["handle"]
-        data = reader.read_all()
-        with self._lock:
-            self._drop_payload(handle)
-            self._payloads[handle] = (reader.version, data)
-            self._cached_bytes += memoryview(data).nbytes
-            while self._cached_bytes > _MAX_CACHED_PAYLOAD_BYTES and len(self._payloads) > 1:
-                self._drop_payload(next(iter(self._payloads)))
+        """Return a whole payload and cache it: one search is often followed by another."""
+        data = self.get_cached_payload(reader)
+        if data is None:
+            data = reader.read_all()
+            with self._lock:
+                self._payloads[reader.footer.meta["handle"]] = (reader.version, data)
         return data
 
-    def _drop_payload(self, handle: str) -> None:
-        dropped = self._payloads.pop(handle, None)
-        if dropped is not None:
-            self._cached_bytes -= memoryview(dropped[1]).nbytes
-
     def forget(self, handle: str) -> None:
-        """Lets go of what is remembered of a handle."""
+        """Remove a handle from the caches."""
         with self._lock:
             self._footers.pop(handle, None)
-            self._drop_payload(handle)
+            self._payloads.pop(handle, None)
+
+
+def _payload_size(entry: tuple[object, Buffer]) -> int:
+    # A payload larger than the cache counts as all of it: it replaces the others.
+    return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
 
 
 def _not_found_error(handle: object) -> HandleNotFound:
-    # Whatever a model sent, shortened where it is no handle anyway.
-    told = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
+    # Anything may come from a model; only a text about as short as a handle is repeated in full.
+    text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
     return HandleNotFound(
-        f"nothing is stored under {told}: it never was, or it has expired; call the tool again for a new handle"
+        f"nothing is stored under {text}: it never was, or it has expired; call the tool again for a new handle"
     )

@@ -1,11 +1,11 @@
-"""The stored file: independent zstd frames, what is known of them, and a table to find each by.
+"""The format of a stored file: independent zstd frames, then metadata, indexes and a seek table.
 
-    [zstd frame]…  of FRAME_BYTES bytes of the payload each, with zstd's own checksum
-    [skippable frame]  metadata, item index, line index, and a checksum of these and of the table
+    [zstd frame]…      FRAME_BYTES of the payload each, with zstd's checksum
+    [skippable frame]  metadata, item index, line index, and a checksum of these and of the seek table
     [skippable frame]  the seek table of the zstd seekable format, with the checksum of every frame
 
-`zstd -dc` skips what is skippable and gives the payload back. The metadata frame stands in the seek table as a frame of
-no bytes, so that other readers of the format stay right.
+`zstd -dc` ignores skippable frames and returns the payload. The seek table lists the metadata frame as a frame of no
+bytes, so that other readers of the seekable format compute the right offsets.
 """
 
 import dataclasses
@@ -37,126 +37,118 @@ __all__ = [
 ]
 
 FRAME_BYTES = 128 * 1024
-"""How much of the payload a frame holds: what a page reads at least, and the most that one block of zstd's holds.
+"""Payload bytes in a frame: the least that a page reads, and the most that a zstd block can hold.
 
-Measured on 100 MB of records at level 1: frames of 64, 128, 256, 512 KB shrink it to 1/6.14, 1/6.30, 1/6.36, 1/6.45 in
-about the same time, and take 68, 125, 230, 495 µs each to read.
+Measured on 100 MB of records at level 1: frames of 64, 128, 256, 512 KB compress it to 1/6.14, 1/6.30, 1/6.36, 1/6.45
+in about the same time, and take 68, 125, 230, 495 µs each to read.
 """
 
 TAIL_BYTES = 64 * 1024
-"""How much of a file's end is read at once: as good as always all that is known of it."""
+"""Bytes read from the end of a file at first; nearly every footer fits."""
 
 _META_MAGIC = 0x184D2A57
 _SEEK_TABLE_MAGIC = 0x184D2A5E
 _SEEKABLE_MAGIC = 0x8F92EAB1
 _SKIPPABLE_HEADER = struct.Struct("<II")
 _SEEK_ENTRY = struct.Struct("<III")
-"""The stored and the plain size of a frame, and the checksum that it ends with."""
+"""Stored size of a frame, payload bytes in it, and its checksum."""
 _SEEK_TABLE_FOOTER = struct.Struct("<IBI")
 _HAS_CHECKSUMS = 0x80
 _EMPTY_CHECKSUM = checksum(b"") & 0xFFFFFFFF
 _META_FOOTER = struct.Struct("<IIIQ")
-"""Of metadata, item index and line index; then the checksum."""
+"""Lengths of metadata, item index and line index; then the checksum."""
 
 _RAW_FRAME_HEADER = struct.Struct("<IBII")
 _RAW_FRAME_DESCRIPTOR = 0b1010_0100
-"""A content size of four bytes, a single segment, a checksum."""
+"""Frame header flags: a content size of four bytes, a single segment, a checksum."""
 _CHECKSUM = struct.Struct("<I")
 
 Frame: TypeAlias = "tuple[list[Buffer], SeekEntry]"
-"""The parts of a frame, and what the seek table says of it."""
-
+"""The parts of a frame, to be written one after the other, and its entry in the seek table."""
 
 _local = threading.local()
 
 
 class SeekEntry(NamedTuple):
-    """What the seek table says of a frame: if two were exchanged, only this tells."""
+    """An entry of the seek table. Its checksum reveals frames that were swapped."""
 
     stored_bytes: int
     plain_bytes: int
     checksum: int
 
     @classmethod
-    def from_last_part(cls, stored: int, plain: int, last: Buffer) -> Self:
-        """`last` is the frame's last part."""
-        return cls(stored, plain, int(_CHECKSUM.unpack(memoryview(last)[-_CHECKSUM.size :])[0]))
+    def from_last_part(cls, stored_bytes: int, plain_bytes: int, part: Buffer) -> Self:
+        """Return the entry of a frame, with the checksum at the end of the frame's last part."""
+        return cls(stored_bytes, plain_bytes, int(_CHECKSUM.unpack(memoryview(part)[-_CHECKSUM.size :])[0]))
 
 
 class ByteSource(Protocol):
-    """What can be read in ranges."""
+    """A source that can be read in ranges."""
 
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> bytes: ...
 
 
-def build_raw_frame(piece: Buffer) -> Frame:
-    """At most `FRAME_BYTES` bytes as a frame that holds them as they are, in one block: nothing is copied."""
-    size = len(memoryview(piece))
-    # The header of the block takes three bytes: how long it is, that it is raw, and that it is the last.
+def build_raw_frame(chunk: Buffer) -> Frame:
+    """Build a frame that holds at most `FRAME_BYTES` uncompressed, in one block, without copying them."""
+    size = len(memoryview(chunk))
+    # The block header takes three bytes: the size, the type (raw), and the flag of the last block.
     header = _RAW_FRAME_HEADER.pack(zstandard.MAGIC_NUMBER, _RAW_FRAME_DESCRIPTOR, size, size << 3 | 1)[:-1]
-    footer = _CHECKSUM.pack(checksum(piece) & 0xFFFFFFFF)
-    return [header, piece, footer], SeekEntry.from_last_part(len(header) + size + len(footer), size, footer)
+    footer = _CHECKSUM.pack(checksum(chunk) & 0xFFFFFFFF)
+    return [header, chunk, footer], SeekEntry.from_last_part(len(header) + size + len(footer), size, footer)
 
 
-def build_compressed_frame(compressor: zstandard.ZstdCompressor, piece: Buffer) -> Frame:
-    """At most `FRAME_BYTES` bytes as a frame; the compressor is one that writes checksums."""
-    frame = compressor.compress(memoryview(piece))
-    return [frame], SeekEntry.from_last_part(len(frame), len(memoryview(piece)), frame)
+def build_compressed_frame(compressor: zstandard.ZstdCompressor, chunk: Buffer) -> Frame:
+    """Build a frame of at most `FRAME_BYTES`. The compressor must write checksums."""
+    frame = compressor.compress(memoryview(chunk))
+    return [frame], SeekEntry.from_last_part(len(frame), len(memoryview(chunk)), frame)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Footer:
-    """All that a file says of itself."""
+    """The metadata, indexes and seek table of a stored file."""
 
     meta: dict[str, Any]
     items: ItemIndex | None
     lines: ItemIndex | None
     frames: Sequence[SeekEntry]
     frame_offsets: Sequence[int]
-    """Where each frame starts in the file; one more for where the last ends."""
+    """Offset of each frame in the file, and of the end of the last one."""
 
     @property
     def size(self) -> int:
-        """The payload's."""
+        """The size of the payload."""
         return int(self.meta["size_bytes"])
 
     def find_frame(self, offset: int) -> int:
-        """The frame that holds a byte of the payload: all frames but the last are of one size."""
+        """Return the number of the frame that holds a byte of the payload."""
         return offset // self.frames[0].plain_bytes if self.frames else 0
 
     def read_frames(self, source: ByteSource, start: int, end: int) -> tuple[int, bytes]:
-        """The frames that hold the bytes from `start` to `end`, and where they begin in the payload.
+        """Read the frames that hold the bytes from `start` to `end`, and return their offset and content.
 
-        One range of the file is read, and it is all that is.
+        Reads a single range of the file.
         """
         end = min(end, self.size)
         if start >= end:
             return start, b""
         first, last = self.find_frame(start), self.find_frame(end - 1)
-        stored = source.read(self.frame_offsets[first], self.frame_offsets[last + 1] - self.frame_offsets[first])
-        plain = [
-            _decompress(
-                memoryview(stored)[
-                    self.frame_offsets[i] - self.frame_offsets[first] : self.frame_offsets[i + 1]
-                    - self.frame_offsets[first]
-                ],
-                self.frames[i],
-            )
-            for i in range(first, last + 1)
-        ]
+        offsets = [offset - self.frame_offsets[first] for offset in self.frame_offsets[first : last + 2]]
+        stored = memoryview(source.read(self.frame_offsets[first], offsets[-1]))
+        frames = [stored[offset:next_offset] for offset, next_offset in itertools.pairwise(offsets)]
+        plain = list(map(_decompress, frames, self.frames[first : last + 1]))
         return first * self.frames[0].plain_bytes, plain[0] if len(plain) == 1 else b"".join(plain)
 
     def iter_chunks(self, source: ByteSource) -> Iterator[bytes]:
-        """The payload, frame by frame."""
-        for start, frame in zip(self.frame_offsets, self.frames, strict=False):
-            yield _decompress(source.read(start, frame.stored_bytes), frame)
+        """Read the payload frame by frame."""
+        for offset, entry in zip(self.frame_offsets, self.frames, strict=False):
+            yield _decompress(source.read(offset, entry.stored_bytes), entry)
 
 
 def _decompress(frame: bytes | memoryview, entry: SeekEntry) -> bytes:
     try:
-        # What a damaged header claims is not made room for.
+        # Checked first, so that a damaged header cannot make us allocate too much.
         if (
             zstandard.frame_content_size(frame) != entry.plain_bytes
             or SeekEntry.from_last_part(len(frame), entry.plain_bytes, frame) != entry
@@ -171,7 +163,7 @@ def _decompress(frame: bytes | memoryview, entry: SeekEntry) -> bytes:
 
 
 def _get_decompressor() -> zstandard.ZstdDecompressor:
-    """One a thread: they are not to be shared, and making one costs as much as reading a short frame."""
+    """Return this thread's decompressor: they cannot be shared, and creating one costs as much as a short frame."""
     decompressor: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
     if decompressor is None:
         decompressor = _local.decompressor = zstandard.ZstdDecompressor()
@@ -181,8 +173,8 @@ def _get_decompressor() -> zstandard.ZstdDecompressor:
 def build_footer(
     meta: dict[str, Any], items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[SeekEntry]
 ) -> bytes:
-    """What stands behind the frames of the payload."""
-    # An index of no items is one, too.
+    """Build the part of a file that follows the frames of the payload."""
+    # An index without items is stored too; only a missing one is empty.
     indexes = [b"" if index is None else index.to_bytes() for index in (items, lines)]
     parts = [orjson.dumps(meta), *indexes]
     meta_size = sum(map(len, parts)) + _META_FOOTER.size
@@ -194,13 +186,14 @@ def build_footer(
             _SEEK_TABLE_FOOTER.pack(len(entries), _HAS_CHECKSUMS, _SEEKABLE_MAGIC),
         )
     )
-    known = b"".join((*parts, _META_FOOTER.pack(*map(len, parts), 0)))
-    sealed = checksum(known + table).to_bytes(8, "little")
-    return b"".join((_SKIPPABLE_HEADER.pack(_META_MAGIC, meta_size), known[:-8], sealed, table))
+    # The checksum is computed with zeros in its own place.
+    content = b"".join((*parts, _META_FOOTER.pack(*map(len, parts), 0)))
+    seal = checksum(content + table).to_bytes(8, "little")
+    return b"".join((_SKIPPABLE_HEADER.pack(_META_MAGIC, meta_size), content[:-8], seal, table))
 
 
 def read_footer(source: ByteSource) -> Footer:
-    """Reads the end of a file, where all that is known of it stands; raises `HandleCorrupt` if it is not whole."""
+    """Read the footer of a file. Raises `HandleCorrupt` if it is damaged."""
     try:
         return _read_footer(source)
     except (struct.error, CorruptIndex, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
@@ -220,34 +213,32 @@ def _read_footer(source: ByteSource) -> Footer:
     if table_size > len(tail):
         start = max(0, size - table_size - TAIL_BYTES)
         tail = source.read(start, size - start)
-    table_at = len(tail) - table_size
+    table_start = len(tail) - table_size
     entries = [
         SeekEntry(*entry)
-        for entry in _SEEK_ENTRY.iter_unpack(tail[table_at + _SKIPPABLE_HEADER.size : -_SEEK_TABLE_FOOTER.size])
+        for entry in _SEEK_ENTRY.iter_unpack(tail[table_start + _SKIPPABLE_HEADER.size : -_SEEK_TABLE_FOOTER.size])
     ]
     meta_size = entries[-1].stored_bytes
-    meta_at = table_at - meta_size
-    if meta_at < 0:
+    meta_start = table_start - meta_size
+    if meta_start < 0:
         if meta_size + table_size > size:
             raise _corrupt_error()
         start = size - table_size - meta_size
         tail = source.read(start, size - start)
-        table_at, meta_at = meta_size, 0
-    known = tail[meta_at + _SKIPPABLE_HEADER.size : table_at]
-    *lengths, sealed = _META_FOOTER.unpack_from(known, len(known) - _META_FOOTER.size)
+        table_start, meta_start = meta_size, 0
+    content = tail[meta_start + _SKIPPABLE_HEADER.size : table_start]
+    *lengths, seal = _META_FOOTER.unpack_from(content, len(content) - _META_FOOTER.size)
     if (
-        _SKIPPABLE_HEADER.unpack_from(tail, meta_at) != (_META_MAGIC, len(known))
-        or sum(lengths) != len(known) - _META_FOOTER.size
-        or checksum(known[:-8] + bytes(8) + tail[table_at:]) != sealed
+        _SKIPPABLE_HEADER.unpack_from(tail, meta_start) != (_META_MAGIC, len(content))
+        or sum(lengths) != len(content) - _META_FOOTER.size
+        or checksum(content[:-8] + bytes(8) + tail[table_start:]) != seal
     ):
         raise _corrupt_error()
     meta_end, items_end = lengths[0], lengths[0] + lengths[1]
-    items, lines = known[meta_end:items_end], known[items_end : items_end + lengths[2]]
-    frames, meta = entries[:-1], orjson.loads(known[:meta_end])
-    starts = [0]
-    for frame in frames:
-        starts.append(starts[-1] + frame.stored_bytes)
-    if starts[-1] != start + meta_at or not _is_valid_meta(meta):
+    items, lines = content[meta_end:items_end], content[items_end : items_end + lengths[2]]
+    frames, meta = entries[:-1], orjson.loads(content[:meta_end])
+    frame_offsets = [0, *itertools.accumulate(frame.stored_bytes for frame in frames)]
+    if frame_offsets[-1] != start + meta_start or not _is_valid_meta(meta):
         raise _corrupt_error()
     if not _are_valid_frame_sizes([frame.plain_bytes for frame in frames], meta["size_bytes"]):
         raise _corrupt_error()
@@ -256,7 +247,7 @@ def _read_footer(source: ByteSource) -> Footer:
         items=ItemIndex.from_bytes(items) if items else None,
         lines=ItemIndex.from_bytes(lines) if lines else None,
         frames=frames,
-        frame_offsets=starts,
+        frame_offsets=frame_offsets,
     )
 
 
@@ -275,11 +266,11 @@ _META_TYPES: dict[str, type | UnionType] = {
 }
 _NATURES = {"json", "ndjson", "text", "binary"}
 _MAX_FRAME_BYTES = 64 << 20
-"""What no frame is larger than, so that there is room for whatever a file claims."""
+"""Upper bound for the payload bytes in a frame, whatever a file claims, so that it fits in memory."""
 
 
 def _is_valid_meta(meta: object) -> bool:
-    """Whether it is all that is needed: the checksum only tells that it was written so."""
+    """Return whether metadata has all keys with the right types; a matching checksum does not prove that."""
     return (
         isinstance(meta, dict)
         and all(isinstance(meta.get(name, _META_TYPES), kind) for name, kind in _META_TYPES.items())
@@ -290,7 +281,7 @@ def _is_valid_meta(meta: object) -> bool:
 
 
 def _are_valid_frame_sizes(sizes: list[int], size_bytes: int) -> bool:
-    """Whether frames of these sizes are the payload: all of one size, but the last may be shorter."""
+    """Return whether frames of these sizes make up the payload: all equal, but the last may be shorter."""
     if not sizes:
         return size_bytes == 0
     first, *others, last = sizes[0], *sizes

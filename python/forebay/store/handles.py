@@ -1,64 +1,123 @@
-"""Handles, and what is said of a stored payload in place of it."""
+"""Handles, and the descriptor that a model gets in place of a payload."""
 
+import bisect
 import dataclasses
 import os
 import re
+from typing import Self
 
 import orjson
+from typing_extensions import Buffer
 
-__all__ = ["LONG_HANDLE_LENGTH", "SHORT_HANDLE_LENGTH", "Descriptor", "extract_handle", "is_handle", "new_handle"]
+from forebay._core import preview
+from forebay.store.pages import escaped_size
+
+__all__ = [
+    "LONG_HANDLE_LENGTH",
+    "MAX_PREVIEW_BYTES",
+    "SHORT_HANDLE_LENGTH",
+    "Descriptor",
+    "extract_handle",
+    "is_handle",
+    "new_handle",
+]
 
 SHORT_HANDLE_LENGTH = 12
-"""Characters of a handle between programs of one user: what scripts over stdio expect."""
+"""Characters of a handle where only one user has access, as over stdio."""
 
 LONG_HANDLE_LENGTH = 26
-"""Characters of a handle that nobody may guess: 130 bits."""
+"""Characters of a handle that nobody can guess: 130 bits."""
 
-# Five bits of every random byte: each character is as likely as any other.
+MAX_PREVIEW_BYTES = 2048
+"""Longest preview in a descriptor."""
+
+# Repeated to 256 characters: each random byte selects one by its low five bits, all equally likely.
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
 
 
 def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
-    """A handle from the operating system's randomness."""
+    """Return a new handle from the operating system's randomness."""
     return "oh_" + os.urandom(length).translate(_ALPHABET).decode()
 
 
-def is_handle(text: object) -> bool:
-    """Whether `text` is exactly a handle: nothing else comes near a path."""
-    return isinstance(text, str) and _HANDLE_PATTERN.fullmatch(text) is not None
+def is_handle(value: object) -> bool:
+    """Return whether a value is a well-formed handle; only these are ever used in a path."""
+    return isinstance(value, str) and _HANDLE_PATTERN.fullmatch(value) is not None
+
+
+def extract_handle(value: object) -> object:
+    """Return the handle in a reference (`ax://domain/id~oh_…`) or resource URI; any other value unchanged."""
+    if isinstance(value, str) and "://" in value:
+        return re.split(r"[~/]", value.partition("?")[0])[-1]
+    return value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What a model gets instead of a payload: enough to decide whether and what to read of it."""
+    """What a model gets in place of a payload: enough to decide what to read of it."""
 
     output_handle: str
     mime_type: str
     size_bytes: int
     item_count: int | None
-    """How many items it has; `None` where it has no items."""
+    """Number of items; `None` if the payload has none."""
     preview: str | None
-    """The first bytes of it, whole; `None` for binary."""
+    """The beginning of the payload; `None` for binary."""
     expires_at: str
     fetch_with: str = "output_fetch"
+    """The tool that reads the payload."""
     items_path: str | None = None
-    """Where the items are, as a JSON Pointer; `""` where the payload itself is the list."""
+    """JSON Pointer to the items; `""` if the payload itself is the list."""
     outline: str | None = None
-    """Its shape in one line; `None` where it is not JSON, or is so small that the preview is all of it."""
+    """The shape of a JSON payload in one line; `None` if the preview shows all of it."""
 
     def to_dict(self) -> dict[str, object]:
-        """The keys in the order they are sent in."""
+        """Return the fields in the order they are sent in."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def to_json(self) -> bytes:
-        """The descriptor as it is sent."""
+        """Return the descriptor as JSON."""
         return orjson.dumps(self.to_dict())
 
+    def sent_size(self, escape_levels: int = 1, *, is_ascii: bool = False) -> int:
+        """Return the size of the descriptor in a message; see `escaped_size`."""
+        return escaped_size(self.to_json(), escape_levels, is_ascii=is_ascii)
 
-def extract_handle(text: object) -> object:
-    """The handle that a reference carries, `ax://domain/id~oh_…` or a resource's address; anything else as it is."""
-    if isinstance(text, str) and "://" in text:
-        return re.split(r"[~/]", text.partition("?")[0])[-1]
-    return text
+    def fit(
+        self,
+        max_bytes: int,
+        *,
+        source: Buffer | str | None = None,
+        escape_levels: int = 1,
+        is_ascii: bool = False,
+    ) -> Self:
+        """Return the descriptor shrunk to `max_bytes` in the message it is sent in.
+
+        The preview shrinks first, then the outline is dropped, then `items_path`, without which pages still find the
+        items. The preview is cut from `source`, the beginning of the payload, or else from the current preview.
+        `escape_levels` (0 or 1) is how often the descriptor will be written into a JSON string. If even the smallest
+        descriptor is larger than `max_bytes`, that one is returned.
+        """
+        text = self.preview if source is None else source
+        fitted = dataclasses.replace(self, preview="")
+        if fitted.sent_size(escape_levels, is_ascii=is_ascii) > max_bytes:
+            fitted = dataclasses.replace(fitted, outline=None)
+        if fitted.sent_size(escape_levels, is_ascii=is_ascii) > max_bytes:
+            fitted = dataclasses.replace(fitted, items_path=None)
+        if text is not None:
+            remaining = max(0, max_bytes - fitted.sent_size(escape_levels, is_ascii=is_ascii))
+            text = _cut_preview(text, remaining, escape_levels, is_ascii=is_ascii)
+        return dataclasses.replace(fitted, preview=text)
+
+
+def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_ascii: bool) -> str | None:
+    if not is_ascii:
+        # In the descriptor it is escaped once more than the descriptor is.
+        return preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=max_bytes, escape_levels=1 + escape_levels)
+
+    def size(length: int) -> int:
+        return escaped_size(orjson.dumps(preview(text, length))[1:-1], escape_levels, is_ascii=True)
+
+    return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=size))

@@ -1,4 +1,4 @@
-"""What happened to handles: one JSON line an event, in a file a day, by any number of processes."""
+"""The journal: events as JSON lines in daily files, written by any number of processes."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ _BYTES_PER_TOKEN = 4
 
 
 class Journal:
-    """Files of `max_file_bytes` each at the most, `max_files` of them. A journal that cannot be written stops nothing."""
+    """A journal of at most `max_files` files of about `max_file_bytes`. If it cannot be written, events are lost."""
 
     def __init__(
         self, folders: Folders, clock: Callable[[], float], *, max_file_bytes: int = 8 << 20, max_files: int = 16
@@ -46,19 +46,19 @@ class Journal:
         self._day = ""
 
     def record(self, event: str, /, *, principal: str | None = None, **details: object) -> None:
-        """Appends an event."""
+        """Append an event."""
         now = self._clock()
         line = orjson.dumps(
             {"event": event, **details, "principal": principal, "ts": format_timestamp(now)},
             option=orjson.OPT_APPEND_NEWLINE,
         )
-        # It only tells of what was done: that must not fail for it.
+        # The operation that is recorded must not fail because of the journal.
         with self._lock, contextlib.suppress(OSError):
             day = format_date(now)
             if day != self._day or self._needs_rotation():
                 self._rotate(day)
             if os.write(self._fd, line) < len(line):
-                # The next one starts on a line of its own.
+                # Opening the file again terminates the line that was cut short.
                 self._close()
 
     def _needs_rotation(self) -> bool:
@@ -66,55 +66,54 @@ class Journal:
         return status.st_size >= self._max_file_bytes or status.st_nlink == 0
 
     def _rotate(self, day: str) -> None:
-        """Opens the last file of the day, or the next if it is full, and removes the oldest if there are too many."""
+        """Open the last file of the day, or a new one if it is full, and remove the oldest files beyond the limit."""
         self._close()
         self._folders.refresh()
-        folder = self._folders.get_fd(_FOLDER, make=True)
+        folder_fd = self._folders.get_fd(_FOLDER, make=True)
         newest = next(iter(self._file_names()), "")
-        # Not the first that has room: the number of one that was removed would be that of the oldest again.
+        # Continue from the newest number: a lower one that is free belongs to a removed file, and sorts as older.
         number = _sort_key(newest)[1] if newest.startswith(day) else 0
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"
-            fd = os.open(name, _APPEND_FLAGS, 0o600, dir_fd=folder)
+            fd = os.open(name, _APPEND_FLAGS, 0o600, dir_fd=folder_fd)
             if ensure_private(fd).st_size < self._max_file_bytes:
                 break
             os.close(fd)
             number += 1
         self._fd, self._day = fd, day
         _terminate_last_line(fd)
-        # Files of days to come, if the clock was set back, are not older than the one in use.
+        # If the clock was set back, files of later days are newer than the one in use, which must stay.
         for old in [old for old in self._file_names()[self._max_files :] if old != name]:
             with ignore_missing:
-                os.unlink(old, dir_fd=folder)
+                os.unlink(old, dir_fd=folder_fd)
 
     def _file_names(self) -> list[str]:
-        """The files, newest first."""
+        """Return the names of the journal files, newest first."""
         with translate_os_errors, ignore_missing:
-            found = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
-            return sorted(filter(_FILE_PATTERN.fullmatch, found), key=_sort_key, reverse=True)
+            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
+            return sorted(filter(_FILE_PATTERN.fullmatch, names), key=_sort_key, reverse=True)
         return []
 
     def recent(
         self, count: int = 50, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True
     ) -> list[dict[str, Any]]:
-        """The last events, newest first: one's own (by any of one's names), or everyone's for an operator."""
+        """Return the last events, newest first: those of a principal, or of everyone for an operator.
+
+        A principal may have several names.
+        """
         check_integer("count", count, 0)
-        found: list[dict[str, Any]] = []
-        for event in self.events(principal=principal, is_operator=is_operator):
-            if len(found) >= count:
-                break
-            found.append(event)
-        return found
+        events = self.events(principal=principal, is_operator=is_operator)
+        return [event for _, event in zip(range(count), events, strict=False)]
 
     def events(
         self, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True
     ) -> Iterator[dict[str, Any]]:
-        """All that is known to have happened, newest first: to oneself, or to everyone for an operator."""
-        whose = principal if isinstance(principal, tuple) else (principal,)
-        return (event for event in self._read_backward() if is_operator or event.get("principal") in whose)
+        """Return all events, newest first: those of a principal, or of everyone for an operator."""
+        principals = principal if isinstance(principal, tuple) else (principal,)
+        return (event for event in self._read_backward() if is_operator or event.get("principal") in principals)
 
     def summary(self, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True) -> dict[str, Any]:
-        """What was kept out of the context, as far back as the journal goes."""
+        """Return totals over all events: what was stored, what was read, and what stayed out of the context."""
         events: Counter[str] = Counter()
         tools: dict[str, dict[str, int]] = {}
         stored = shown = 0
@@ -130,12 +129,12 @@ class Journal:
                 tool["bytes"] += size
             elif kind == "output_handle_fetched":
                 shown += _int_or_zero(event.get("returned_bytes"))
-        kept = max(0, stored - shown)
+        kept_out = max(0, stored - shown)
         return {
             "handles": events["output_handle_created"],
             "bytes_stored": stored,
-            "bytes_kept_out": kept,
-            "tokens_kept_out": kept // _BYTES_PER_TOKEN,
+            "bytes_kept_out": kept_out,
+            "tokens_kept_out": kept_out // _BYTES_PER_TOKEN,
             "pages_read": events["output_handle_fetched"],
             "events": dict(events),
             "by_tool": tools,
@@ -144,7 +143,7 @@ class Journal:
     def _read_backward(self) -> Iterator[dict[str, Any]]:
         for name in self._file_names():
             for line in reversed(self._read_lines(name)):
-                # A line that a crash or a full disk cut short tells nothing.
+                # A crash or a full disk may have cut a line short.
                 with contextlib.suppress(orjson.JSONDecodeError):
                     event = orjson.loads(line)
                     if isinstance(event, dict):
@@ -172,17 +171,18 @@ class Journal:
 
 
 def _terminate_last_line(fd: int) -> None:
-    """Ends a line that was cut short, so that it takes no other with it."""
+    """Terminate a line that was cut short, so that the next event starts a new one."""
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         os.write(fd, b"\n")
 
 
 def _int_or_zero(value: object) -> int:
-    """What a damaged line says is no number of ours."""
+    """Return a number from a journal line, or 0 if the line was damaged."""
     return value if isinstance(value, int) else 0
 
 
 def _sort_key(name: str) -> tuple[str, int]:
+    """Return the day and the number of a journal file."""
     day, _, rest = name.partition(".")
     return day, int(rest.partition(".")[0]) if rest != "jsonl" else 0

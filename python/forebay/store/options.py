@@ -1,4 +1,4 @@
-"""How a store behaves. The defaults are safe."""
+"""Options of a store."""
 
 import dataclasses
 import math
@@ -16,50 +16,48 @@ _Compression = Literal["zstd", "none"]
 _Durability = Literal["process", "power"]
 _OnFull = Literal["refuse", "evict"]
 
-
 _MAX_TTL_SECONDS = 100 * 366 * 24 * 3600
+
+
+def check_ttl(ttl: float) -> None:
+    """Raise `InvalidArgument` unless a time to live is from 0 seconds to a century."""
+    if not _is_number(ttl) or not 0 <= ttl <= _MAX_TTL_SECONDS:
+        raise InvalidArgument(f"ttl is from 0 seconds to {_MAX_TTL_SECONDS:,}, a century, not {ttl!r}")
+
+
+def check_handle_length(length: object) -> None:
+    """Raise `InvalidArgument` unless handles can have this length."""
+    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
+        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_ttl(ttl: float) -> None:
-    """Refuses what is no time to keep something for: without end is none, since it has no date."""
-    if not _is_number(ttl) or not 0 <= ttl <= _MAX_TTL_SECONDS:
-        raise InvalidArgument(f"ttl is from 0 seconds to {_MAX_TTL_SECONDS:,}, a century, not {ttl!r}")
-
-
-def check_handle_length(length: object) -> None:
-    """Refuses what handles are not as long as."""
-    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
-        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Sizes in bytes, times in seconds."""
+    """How a store behaves. Sizes are in bytes, times in seconds."""
 
     ttl: float = 24 * 3600
-    """How long a payload is kept; 0 means that it expires at once."""
-    quota: int | None = 4 << 30
-    """How much may be stored in all, on disk; `None` for no limit."""
-    principal_quota: int | None = 1 << 30
-    """How much each principal may store. A payload without a principal is bound by `quota` alone."""
+    """How long a payload is kept; with 0 it expires at once."""
+    quota_bytes: int | None = 4 << 30
+    """The most that all payloads together may take on disk; `None` for no limit."""
+    principal_quota_bytes: int | None = 1 << 30
+    """The most that the payloads of one principal may take; those without a principal have no such limit."""
     on_full: _OnFull = "refuse"
-    """`evict` removes the principal's oldest payloads for a new one, before they expire."""
+    """What a full store does with a new payload: `evict` removes the principal's oldest ones for it."""
     compression: _Compression = "zstd"
     durability: _Durability = "process"
-    """What an acknowledged payload survives: the end of the process, or of the power."""
+    """What an acknowledged payload survives: a crash of the process, or a power cut."""
     redact: Callable[[bytes], bytes] | Sequence[Redaction] = ()
-    """Applied to a payload, one after the other, before any of it is written. A payload that streams is first read
-    whole for that."""
+    """Functions applied in turn to a payload before any of it is written. A stream is read into memory for them."""
     handle_length: int = SHORT_HANDLE_LENGTH
-    """Characters behind `oh_`: 12, or 26 where strangers could guess."""
+    """Characters after `oh_`: 12, or 26 where others could guess handles."""
     sweep_interval: float = 300
-    """How often what has expired is removed; 0 for never by itself."""
+    """How often expired payloads are removed; 0 turns the background sweep off."""
     warn_bytes: int = 100_000_000
-    """A principal that has stored more than this through one open store is warned of in the log."""
+    """A principal that stores more than this through one open store is reported in the log."""
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -68,10 +66,9 @@ class Options:
                 choices = " or ".join(map(repr, get_args(allowed)))
                 raise InvalidArgument(f"{name} is {choices}, not {getattr(self, name)!r}")
         check_ttl(self.ttl)
-        for name in ("quota", "principal_quota", "sweep_interval", "warn_bytes"):
+        for name in ("quota_bytes", "principal_quota_bytes", "sweep_interval", "warn_bytes"):
             value = getattr(self, name)
-            is_optional = name in ("quota", "principal_quota")
-            if is_optional and value is None:
+            if value is None and name in ("quota_bytes", "principal_quota_bytes"):
                 continue
             if not _is_number(value) or not 0 <= value < math.inf:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
@@ -83,4 +80,5 @@ class Options:
 
     @property
     def redactions(self) -> Sequence[Redaction]:
+        """`redact`, as a sequence."""
         return (self.redact,) if callable(self.redact) else self.redact

@@ -1,4 +1,4 @@
-"""What a tool returned, as pieces of bytes, and what kind of thing they are."""
+"""Payloads as chunks of bytes, their encoding as JSON, and their MIME types."""
 
 import abc
 import json
@@ -31,24 +31,23 @@ __all__ = [
 ]
 
 CHUNK_BYTES = 1024 * 1024
-"""How much is handed on at once."""
+"""Size of the chunks that payloads are processed in."""
 
 Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
-"""Bytes, text, an open binary file, an iterator of chunks, or anything that can be written as JSON."""
-
+"""Bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as JSON."""
 
 Redaction: TypeAlias = Callable[[bytes], bytes]
-"""Takes out of a payload what must not be stored."""
+"""A function that removes secrets from a payload."""
 
 
 class SerializedJSON(abc.ABC):
-    """What is JSON already, and is written as it came."""
+    """A value that is JSON text already, and is embedded unchanged where it is encoded."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def json(self) -> bytes:
-        """All of it."""
+        """Return the JSON text."""
 
 
 class _ReadableFile(Protocol):
@@ -56,11 +55,11 @@ class _ReadableFile(Protocol):
 
 
 def to_buffer(payload: Payload) -> Buffer | None:
-    """The payload in one piece that nobody can change, unless it streams."""
+    """Return a payload as one immutable buffer, or `None` if it is a stream."""
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):
-        # A lone surrogate is no text, and is kept for what it is.
+        # A lone surrogate is not valid text, but its bytes are stored.
         return payload.encode("utf-8", "surrogatepass")
     view = _as_memoryview(payload)
     if view is not None:
@@ -81,64 +80,66 @@ def to_buffer(payload: Payload) -> Buffer | None:
 
 
 def read_all(payload: Payload) -> Buffer:
-    """The payload whole, also if it streams."""
+    """Return a payload as one buffer, reading it to the end if it is a stream."""
     data = to_buffer(payload)
     return b"".join(iter_chunks(payload)) if data is None else data
 
 
 def encode(value: object, default: Callable[[object], object] | None = None) -> bytes:
-    """A value as JSON; `other` makes something of what JSON has no room for, or returns it as it is."""
+    """Encode a value as JSON.
 
-    def plain(inner: object) -> object:
-        found = inner if default is None else default(inner)
-        return _to_serializable(inner) if found is inner else found
+    `default` converts objects that JSON cannot represent; one that it returns unchanged is converted as usual.
+    """
+
+    def convert(inner: object) -> object:
+        converted = inner if default is None else default(inner)
+        return _to_serializable(inner) if converted is inner else converted
 
     def dumps(inner: object) -> bytes:
-        return orjson.dumps(inner, default=plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(inner, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
-    def piece(inner: object) -> bytes:
+    def encode_unknown(inner: object) -> bytes:
         try:
             return dumps(inner)
         except TypeError:
-            return encode(plain(inner), default)
+            return encode(convert(inner), default)
 
     try:
         return dumps(value)
     except TypeError:
-        # It may only be an integer of more than 64 bits, which nothing but JSON itself has room for.
-        return _encode_with_json_module(value, piece)
+        # The reason may be an integer of more than 64 bits, which only the standard library can encode.
+        return _encode_with_json_module(value, encode_unknown)
 
 
 def _encode_with_json_module(value: object, encode_unknown: Callable[[object], bytes]) -> bytes:
-    """A value as Python's own JSON has it. What that does not know stands in it as it was written by `piece`."""
-    pieces: list[bytes] = []
-    # Nobody can have guessed it, so there is no such text in the value.
-    mark = os.urandom(16).hex()
+    """Encode a value with the standard library; objects unknown to it are encoded by `encode_unknown`."""
+    fragments: list[bytes] = []
+    # Random, so that the value does not contain it.
+    marker = os.urandom(16).hex()
 
-    def marked(inner: object) -> str:
-        pieces.append(encode_unknown(inner))
-        return f"{mark}{len(pieces) - 1}"
+    def add_fragment(inner: object) -> str:
+        fragments.append(encode_unknown(inner))
+        return f"{marker}{len(fragments) - 1}"
 
-    def dumps(inner: object) -> bytes:
-        def written(*, is_ascii: bool) -> bytes:
-            text = json.dumps(inner, default=marked, allow_nan=False, separators=(",", ":"), ensure_ascii=is_ascii)
-            return text.encode()
-
+    def dumps(inner: object, *, ensure_ascii: bool = False) -> bytes:
+        text = json.dumps(
+            inner, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
+        )
         try:
-            return written(is_ascii=False)
+            return text.encode()
         except UnicodeEncodeError:
-            # Half of a surrogate pair can be written only so.
-            return written(is_ascii=True)
+            # A lone surrogate can only be written as an escape.
+            return dumps(inner, ensure_ascii=True)
 
     try:
         text = dumps(value)
     except TypeError:
         text = dumps(_stringify_keys(value))
-    return re.sub(rf'"{mark}(\d+)"'.encode(), lambda found: pieces[int(found[1])], text)
+    return re.sub(rf'"{marker}(\d+)"'.encode(), lambda match: fragments[int(match[1])], text)
 
 
 def _stringify_keys(value: object) -> object:
-    """A value without the keys that `orjson` can write and Python's own JSON cannot: UUIDs, dates, members of enums."""
+    """Replace the keys that orjson can encode and the standard library cannot: UUIDs, dates, enum members."""
     match value:
         case dict():
             return {_stringify_key(key): _stringify_keys(inner) for key, inner in value.items()}
@@ -155,7 +156,7 @@ def _stringify_key(key: object) -> object:
 
 
 def needs_json_encoding(payload: Payload) -> bool:
-    """Whether it is to be written as JSON, having no bytes of its own."""
+    """Return whether a payload is an object to encode, not bytes, text or a stream."""
     return not isinstance(payload, bytes | str) and not _is_stream(payload) and _as_memoryview(payload) is None
 
 
@@ -176,22 +177,22 @@ def _to_serializable(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    # Bytes inside of an object would be guessed to be text, and an iterator is gone once it was looked at.
+    # pydantic would decode bytes as text, and consume an iterator.
     if isinstance(value, Iterator | bytes | bytearray | memoryview):
         raise TypeError
-    # What the SDKs write: sets, decimals, paths. It takes long to import, and few need it.
+    # Encodes sets, decimals and paths as the SDKs do. Imported late, because it is slow to import and seldom needed.
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value)
 
 
 def iter_chunks(payload: Payload) -> Iterator[Buffer]:
-    """The payload in pieces of `CHUNK_BYTES` bytes, the last one shorter. None is empty."""
+    """Return a payload in chunks of `CHUNK_BYTES`; only the last one may be shorter, and none is empty."""
     data = to_buffer(payload)
     if data is not None:
         view = memoryview(data)
         return (view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES))
-    # A file is an iterator too, of lines, and one line may be all of it.
+    # Tested first: a file is also an iterator of lines, and one line may be as long as the file.
     if callable(getattr(payload, "read", None)):
         return _rechunk(_read_chunks(cast("_ReadableFile", payload)))
     return _rechunk(cast("Iterator[object]", payload))
@@ -199,30 +200,30 @@ def iter_chunks(payload: Payload) -> Iterator[Buffer]:
 
 def _read_chunks(file: _ReadableFile) -> Iterator[object]:
     while True:
-        piece = file.read(CHUNK_BYTES)
-        if piece is None:
+        chunk = file.read(CHUNK_BYTES)
+        if chunk is None:
             raise InvalidArgument("this file has nothing to read yet, and does not wait for it; open it blocking")
-        # A file of text ends in an empty text, not in empty bytes.
-        if not piece:
+        # Empty bytes, or empty text from a text file.
+        if not chunk:
             return
-        yield piece
+        yield chunk
 
 
 def _rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
-    waiting = bytearray()
+    buffer = bytearray()
     for chunk in chunks:
         view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_memoryview(chunk)
         if view is None:
             raise InvalidArgument(f"a chunk of a payload is bytes or text, not {type(chunk).__name__}")
-        if not waiting and len(view) == CHUNK_BYTES:
+        if not buffer and len(view) == CHUNK_BYTES:
             yield chunk if isinstance(chunk, bytes) else bytes(view)
             continue
-        waiting += view
-        while len(waiting) >= CHUNK_BYTES:
-            yield bytes(memoryview(waiting)[:CHUNK_BYTES])
-            del waiting[:CHUNK_BYTES]
-    if waiting:
-        yield bytes(waiting)
+        buffer += view
+        while len(buffer) >= CHUNK_BYTES:
+            yield bytes(memoryview(buffer)[:CHUNK_BYTES])
+            del buffer[:CHUNK_BYTES]
+    if buffer:
+        yield bytes(buffer)
 
 
 _MAGIC_NUMBERS: tuple[tuple[bytes, str], ...] = (
@@ -250,7 +251,7 @@ _EXTENSION_BY_MIME_TYPE = {
 }
 
 EXTENSIONS = tuple(dict.fromkeys(["json", "txt", "ndjson", "md", "bin", *_EXTENSION_BY_MIME_TYPE.values()]))
-"""All that a stored file may have, the usual ones first."""
+"""Extensions of stored files, the most common first."""
 
 _COMPRESSED_MIME_TYPES = {
     "image/png",
@@ -262,22 +263,22 @@ _COMPRESSED_MIME_TYPES = {
     "application/zip",
 }
 
-# A heading, a fence, a list of links, a table: one of them at the start of a line is no accident. The line's end stands
-# first in the pattern, so that nothing else is looked at.
+# A heading, a code fence, a link in a list or the ruler of a table, at the start of a line. The later-line pattern
+# begins with the line end, so that the search skips from line to line.
 _MARKDOWN_LINE = rb"#{2,6} \S|```|[ \t]*[-*] \[[^\]\n]+\]\([^)\n]+\)|\|(?: *:?-+:? *\|)+[ \t\r]*(?:\n|\Z)"
 _MARKDOWN_FIRST_LINE = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
 _MARKDOWN_LATER_LINE = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
 def sniff_mime_type(head: bytes) -> str | None:
-    """What the first bytes of a binary say."""
+    """Return the MIME type that a binary's first bytes identify, if any."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
-    return next((mime for magic, mime in _MAGIC_NUMBERS if head.startswith(magic)), None)
+    return next((mime_type for magic, mime_type in _MAGIC_NUMBERS if head.startswith(magic)), None)
 
 
 def detect_mime_type(nature: str, head: bytes) -> str:
-    """The type of a payload whose nature is known, by its first bytes."""
+    """Detect the MIME type of a payload from its nature (`json`, `ndjson`, `text` or `binary`) and first bytes."""
     match nature:
         case "json":
             return "application/json"
@@ -294,12 +295,12 @@ _MIME_TYPE_PATTERN = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(?: *;[
 
 
 def sanitize_mime_type(mime_type: str | None) -> str | None:
-    """The type, if it is one: it comes from wherever the payload does, and goes into messages of a bounded size."""
+    """Return a MIME type, or `None` if it is malformed or too long to repeat in a message of bounded size."""
     return mime_type if mime_type is not None and _MIME_TYPE_PATTERN.fullmatch(mime_type) else None
 
 
 def is_json_mime_type(mime_type: str | None) -> bool | None:
-    """Whether a type that was given is JSON or NDJSON; `None` where none was given."""
+    """Return whether a MIME type is JSON or NDJSON; `None` if there is no MIME type."""
     if mime_type is None:
         return None
     essence = mime_type.partition(";")[0].strip().lower()
@@ -307,11 +308,11 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Whether compressing it again would be in vain."""
+    """Return whether a payload that starts so is in a compressed format already."""
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 
 def choose_extension(mime_type: str, nature: str) -> str:
-    """What the stored file is called, for people who look."""
+    """Return the extension of a stored file."""
     fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
     return _EXTENSION_BY_MIME_TYPE.get(mime_type, fallback)

@@ -1,4 +1,4 @@
-"""What those are called in the store who have shown a token."""
+"""Principals: the owners of stored payloads, and their names."""
 
 import contextlib
 import hashlib
@@ -20,42 +20,43 @@ __all__ = [
 
 
 class _Operator:
-    """In place of a principal: whoever runs the store, and sees all of it."""
+    """The type of `OPERATOR`."""
 
     def __repr__(self) -> str:
         return "OPERATOR"
 
 
 OPERATOR: Final = _Operator()
+"""Passed as the principal, gives access to the payloads of all principals."""
 
 Principal = str | _Operator | None
-"""Whose a handle is. `None` is nobody in particular: a program that serves one user."""
+"""The owner of a payload. `None` is for programs that serve a single user."""
 
 MAX_NAME_LENGTH = 1024
-"""What a tool or a principal is called stands in every event of the journal."""
+"""Longest name of a tool or principal, in characters: every journal event repeats it."""
 
 
 def is_valid_name(value: object) -> TypeGuard[str]:
-    """Whether a tool or a principal may be called so."""
+    """Return whether a value can be the name of a tool or principal."""
     return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and is_text(value)
 
 
 _CLIENT_PREFIX = "client:"
-"""What a client is shown with: a name alone may be one that a program has given."""
+"""Marks a client's name when it is displayed: a program may use the same word as a principal."""
 
 
 def client_principal(client: str) -> str:
-    """Whoever a token is for: by a file of tokens, the name in it."""
+    """Return the principal of a token that names only a client, such as one from a token file."""
     return _encode_parts("client", client)
 
 
 def subject_principal(issuer: str | None, subject: str) -> str:
-    """Whoever an issuer has given a token to."""
+    """Return the principal of a token's subject."""
     return _encode_parts("subject", issuer, subject)
 
 
 def format_principal(principal: str | None) -> str | None:
-    """As it is shown to people: `client:ann`."""
+    """Return a principal as it is displayed: `client:ann` for a client."""
     with contextlib.suppress(TypeError, ValueError):
         _, name = json.loads(principal or "")
         if isinstance(name, str) and principal == client_principal(name):
@@ -64,12 +65,12 @@ def format_principal(principal: str | None) -> str | None:
 
 
 def possible_principals(name: str) -> tuple[str, ...]:
-    """All that people may mean by a name: one that is stored, a client's, or one as it was shown."""
+    """Return every principal a user may mean by a name: the name itself, or the client of that name."""
     clients = [name, name.removeprefix(_CLIENT_PREFIX)] if name.startswith(_CLIENT_PREFIX) else [name]
     return (name, *map(client_principal, clients))
 
 
 def _encode_parts(*parts: str | None) -> str:
-    # As JSON, so that no two of them are written alike.
+    # JSON, so that different parts never give the same name.
     name = json.dumps(parts)
     return name if len(name) <= MAX_NAME_LENGTH else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""A stored payload, open for reading: the frames a page touches, or all of it where nothing less will do."""
+"""Reading a stored payload: only the frames that are needed, or all of it."""
 
 import functools
 import io
@@ -21,17 +21,17 @@ from forebay.store.frames import Footer
 __all__ = ["ArrayView", "PayloadFile", "PayloadReader", "ValueView", "View", "read_value"]
 
 _MAX_IN_MEMORY_BYTES = 16 << 20
-"""Payloads up to this size are read into memory where all of one is needed, larger ones into a file without a name."""
+"""Largest payload that is read whole into memory; larger ones go into a temporary file that is mapped."""
 
 _SCAN_BYTES = 1 << 20
-"""How much is read at a time where all of something has to be gone through once."""
+"""Bytes read at a time while scanning a value."""
 
 _ITEM_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
-"""How the rest of a path into the items begins."""
+"""The number of an item, at the start of what follows the items' path."""
 
 
 class View(Protocol):
-    """What pages are made of."""
+    """A payload, or a value inside one, that pages are built from."""
 
     @property
     def size(self) -> int: ...
@@ -41,26 +41,26 @@ class View(Protocol):
 
     @property
     def items(self) -> ItemIndex | None:
-        """`None` where there are none."""
+        """The index of the items, if there are any."""
 
     @property
     def items_path(self) -> str:
-        """Where they are in the view; `""` where it has none."""
+        """JSON Pointer to the items inside the view; `""` if there are none."""
 
     @property
     def origin(self) -> int:
-        """Where the view starts in what the index of its items counts bytes of."""
+        """Offset of the view in the bytes that `items` indexes."""
 
     @property
     def lines(self) -> ItemIndex | None:
-        """`None` where it is binary."""
+        """The index of the lines, unless the view is binary."""
 
     def read(self, start: int, end: int) -> memoryview:
-        """These bytes, from as little of what is stored as holds them."""
+        """Read the bytes from `start` to `end`."""
 
 
 class ValueView:
-    """A value inside of a payload, as a payload of its own."""
+    """A view of a JSON value inside a payload."""
 
     nature = "json"
     origin = 0
@@ -68,7 +68,7 @@ class ValueView:
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self.size = len(data)
-        # Whoever names an object means all of it, not an array inside.
+        # A path to an object means the whole object, not an array inside it.
         self.items = index_items(data, "", validate=False) if bytes(data[:1]) == b"[" else None
         self.items_path = ""
 
@@ -81,7 +81,7 @@ class ValueView:
 
 
 class ArrayView:
-    """The array of a payload's items, as a payload of its own: where it is, is known, so nothing else is read."""
+    """A view of the array of a payload's items. The index has its position, so nothing else is read."""
 
     nature = "json"
     items_path = ""
@@ -98,7 +98,7 @@ class ArrayView:
         for start in range(0, self.size, _SCAN_BYTES):
             survey.feed(self.read(start, start + _SCAN_BYTES))
         lines = survey.finish().lines
-        # JSON is text, which always has lines.
+        # JSON is text, and so always has lines.
         return cast("ItemIndex", lines)
 
     def read(self, start: int, end: int) -> memoryview:
@@ -106,7 +106,7 @@ class ArrayView:
 
 
 class PayloadReader:
-    """A stored payload, by ranges of bytes."""
+    """A view of a whole stored payload."""
 
     origin = 0
 
@@ -121,12 +121,12 @@ class PayloadReader:
 
     @property
     def version(self) -> object:
-        """Equal as long as the stored file is."""
+        """A value that changes whenever the stored file does."""
         return self._blob.version
 
     @property
     def stored_bytes(self) -> int:
-        """What it takes on disk."""
+        """The size of the file on disk."""
         return self._blob.size
 
     @property
@@ -147,33 +147,33 @@ class PayloadReader:
         return self.footer.lines
 
     def read_frames(self, start: int, end: int) -> tuple[int, memoryview]:
-        """At least the bytes from `start` to `end`, and where what is returned starts."""
+        """Read the frames that hold the bytes from `start` to `end`, and return their offset and content."""
         base, data = self.footer.read_frames(self._blob, start, end)
         return base, memoryview(data)
 
     def read(self, start: int, end: int) -> memoryview:
-        """Exactly the bytes from `start` to `end`."""
+        """Read the bytes from `start` to `end`."""
         base, data = self._last_read
-        # A page that turned out too heavy is made again, of less.
+        # A page that turned out too large is built again from the same frames.
         if not base <= start <= end <= base + len(data):
             base, data = self._last_read = self.read_frames(start, end)
         return data[start - base : end - base]
 
     def read_item(self, index: ItemIndex, number: int) -> memoryview:
-        """One of its items, from as little of what is stored as holds it."""
+        """Read one item."""
         span = index.span(number, 1)
         data = self.read(span.start, span.end)
-        # A budget of all that was read, and of the least that is one, cuts nothing.
+        # A budget larger than the data, and than the smallest valid budget, cuts nothing.
         page = read_items(data, index, number, 1, len(data) + 16, base=span.start)
         return data[page.start - span.start : page.end - span.start]
 
     def read_all(self) -> Buffer:
-        """The payload. A large one is mapped, so that the memory it takes can be taken back."""
+        """Read the whole payload. A large one is mapped from a file, so that the system can reclaim its memory."""
         if self.size <= _MAX_IN_MEMORY_BYTES:
             return b"".join(self.footer.iter_chunks(self._blob))
         with translate_os_errors, tempfile.TemporaryFile() as file:
-            for piece in self.footer.iter_chunks(self._blob):
-                file.write(piece)
+            for chunk in self.footer.iter_chunks(self._blob):
+                file.write(chunk)
             file.flush()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -190,19 +190,20 @@ class PayloadReader:
 
 
 def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buffer]) -> memoryview:
-    """What a JSON Pointer leads to.
+    """Return the value at a JSON Pointer.
 
-    Of equal keys the first is meant. Only on the way to the items and into them it is the one that leads there, so that
-    item 7 of a page is what its path says. Anywhere else than there it takes `whole`, which gives all of the payload.
+    Of duplicate keys the first is used, except on the way to the items: there it is the key that leads to them, so that
+    the path of an item on a page returns that item. A path that does not lead to the items or into one calls
+    `read_payload` and scans the whole payload.
     """
     index = reader.items
     if index is not None and index.path is not None and path.startswith(index.path):
         rest = path[len(index.path) :]
         if rest == "" and index.kind == "array":
             return reader.read(index.start, index.end)
-        number = _ITEM_NUMBER.match(rest)
-        if number is not None:
-            return _read_inside_item(reader, index, path, int(number[1]), rest[number.end() :])
+        match = _ITEM_NUMBER.match(rest)
+        if match is not None:
+            return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
     data = memoryview(read_payload())
     start, end = locate(data, path)
     return data[start:end]
@@ -220,7 +221,7 @@ def _read_inside_item(reader: PayloadReader, index: ItemIndex, path: str, number
 
 
 class PayloadFile(io.RawIOBase):
-    """A stored payload as a file: it can be read, sought in, and is closed with its `Reader`."""
+    """A stored payload as a seekable file, which closes its reader when it is closed."""
 
     def __init__(self, reader: PayloadReader) -> None:
         self._reader = reader
@@ -245,15 +246,15 @@ class PayloadFile(io.RawIOBase):
         return self._pos
 
     def readinto(self, buffer: Buffer) -> int:
-        into = memoryview(buffer).cast("B")
-        if self._pos >= self._reader.size or not into:
+        target = memoryview(buffer).cast("B")
+        if self._pos >= self._reader.size or not target:
             return 0
         if not self._base <= self._pos < self._base + len(self._data):
             self._base, self._data = self._reader.read_frames(self._pos, self._pos + 1)
-        found = self._data[self._pos - self._base :][: len(into)]
-        into[: len(found)] = found
-        self._pos += len(found)
-        return len(found)
+        data = self._data[self._pos - self._base :][: len(target)]
+        target[: len(data)] = data
+        self._pos += len(data)
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:

@@ -1,99 +1,93 @@
-"""What is found in a stored payload, in pages within a budget."""
-
-from __future__ import annotations
+"""Searching a stored payload, in pages within a byte budget."""
 
 import bisect
+import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import orjson
+from typing_extensions import Buffer
 
 from forebay._core import Match, SearchResult, preview
 from forebay._core import search as search_bytes
 from forebay.arguments import check_budget, check_flag, check_integer, check_text
 from forebay.errors import InvalidArgument
-from forebay.store.pages import MAX_OFFSET, SearchPage, escaped_size, is_mostly_items
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from typing_extensions import Buffer
-
-    # Stores import this module: whichever of the two comes first, it must not need the other one yet.
-    from forebay.store.reader import View
+from forebay.store.pages import MAX_OFFSET, SearchPage, SearchRequest, escaped_size, is_mostly_items
+from forebay.store.reader import View
 
 __all__ = ["search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
-"""What is searched before all of a payload is."""
+"""Payload bytes that are searched before the whole payload is read."""
 
 _MIN_MATCH_BYTES = 48
-"""What a match weighs at least, whatever is around it."""
+"""The least that a match takes on a page, without context."""
 
 _LOOK_AHEAD_BYTES = 16
-"""How far behind its end a context is looked at, so that it ends inside of no character and no escape."""
+"""Bytes needed after a context to end it between characters and escapes."""
 
 
 def search_payload(
-    view: View,
-    read_payload: Callable[[], Buffer],
-    handle: str,
-    pattern: str,
-    *,
-    is_cached: bool = False,
-    regex: bool = False,
-    ignore_case: bool = False,
-    start: int = 0,
-    limit: int = 50,
-    context: int = 80,
-    max_bytes: int = 65536,
-    escape_levels: int = 0,
-    is_ascii: bool = False,
+    view: View, read_payload: Callable[[], Buffer], handle: str, request: SearchRequest, *, is_cached: bool = False
 ) -> SearchPage:
-    """As many matches as fit into `max_bytes`. `whole` gives all of the view, at once if `is_whole_kept`."""
-    check_budget(max_bytes, escape_levels)
-    check_text("pattern", pattern)
-    for name, number, least in (("start", start, 0), ("limit", limit, 1), ("context", context, 0)):
-        check_integer(name, number, least)
-    for name, flag in {"regex": regex, "ignore_case": ignore_case}.items():
-        check_flag(name, flag)
-    start = min(start, MAX_OFFSET)
-    weigh_page = functools.partial(escaped_size, escape_levels=escape_levels, is_ascii=is_ascii)
-    room = max_bytes - weigh_page(SearchPage(handle, pattern, start, (), view.size, False).to_json())
-    if room < 0:
-        raise InvalidArgument(f"this pattern alone is more than max_bytes={max_bytes}; ask for more, or for less")
-    # The number of an item leads to it only where pages are of items.
-    index = view.items if is_mostly_items(view.items, view.size) else None
-    find = functools.partial(search_bytes, pattern=pattern, regex=regex, ignore_case=ignore_case, index=index)
-    look = functools.partial(_find_matches, view, read_payload, find, try_first_part=not (regex or is_cached))
-    limit, context = min(limit, room // _MIN_MATCH_BYTES + 1), min(context, room)
+    """Search a view and return as many matches as fit on a page.
+
+    `read_payload` returns the whole payload; with `is_cached` that costs nothing.
+    """
+    check_budget(request.max_bytes, request.escape_levels)
+    check_text("pattern", request.pattern)
+    for name, minimum in (("start", 0), ("limit", 1), ("context", 0)):
+        check_integer(name, getattr(request, name), minimum)
+    for name in ("regex", "ignore_case"):
+        check_flag(name, getattr(request, name))
+    request = dataclasses.replace(request, start=min(request.start, MAX_OFFSET))
+    size_of = functools.partial(escaped_size, escape_levels=request.escape_levels, is_ascii=request.is_ascii)
+    empty_page = SearchPage(handle, request.pattern, request.start, (), view.size, False)
+    remaining = request.max_bytes - size_of(empty_page.to_json())
+    if remaining < 0:
+        raise InvalidArgument(
+            f"this pattern alone is more than max_bytes={request.max_bytes}; ask for more, or for less"
+        )
+    find = functools.partial(
+        search_bytes,
+        pattern=request.pattern,
+        regex=request.regex,
+        ignore_case=request.ignore_case,
+        # Matches are numbered by item only where pages are of items, so that the number leads to the match.
+        index=view.items if is_mostly_items(view.items, view.size) else None,
+    )
+    find_matches = functools.partial(
+        _find_matches, view, read_payload, find, try_first_part=not (request.regex or is_cached)
+    )
+    limit, context = min(request.limit, remaining // _MIN_MATCH_BYTES + 1), min(request.context, remaining)
     matches: list[dict[str, Any]] = []
-    next_start: int | None = start
+    next_start: int | None = request.start
     while next_start is not None and len(matches) < limit:
-        # No more at a time than the page may have room for: each comes with its context.
-        most = min(limit - len(matches), room // (_MIN_MATCH_BYTES + context) + 1)
-        data, found = look(start=next_start, limit=most, context=context)
-        for match in found.matches:
-            told = _describe_match(match, match.context)
-            if not matches and _match_size(told, weigh_page) > room:
-                around = functools.partial(_read_context, find, data, match)
-                told = _shorten_match(match, around, context, room, weigh_page)
-            weight = _match_size(told, weigh_page)
-            if weight > room:
-                return _build_page(handle, pattern, start, matches, next_start, max_bytes)
-            room -= weight
-            matches.append(told)
+        # Find only as many as may fit, because each comes with its context.
+        count = min(limit - len(matches), remaining // (_MIN_MATCH_BYTES + context) + 1)
+        data, result = find_matches(start=next_start, limit=count, context=context)
+        for match in result.matches:
+            described = _describe_match(match, match.context)
+            if not matches and _match_size(described, size_of) > remaining:
+                read_context = functools.partial(_read_context, find, data, match)
+                described = _shorten_match(match, read_context, context, remaining, size_of)
+            size = _match_size(described, size_of)
+            if size > remaining:
+                return _build_page(handle, request, matches, next_start)
+            remaining -= size
+            matches.append(described)
             next_start = match.end
-        next_start = found.next_start
-    return _build_page(handle, pattern, start, matches, next_start, max_bytes)
+        next_start = result.next_start
+    return _build_page(handle, request, matches, next_start)
 
 
 def _build_page(
-    handle: str, pattern: str, start: int, matches: list[dict[str, Any]], next_start: int | None, max_bytes: int
+    handle: str, request: SearchRequest, matches: list[dict[str, Any]], next_start: int | None
 ) -> SearchPage:
     if next_start is not None and not matches:
-        raise InvalidArgument(f"max_bytes={max_bytes} is too small for a match of this pattern; ask for more")
-    return SearchPage(handle, pattern, start, tuple(matches), next_start, next_start is None)
+        raise InvalidArgument(f"max_bytes={request.max_bytes} is too small for a match of this pattern; ask for more")
+    return SearchPage(handle, request.pattern, request.start, tuple(matches), next_start, next_start is None)
 
 
 def _find_matches(
@@ -106,44 +100,50 @@ def _find_matches(
     limit: int,
     context: int,
 ) -> tuple[Buffer, SearchResult]:
-    """What was searched, and what was found there: exactly what all of the payload has.
+    """Find matches, and return them with the data they were found in.
 
-    `try_part`: whether the first part may do. A literal in it is one in the whole; what an expression matches may go on
-    behind the part, or be something else.
+    With `try_first_part`, the first part of the payload is searched first. That is only for literals: a regular
+    expression may match longer, or otherwise, in the whole payload.
     """
     if try_first_part and start < _FIRST_SEARCH_BYTES < view.size:
         part = view.read(0, _FIRST_SEARCH_BYTES)
-        found = find(part, start=start, limit=limit, context=context)
-        if len(found.matches) == limit and found.matches[-1].end + context + _LOOK_AHEAD_BYTES <= len(part):
-            return part, found
+        result = find(part, start=start, limit=limit, context=context)
+        if len(result.matches) == limit and result.matches[-1].end + context + _LOOK_AHEAD_BYTES <= len(part):
+            return part, result
     data = read_payload()
     return data, find(data, start=start, limit=limit, context=context)
 
 
 def _describe_match(match: Match, context: str | None) -> dict[str, Any]:
-    place = {"line": match.line} if match.item is None and match.line is not None else {"item": match.item}
-    return {"byte_offset": match.start, "size_bytes": match.end - match.start, **place, "context": context}
+    number = {"line": match.line} if match.item is None and match.line is not None else {"item": match.item}
+    return {"byte_offset": match.start, "size_bytes": match.end - match.start, **number, "context": context}
 
 
-def _match_size(told: dict[str, Any], weigh: Callable[[bytes], int]) -> int:
-    """With the comma behind it."""
-    return weigh(orjson.dumps(told)) + 1
+def _match_size(described: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
+    """Return the size of a match on a page, with the comma after it."""
+    return size_of(orjson.dumps(described)) + 1
 
 
 def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:
-    """Another context of a match. Searching from where it starts finds it at once."""
+    """Return a context of another size, by searching from the start of the match."""
     return find(data, start=match.start, limit=1, context=size).matches[0].context or ""
 
 
 def _shorten_match(
-    match: Match, around: Callable[[int], str], most: int, room: int, weigh: Callable[[bytes], int]
+    match: Match,
+    read_context: Callable[[int], str],
+    max_context: int,
+    max_bytes: int,
+    size_of: Callable[[bytes], int],
 ) -> dict[str, Any]:
-    """A match with what fits of its context, or else of itself; whole characters and escapes."""
-    own = around(0)
-    own_size = len(own.encode())
+    """Describe a match with as much of its context as fits, or else of the matched text."""
+    text = read_context(0)
+    text_size = len(text.encode())
 
     def cut_to(size: int) -> dict[str, Any]:
-        return _describe_match(match, (preview(own, size) if size <= own_size else around(size - own_size)) or None)
+        context = preview(text, size) if size <= text_size else read_context(size - text_size)
+        return _describe_match(match, context or None)
 
-    fitting = bisect.bisect_right(range(own_size + most + 1), room, key=lambda size: _match_size(cut_to(size), weigh))
+    sizes = range(text_size + max_context + 1)
+    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _match_size(cut_to(size), size_of))
     return cut_to(max(fitting - 1, 0))

@@ -1,4 +1,4 @@
-"""Payloads under handles: put whole, read in pages, gone when they expire."""
+"""The store: payloads under handles, stored whole, read in pages, and removed when they expire."""
 
 import asyncio
 import contextlib
@@ -19,23 +19,22 @@ from forebay.store.catalog import Catalog
 from forebay.store.handles import Descriptor, is_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.pages import Format, Page, SearchPage
-from forebay.store.pages import fetch_page as fetch_page
+from forebay.store.page_builder import build_page
+from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, SearchPage, SearchRequest
 from forebay.store.payload import Payload
 from forebay.store.principals import OPERATOR, Principal, is_valid_name
-from forebay.store.put import PayloadWriter
+from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.quota import Quota
 from forebay.store.reader import ArrayView, PayloadFile, PayloadReader, ValueView, View, read_value
-from forebay.store.search import search_payload as search_page
+from forebay.store.search import search_payload
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.threads import BlockingChunks, start_in_thread
 from forebay.store.times import format_timestamp
 
 __all__ = ["Store", "StoredOutput"]
 
-
 _MAX_REFUSALS_PER_SECOND = 20
-"""How many a second the journal is told of."""
+"""Refused handles recorded in the journal per second; more would push other events out of it."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -44,7 +43,7 @@ _T = TypeVar("_T")
 def _make_async(
     method: Callable[Concatenate["Store", _P], _T],
 ) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
-    """The same, done in another thread and awaited."""
+    """Return the async twin of a method, which runs it in a thread."""
 
     async def twin(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await asyncio.to_thread(method, self, *args, **kwargs)
@@ -55,13 +54,15 @@ def _make_async(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """What is known of a stored payload."""
+    """The metadata of a stored payload."""
 
     output_handle: str
     mime_type: str
     nature: str
+    """`json`, `ndjson`, `text` or `binary`."""
     size_bytes: int
     stored_bytes: int
+    """Size of the file on disk."""
     item_count: int | None
     items_path: str | None
     line_count: int | None
@@ -72,12 +73,12 @@ class StoredOutput:
     principal: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON would have it."""
+        """Return the fields as a dictionary."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_reader(cls, reader: PayloadReader) -> Self:
-        """What an open payload says of itself."""
+        """Return the metadata of an open payload."""
         meta, lines = reader.footer.meta, reader.lines
         return cls(
             output_handle=meta["handle"],
@@ -97,15 +98,15 @@ class StoredOutput:
 
 
 class Store:
-    """Payloads under handles. Methods of an open store may be called from any thread.
+    """Payloads under handles. Its methods may be called from any thread.
 
-    Every method that waits has a twin that is awaited, with `_async` behind its name.
+    Every method that blocks has an async twin, named with `_async` at the end.
     """
 
     def __init__(self, backend: Backend, journal: Journal, options: Options) -> None:
         self._backend = backend
         self.options = options
-        self._quota = Quota(backend, options.quota, options.principal_quota)
+        self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
         self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.free_space)
@@ -123,20 +124,16 @@ class Store:
         progress: Callable[[int], None] | None = None,
         handle_length: int | None = None,
     ) -> Descriptor:
-        """Stores a payload whole and says what it is.
+        """Store a payload and return its descriptor.
 
-        It may be bytes, text, an open binary file, an iterator of chunks, or any object that can be written as JSON
-        (in which a float that is no number is null).
-        The mime type is found out if it is not given; what is called JSON and is not valid is text or binary. What
-        streams takes little memory; `progress` is told how many bytes have passed. `handle_length` is for this one
-        what the option of that name is for all.
+        The payload is bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as
+        JSON, where NaN and infinities become null. Streams may be larger than memory. The MIME type is detected if it
+        is not given; a payload declared as JSON that is not valid JSON is stored as text or binary. `progress` is
+        called with the number of bytes stored so far. `ttl` and `handle_length` override the options of the store.
 
-        Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`: then nothing was stored.
+        Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`; then nothing was stored.
         """
-        self._sweeper.start()
-        self._sweeper.ensure_counted()
-        return self._writer.put(
-            payload,
+        request = PutRequest(
             mime_type=mime_type,
             source_tool=source_tool,
             principal=principal,
@@ -144,6 +141,12 @@ class Store:
             progress=progress,
             handle_length=handle_length,
         )
+        return self._put(payload, request)
+
+    def _put(self, payload: Payload, request: PutRequest) -> Descriptor:
+        self._sweeper.start()
+        self._sweeper.ensure_counted()
+        return self._writer.put(payload, request)
 
     async def put_async(
         self,
@@ -154,39 +157,42 @@ class Store:
         principal: str | None = None,
         ttl: float | None = None,
         progress: Callable[[int], None] | None = None,
+        handle_length: int | None = None,
     ) -> Descriptor:
-        """`put`, awaited; takes an async iterator of chunks, too. Cancelled, it stores nothing."""
-        is_abandoned = False
-        pulled = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
+        """`put`, awaited. Also takes an async iterable of chunks. If it is cancelled, nothing stays stored."""
+        is_cancelled = False
 
-        def watch(done: int) -> None:
-            if is_abandoned:
+        def report_progress(done: int) -> None:
+            if is_cancelled:
                 raise CancelledError
             if progress is not None:
                 progress(done)
 
-        def undo(done: "Future[Descriptor]") -> None:
-            if not done.cancelled() and done.exception() is None:
-                self.delete(done.result().output_handle, principal=principal)
+        def undo(future: "Future[Descriptor]") -> None:
+            if not future.cancelled() and future.exception() is None:
+                self.delete(future.result().output_handle, principal=principal)
 
-        working = start_in_thread(
-            lambda: self.put(
-                payload if pulled is None else pulled,
-                mime_type=mime_type,
-                source_tool=source_tool,
-                principal=principal,
-                ttl=ttl,
-                progress=watch,
-            )
+        request = PutRequest(
+            mime_type=mime_type,
+            source_tool=source_tool,
+            principal=principal,
+            ttl=ttl,
+            progress=progress,
+            handle_length=handle_length,
         )
+        request.check()
+        request = dataclasses.replace(request, progress=report_progress)
+        chunks = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
+        # Not in a pool: the chunks may be produced by threads of the same pool.
+        future = start_in_thread(lambda: self._put(payload if chunks is None else chunks, request))
         try:
-            return await asyncio.wrap_future(working)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            # What runs in a thread does not end with it.
-            is_abandoned = True
-            if pulled is not None:
-                pulled.cancel()
-            working.add_done_callback(undo)
+            # The thread runs on: stop it at the next chunk, or delete what it has stored.
+            is_cancelled = True
+            if chunks is not None:
+                chunks.cancel()
+            future.add_done_callback(undo)
             raise
 
     def fetch(
@@ -198,41 +204,45 @@ class Store:
         format: Format = "auto",  # noqa: A002
         path: str | None = None,
         fields: Sequence[str] | None = None,
-        max_bytes: int = 65536,
+        max_bytes: int = DEFAULT_MAX_BYTES,
         escape_levels: int = 0,
         is_ascii: bool = False,
         principal: Principal = None,
     ) -> Page:
-        """A page of at most `max_bytes` as it will be sent: items, lines, text or bytes from `offset` on.
+        """Read a page: items, lines, text or bytes from `offset` on.
 
-        `escape_levels` is how often it will be written into a JSON string, and `is_ascii` whether all that is not ASCII
-        is escaped then.
+        `format` "auto" reads items where they make up most of the payload, else text, else bytes. `limit` counts items
+        or lines (200 by default), or bytes. `path` is a JSON Pointer to a value inside; a path that does not lead to
+        the items or into one scans the payload, and so do the lines of any path. `fields` (`user.name` or `/user/name`)
+        reduces every item to these fields.
 
-        `auto` is items where they are most of it, else text, else bytes. `limit` is of items or lines (200 if not
-        given), or of bytes. `path` is a JSON Pointer to any value inside, which costs a pass over the payload unless it
-        leads to the items or into one, and always for lines. Of equal keys it means the first, but on the way to the
-        items the one that leads there.
-        `fields` (`user.name` or `/user/name`) keeps only these of every item. Following `next_offset` gives everything
-        exactly once; what was too large for a page is named in its `truncated`, with what to ask for to read it.
+        The page takes at most `max_bytes` as it will be sent: `escape_levels` is how often it will be written into a
+        JSON string, and `is_ascii` whether the transport escapes characters that are not ASCII.
 
-        Raises `InvalidArgument`, `InvalidFormat` or `PathNotFound`, also for fields that no item has.
+        Following `next_offset` reads everything exactly once. An item or line larger than a page is cut, and
+        `truncated` has the arguments to read it with. Of duplicate keys `path` uses the first, except on the way to the
+        items: there it is the key that leads to them.
+
+        Raises `InvalidArgument`, `InvalidFormat` or `PathNotFound`, the last also for fields that no item has.
         """
+        request = PageRequest(
+            offset=offset,
+            limit=limit,
+            format=format,
+            path=path,
+            fields=fields,
+            max_bytes=max_bytes,
+            escape_levels=escape_levels,
+            is_ascii=is_ascii,
+        )
+        return self.fetch_page(handle, request, principal=principal)
+
+    def fetch_page(self, handle: str, request: PageRequest, *, principal: Principal = None) -> Page:
+        """Read a page, as `fetch` does."""
         with self._open_reader(handle, principal) as reader:
-            view = self._select_view(reader, path)
-            page = fetch_page(
-                view,
-                handle,
-                offset=offset,
-                limit=limit,
-                format=format,
-                path=path,
-                fields=fields,
-                max_bytes=max_bytes,
-                escape_levels=escape_levels,
-                is_ascii=is_ascii,
-            )
-        shown = page.content if isinstance(page.content, bytes) else page.content.encode()
-        self._record_read(reader, page.format, len(shown), offset=page.offset, returned=page.returned)
+            page = build_page(self._select_view(reader, request.path), handle, request)
+        content = page.content if isinstance(page.content, bytes) else page.content.encode()
+        self._record_read(reader, page.format, len(content), offset=page.offset, returned=page.returned)
         return page
 
     def _open_reader(self, handle: str, principal: Principal) -> PayloadReader:
@@ -244,33 +254,33 @@ class Store:
             raise
 
     def _record_refusal(self, handle: object, principal: Principal, code: str) -> None:
-        # Whoever guesses handles must not push out of the journal what else happened.
         second = int(self.options.clock())
         self._refusals = (second, self._refusals[1] + 1 if self._refusals[0] == second else 1)
         if self._refusals[1] <= _MAX_REFUSALS_PER_SECOND:
             self.journal.record(
                 "output_handle_refused",
-                # What comes from outside may be anything, of any size.
+                # Both come from outside, and may be anything, of any size.
                 principal=principal if is_valid_name(principal) else None,
                 handle=handle if is_handle(handle) else None,
                 code=code,
             )
 
-    def _record_read(self, reader: PayloadReader, format: str, size: int, **details: object) -> None:  # noqa: A002
+    def _record_read(self, reader: PayloadReader, kind: str, size: int, **details: object) -> None:
         meta = reader.footer.meta
         self.journal.record(
             "output_handle_fetched",
             principal=meta["principal"],
             handle=meta["handle"],
-            format=format,
+            format=kind,
             **details,
             returned_bytes=size,
         )
 
     def _select_view(self, reader: PayloadReader, path: str | None) -> View:
+        """Return a view of the value at a path, or of the whole payload."""
         if path is not None:
             check_pointer("path", path)
-        # The payload as a whole has its items wherever they are.
+        # The whole payload keeps its items, wherever they are inside it.
         if path is None or (path == "" and reader.nature in ("json", "ndjson")):
             return reader
         if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:
@@ -289,33 +299,43 @@ class Store:
         start: int = 0,
         limit: int = 50,
         context: int = 80,
-        max_bytes: int = 65536,
+        max_bytes: int = DEFAULT_MAX_BYTES,
         escape_levels: int = 0,
         is_ascii: bool = False,
         principal: Principal = None,
     ) -> SearchPage:
-        """Where a text or a regular expression is found, from byte `start` on. Following `next_start` gives all."""
+        """Find a text or a regular expression from byte `start` on. Following `next_start` finds all matches.
+
+        `context` is the number of bytes shown around a match.
+        """
+        request = SearchRequest(
+            pattern=pattern,
+            regex=regex,
+            ignore_case=ignore_case,
+            start=start,
+            limit=limit,
+            context=context,
+            max_bytes=max_bytes,
+            escape_levels=escape_levels,
+            is_ascii=is_ascii,
+        )
+        return self.search_page(handle, request, principal=principal)
+
+    def search_page(self, handle: str, request: SearchRequest, *, principal: Principal = None) -> SearchPage:
+        """Find matches, as `search` does."""
         with self._open_reader(handle, principal) as reader:
-            page = search_page(
+            page = search_payload(
                 reader,
                 lambda: self._catalog.read_payload(reader),
                 handle,
-                pattern,
+                request,
                 is_cached=self._catalog.get_cached_payload(reader) is not None,
-                regex=regex,
-                ignore_case=ignore_case,
-                start=start,
-                limit=limit,
-                context=context,
-                max_bytes=max_bytes,
-                escape_levels=escape_levels,
-                is_ascii=is_ascii,
             )
             self._record_read(reader, "search", len(page.to_json()), offset=page.start, returned=len(page.matches))
             return page
 
     def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
-        """The shape of a JSON payload in one line."""
+        """Return the shape of a JSON payload in one line."""
         check_integer("max_bytes", max_bytes)
         with self._open_reader(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
@@ -325,7 +345,7 @@ class Store:
             return shape
 
     def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
-        """The value at a JSON Pointer, as it stands in the payload, whole: what `fetch` means by the same `path`."""
+        """Return the whole value at a JSON Pointer, unchanged; the pointer is what `fetch` calls `path`."""
         with self._open_reader(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
@@ -335,57 +355,57 @@ class Store:
             return value
 
     def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:
-        """The payload as a binary file to read and to seek in. Close it, or use it in a `with`."""
+        """Open a payload as a seekable binary file, to be closed by the caller."""
         reader = self._open_reader(handle, principal)
         self.journal.record("output_handle_opened", principal=reader.footer.meta["principal"], handle=handle)
         return cast("BinaryIO", io.BufferedReader(PayloadFile(reader)))
 
     @contextlib.contextmanager
     def open_view(self, handle: str, path: str | None = None, *, principal: Principal = None) -> Iterator[View]:
-        """A payload, or the value that a path leads to, by ranges of bytes: to be handed on, not to be shown."""
+        """Open a payload, or the value at a path, to read ranges of it. The journal does not record the reads."""
         with self._open_reader(handle, principal) as reader:
             yield self._select_view(reader, path)
 
     @property
     def folder(self) -> Path | None:
-        """Where payloads are files, if they are."""
+        """The folder of the payloads, if they are files."""
         return self._backend.folder
 
     def stat(self, handle: str, *, principal: Principal = None) -> StoredOutput:
-        """All that is known of a payload, without reading it."""
+        """Return the metadata of a payload."""
         with self._open_reader(handle, principal) as reader:
             return StoredOutput.from_reader(reader)
 
     def list(self, *, principal: Principal = None) -> Iterator[StoredOutput]:
-        """What is stored for a principal, in no order."""
-        for listed in self._backend.list():
-            # What is gone meanwhile, or damaged, or someone else's, is not listed.
+        """Return the payloads of a principal, in no particular order."""
+        for stored in self._backend.list():
+            # Skips payloads that are gone meanwhile, damaged, or of others.
             with (
                 contextlib.suppress(HandleNotFound, HandleCorrupt),
-                self._catalog.open(listed.handle, principal) as found,
+                self._catalog.open(stored.handle, principal) as reader,
             ):
-                yield StoredOutput.from_reader(found)
+                yield StoredOutput.from_reader(reader)
 
     def delete(self, handle: str, *, principal: Principal = None) -> None:
-        """Removes a payload before it expires."""
+        """Delete a payload before it expires."""
         try:
             with self._open_reader(handle, principal) as reader:
                 meta, size = reader.footer.meta, reader.stored_bytes
         except HandleCorrupt:
             if principal is not OPERATOR:
                 raise
-            # Whose it was cannot be read any more; the next sweep counts again.
+            # The principal can no longer be read; the next sweep corrects the counters.
             meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
         if self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
             self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
 
     def sweep(self) -> SweepReport:
-        """Removes what has expired, and what crashed writers left."""
+        """Remove expired payloads and the leftovers of crashed writers."""
         return self._sweeper.sweep()
 
     async def list_async(self, *, principal: Principal = None) -> Sequence[StoredOutput]:
-        """`list`, awaited: all of it."""
+        """`list`, awaited; returns all payloads at once."""
         return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
 
     open_async = _make_async(open)  # noqa: A003
@@ -398,7 +418,7 @@ class Store:
     sweep_async = _make_async(sweep)
 
     def close(self) -> None:
-        """Ends what runs in the background. Payloads stay until they expire."""
+        """Stop the background threads. Payloads stay until they expire."""
         self._sweeper.stop()
         self._writer.close()
         self.journal.close()

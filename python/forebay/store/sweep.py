@@ -1,4 +1,4 @@
-"""Removing what has expired, and what crashed writers left."""
+"""Sweeping: removing expired payloads and the leftovers of crashed writers."""
 
 import dataclasses
 import logging
@@ -20,17 +20,18 @@ __all__ = ["SweepReport", "Sweeper"]
 _log = logging.getLogger("forebay")
 
 _MAX_CLOCK_DRIFT_SECONDS = 60
-"""Seconds by which the clock on the wall may leave the one that only counts before it is not believed."""
+"""Allowed drift between wall clock and monotonic clock; beyond it the wall clock was set, and is not trusted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did."""
+    """The result of a sweep."""
 
     expired: int
     orphans: int
+    """Files of crashed writers that were removed."""
     corrupt: tuple[str, ...]
-    """Handles of what is damaged: kept as long as it would have been, if nobody deletes it."""
+    """Handles of damaged payloads, which are kept for as long as others."""
     kept: int
     freed_bytes: int
     stored_bytes: int
@@ -38,6 +39,8 @@ class SweepReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Entry:
+    """What a sweep knows about a stored payload."""
+
     principal: str | None
     created_at: float
     expires_at: float
@@ -45,7 +48,7 @@ class _Entry:
 
 
 class Sweeper:
-    """Sweeps, by itself or when asked. Any number of processes may, on one store."""
+    """Sweeps a store on demand and in the background. Several processes may sweep the same store."""
 
     def __init__(self, backend: Backend, catalog: Catalog, quota: Quota, journal: Journal, options: Options) -> None:
         self._backend = backend
@@ -62,18 +65,18 @@ class Sweeper:
         self._is_counted = False
 
     def start(self) -> None:
-        """Sweeps every so often from now on, in the background."""
+        """Start the background sweep, if it is not running yet."""
         if self._started_pid == os.getpid() or self._options.sweep_interval == 0:
             return
         with self._lock:
-            # A child that was forked has no threads but one.
+            # A forked child does not inherit the thread.
             if self._started_pid != os.getpid():
                 self._started_pid = os.getpid()
                 self._thread = threading.Thread(target=self._run, name="forebay-sweep", daemon=True)
                 self._thread.start()
 
     def ensure_counted(self) -> None:
-        """Sees to it that what is stored was counted."""
+        """Count what is stored, if that was never done."""
         if not self._is_counted:
             with self._lock:
                 if not self._quota.is_counted():
@@ -81,118 +84,129 @@ class Sweeper:
                 self._is_counted = True
 
     def _run(self) -> None:
-        failed = ""
+        last_error = ""
         while not self._wake.wait(min(self._options.sweep_interval, threading.TIMEOUT_MAX)):
             try:
-                # Someone else's sweep does as well.
+                # No wait: if another process is sweeping, that is enough.
                 with self._lock:
                     self._sweep(wait=False)
-                failed = ""
+                last_error = ""
             except ForebayError as error:
-                # Whoever may only read the store need not hear of it every time.
-                if str(error) != failed:
-                    failed = str(error)
+                # Logged once, not every time: a store may be read-only for this process.
+                if str(error) != last_error:
+                    last_error = str(error)
                     _log.warning("forebay: a sweep failed: %s", error)
 
     def stop(self) -> None:
+        """Stop the background sweep and wait for its end."""
         self._wake.set()
         if self._thread is not None and self._started_pid == os.getpid():
             self._thread.join()
 
     def sweep(self) -> SweepReport:
-        """Removes what has expired and what no writer holds any more, and counts what is left."""
+        """Remove expired payloads and the leftovers of crashed writers, and recount the rest."""
         with self._lock:
             report = self._sweep(wait=True)
-        assert report is not None  # noqa: S101 - it waited
+        assert report is not None  # noqa: S101 - only without `wait`
         return report
 
     def _sweep(self, *, wait: bool) -> SweepReport | None:
-        with self._backend.lock(wait=wait) as is_alone:
-            return self._sweep_locked() if is_alone else None
+        with self._backend.lock(wait=wait) as is_acquired:
+            return self._sweep_locked() if is_acquired else None
 
     def _sweep_locked(self) -> SweepReport:
         orphans = self._backend.remove_leftovers()
         now = self._options.clock()
-        # If it jumped, what it says is believed the next time.
+        # After a jump nothing expires in this sweep; the next one trusts the clock again.
         has_jumped = self._has_clock_jumped(now)
         self._last_clocks = (now, time.monotonic())
-        expired = freed = 0
-        for listed in self._backend.list():
-            known = self._read_entry(listed)
-            if known.expires_at <= now and not has_jumped and self._remove(listed, known, "output_handle_expired"):
+        expired = freed_bytes = 0
+        for stored in self._backend.list():
+            entry = self._read_entry(stored)
+            if entry.expires_at <= now and not has_jumped and self._remove(stored, entry, "output_handle_expired"):
                 expired += 1
-                freed += listed.size
+                freed_bytes += stored.size
         if expired:
+            # Day folders may be empty now.
             self._backend.remove_leftovers()
-        left = self._recount()
-        corrupt = tuple(listed.handle for known, listed in left if known.is_corrupt)
-        return SweepReport(expired, orphans, corrupt, len(left), freed, sum(listed.size for _, listed in left))
+        remaining = self._recount()
+        return SweepReport(
+            expired=expired,
+            orphans=orphans,
+            corrupt=tuple(stored.handle for entry, stored in remaining if entry.is_corrupt),
+            kept=len(remaining),
+            freed_bytes=freed_bytes,
+            stored_bytes=sum(stored.size for _, stored in remaining),
+        )
 
     def _recount(self) -> list[tuple[_Entry, ObjectInfo]]:
-        """What is there, which from now on is also what is counted."""
-        found: list[tuple[_Entry, ObjectInfo]] = []
+        """Set the counters from the stored objects, and return these."""
+        entries: list[tuple[_Entry, ObjectInfo]] = []
 
-        def stored() -> Iterator[tuple[str | None, int]]:
-            for listed in self._backend.list():
-                known = self._read_entry(listed)
-                found.append((known, listed))
-                yield known.principal, listed.size
+        def list_objects() -> Iterator[tuple[str | None, int]]:
+            for stored in self._backend.list():
+                entry = self._read_entry(stored)
+                entries.append((entry, stored))
+                yield entry.principal, stored.size
 
-        self._quota.recount(stored)
-        self._entries = {listed.handle: known for known, listed in found}
-        return found
+        self._quota.recount(list_objects)
+        self._entries = {stored.handle: entry for entry, stored in entries}
+        return entries
 
     def free_space(self, principal: str | None, size: int) -> None:
-        """Removes what has expired and then, if told so, a principal's oldest until `size` more bytes have room.
+        """Remove expired payloads, and then, with `on_full="evict"`, a principal's oldest until `size` bytes fit.
 
-        None of those that have not expired, if there would not be room without all of them either.
+        Nothing is evicted if `size` bytes would not fit even without all payloads of the principal.
         """
         with self._lock:
             now = self._options.clock()
             has_jumped = self._has_clock_jumped(now)
             if self._options.sweep_interval == 0:
-                # There may never be a sweep to believe it.
+                # No sweep may follow that would trust the clock again.
                 self._last_clocks = (now, time.monotonic())
-            theirs: list[tuple[_Entry, ObjectInfo]] = []
-            # What others removed by hand, or died in the middle of, is still counted.
-            for known, listed in self._recount():
-                if known.expires_at <= now and not has_jumped:
-                    self._remove(listed, known, "output_handle_expired")
-                elif known.principal == principal:
-                    theirs.append((known, listed))
-            freed = sum(listed.size for _, listed in theirs)
-            if self._options.on_full != "evict" or self._quota.explain_shortage(principal, size - freed) is not None:
+            candidates: list[tuple[_Entry, ObjectInfo]] = []
+            # Recount first: objects that were removed by hand, or half removed by a crash, are still counted.
+            for entry, stored in self._recount():
+                if entry.expires_at <= now and not has_jumped:
+                    self._remove(stored, entry, "output_handle_expired")
+                elif entry.principal == principal:
+                    candidates.append((entry, stored))
+            evictable = sum(stored.size for _, stored in candidates)
+            if (
+                self._options.on_full != "evict"
+                or self._quota.explain_shortage(principal, size - evictable) is not None
+            ):
                 return
-            for known, listed in sorted(theirs, key=lambda pair: pair[0].created_at):
+            for entry, stored in sorted(candidates, key=lambda candidate: candidate[0].created_at):
                 if self._quota.explain_shortage(principal, size) is None:
                     return
-                self._remove(listed, known, "output_handle_evicted")
+                self._remove(stored, entry, "output_handle_evicted")
 
     def _has_clock_jumped(self, now: float) -> bool:
-        """Whether the clock on the wall went on otherwise than time did since the last sweep."""
-        wall, counted = self._last_clocks
-        return abs((now - wall) - (time.monotonic() - counted)) >= _MAX_CLOCK_DRIFT_SECONDS
+        """Return whether the wall clock was set since the last sweep."""
+        wall, monotonic = self._last_clocks
+        return abs((now - wall) - (time.monotonic() - monotonic)) >= _MAX_CLOCK_DRIFT_SECONDS
 
-    def _read_entry(self, listed: ObjectInfo) -> _Entry:
-        known = self._entries.get(listed.handle)
-        if known is not None and not known.is_corrupt:
-            return known
+    def _read_entry(self, stored: ObjectInfo) -> _Entry:
+        entry = self._entries.get(stored.handle)
+        if entry is not None and not entry.is_corrupt:
+            return entry
         try:
-            with self._backend.open(listed.handle) as blob:
-                meta = self._catalog.read_footer(listed.handle, blob).meta
+            with self._backend.open(stored.handle) as blob:
+                meta = self._catalog.read_footer(stored.handle, blob).meta
         except KeyError:
-            # Someone else's sweep was first.
-            return _Entry(None, listed.modified_at, listed.modified_at)
+            # Another process removed it.
+            return _Entry(None, stored.modified_at, stored.modified_at)
         except HandleCorrupt:
-            # Nobody can read it; it is kept as long as it would have been.
-            return _Entry(None, listed.modified_at, listed.modified_at + self._options.ttl, is_corrupt=True)
-        known = self._entries[listed.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
-        return known
+            # Its expiry cannot be read, so it is kept for the default time.
+            return _Entry(None, stored.modified_at, stored.modified_at + self._options.ttl, is_corrupt=True)
+        entry = self._entries[stored.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
+        return entry
 
-    def _remove(self, listed: ObjectInfo, known: _Entry, event: str) -> bool:
-        self._catalog.forget(listed.handle)
-        self._entries.pop(listed.handle, None)
-        if not self._quota.release(known.principal, listed.size, lambda: self._backend.delete(listed.handle)):
+    def _remove(self, stored: ObjectInfo, entry: _Entry, event: str) -> bool:
+        self._catalog.forget(stored.handle)
+        self._entries.pop(stored.handle, None)
+        if not self._quota.release(entry.principal, stored.size, lambda: self._backend.delete(stored.handle)):
             return False
-        self._journal.record(event, principal=known.principal, handle=listed.handle, size_bytes=listed.size)
+        self._journal.record(event, principal=entry.principal, handle=stored.handle, size_bytes=stored.size)
         return True

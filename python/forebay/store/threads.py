@@ -1,6 +1,7 @@
-"""Between code that waits and code that is awaited."""
+"""Threads for async code, and locks that survive a fork."""
 
 import asyncio
+import contextvars
 import os
 import threading
 import weakref
@@ -11,31 +12,46 @@ from typing import Final, Self, TypeVar
 
 from typing_extensions import Buffer
 
-__all__ = ["BlockingChunks", "ForkSafeLock", "start_in_thread"]
+__all__ = ["BlockingChunks", "ForkSafeLock", "run_in_thread", "start_in_thread"]
 
 _T = TypeVar("_T")
 
 _END: Final = object()
 
 
-def start_in_thread(work: Callable[[], _T]) -> "Future[_T]":
-    """What `work` answers, in a thread of its own: it may wait for something that needs one of a pool's."""
-    working: Future[_T] = Future()
+async def run_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> _T:
+    """Run a blocking function in a thread of its own and return its result.
+
+    If the caller is cancelled, the function runs on. The interpreter waits for it at exit unless `daemon` is true.
+    """
+    return await asyncio.wrap_future(start_in_thread(function, daemon=daemon))
+
+
+def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Future[_T]":
+    """Start a function in a thread of its own, with the caller's context variables, and return its future.
+
+    A pool would not do: the function may wait for work that needs a thread of the same pool.
+    """
+    future: Future[_T] = Future()
+    context = contextvars.copy_context()
 
     def run() -> None:
-        if not working.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         try:
-            working.set_result(work())
+            future.set_result(context.run(function))
+        except StopIteration as error:
+            # asyncio futures refuse a StopIteration, and the caller would wait forever.
+            future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
         except BaseException as error:
-            working.set_exception(error)
+            future.set_exception(error)
 
-    threading.Thread(target=run, name="forebay-put").start()
-    return working
+    threading.Thread(target=run, name="forebay-call", daemon=daemon).start()
+    return future
 
 
 class BlockingChunks(Iterator[Buffer]):
-    """Chunks that are awaited on the loop this is made on, for another thread to iterate over."""
+    """Chunks of an async iterable, for a thread to iterate over while the event loop produces them."""
 
     def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
         self._chunks = aiter(chunks)
@@ -61,7 +77,7 @@ class BlockingChunks(Iterator[Buffer]):
         return await anext(self._chunks, _END)
 
     def cancel(self) -> None:
-        """Ends the thread's waiting: the next chunk may never come."""
+        """Raise `CancelledError` in the iterating thread, also if the next chunk never comes."""
         with self._lock:
             self._is_cancelled = True
             if self._pending is not None:
@@ -69,7 +85,10 @@ class BlockingChunks(Iterator[Buffer]):
 
 
 class ForkSafeLock:
-    """A lock between threads, which the thread that holds it may take again."""
+    """A reentrant lock that is free in a forked child.
+
+    The thread that held it at the fork does not exist in the child, and would never release it there.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -84,6 +103,7 @@ class ForkSafeLock:
         self._lock.release()
 
     def reset(self) -> None:
+        """Replace the lock with a free one."""
         self._lock = threading.RLock()
 
 

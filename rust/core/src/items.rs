@@ -1,4 +1,4 @@
-//! Pages of items: whole ones, within a budget, found by an index.
+//! Pages of whole items within a byte budget, located by an index.
 
 use crate::error::{Error, Result};
 use crate::index::{Entry, ItemIndex, Kind};
@@ -13,32 +13,32 @@ use crate::truncate::{Limits, truncate};
 /// A page of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemPage {
-    /// A JSON array of the items, each as it stands in the payload.
+    /// A JSON array of the items, each copied verbatim.
     pub content: Vec<u8>,
-    /// The number of the first item.
+    /// Number of the first item.
     pub offset: u64,
-    /// How many items there are, the cut one included.
+    /// How many items the page has, a truncated one included.
     pub returned: u64,
     /// How many items the payload has.
     pub total: u64,
-    /// The item behind the last one shown; `None` exactly at the end.
+    /// Number of the item after the last one returned; `None` at the end.
     pub next_offset: Option<u64>,
-    /// The first byte of the first item, in the payload.
+    /// Offset of the first item in the payload.
     pub start: u64,
-    /// The byte behind the last item.
+    /// Offset of the byte after the last item.
     pub end: u64,
-    /// The item, if it alone exceeds the budget: then it is the only one of the page.
+    /// Set if the first item alone exceeds the budget. It is then the only item of the page.
     pub truncated: Option<Cut>,
 }
 
-/// Items of a payload of which `data` is the part that starts at byte `base`.
+/// Reads a page of items. `data` is the part of the payload that starts at byte `base`.
 ///
-/// The part must hold what [`ItemIndex::span`] names, or less of it from its start on: then the page has fewer
-/// items. An item that alone exceeds `max_bytes` comes back truncated, by itself.
+/// It must cover the bytes of [`ItemIndex::span`], or a prefix of them, which gives fewer items. An item that
+/// alone exceeds `max_bytes` is truncated and returned alone.
 ///
 /// # Errors
-/// `InvalidArgument` for a limit or budget that nothing fits, or an index of lines; `CorruptIndex` if the
-/// index is not this payload's, as far as that shows.
+/// `InvalidArgument` for a limit of 0, a budget below 15 bytes, an index of lines, or `data` that lacks the
+/// items; `CorruptIndex` if the index visibly belongs to another payload.
 pub fn read_items(
     data: &[u8],
     base: u64,
@@ -52,8 +52,8 @@ pub fn read_items(
     if matches!(range, Range::Bounded { limit: 0, .. }) {
         return Err(Error::argument("limit must be at least 1"));
     }
-    if max_bytes < SMALLEST {
-        return Err(Error::argument(format!("max_bytes must be at least {SMALLEST}")));
+    if max_bytes < MIN_PAGE_BYTES {
+        return Err(Error::argument(format!("max_bytes must be at least {MIN_PAGE_BYTES}")));
     }
     let items = range.resolve(index.len());
     let total = index.len();
@@ -73,7 +73,7 @@ pub fn read_items(
     let window = Window { data, base, index, isa: Isa::detect() };
     let start = window.find(items.start)?;
     let limit = items.end - items.start;
-    let (content, returned, end) = match window.whole_items(start, limit, max_bytes - BRACKETS)? {
+    let (content, returned, end) = match window.whole_items(start, limit, max_bytes - BRACKET_BYTES)? {
         Some(whole) => whole,
         None => return window.cut_item(items.start, start, max_bytes),
     };
@@ -90,14 +90,14 @@ pub fn read_items(
     })
 }
 
-const BRACKETS: usize = 2;
-/// An item that does not fit is shown as `"[truncated]"` at the least.
-const SMALLEST: usize = 13 + BRACKETS;
+const BRACKET_BYTES: usize = 2;
+/// Smallest budget, in bytes: an item that does not fit is shown as `"[truncated]"`.
+const MIN_PAGE_BYTES: usize = 13 + BRACKET_BYTES;
 
-/// Content, how many items it has, and where the last of them ends.
-type Whole = (Vec<u8>, u64, usize);
+/// A page's content, its item count, and where its last item ends.
+type WholeItems = (Vec<u8>, u64, usize);
 
-/// A part of a payload. Places are relative to it.
+/// A part of a payload. Positions are relative to its start.
 struct Window<'a> {
     data: &'a [u8],
     base: u64,
@@ -110,10 +110,10 @@ impl Window<'_> {
         self.index.kind() == Some(Kind::Ndjson)
     }
 
-    /// A place in the payload as one in the window.
-    fn place(&self, offset: u64) -> Result<usize> {
-        let place = offset.checked_sub(self.base).and_then(|place| usize::try_from(place).ok());
-        place.filter(|&place| place <= self.data.len()).ok_or_else(Self::too_short)
+    /// Converts a payload offset to a position in the window.
+    fn position(&self, offset: u64) -> Result<usize> {
+        let pos = offset.checked_sub(self.base).and_then(|pos| usize::try_from(pos).ok());
+        pos.filter(|&pos| pos <= self.data.len()).ok_or_else(Self::too_short)
     }
 
     fn too_short() -> Error {
@@ -122,15 +122,15 @@ impl Window<'_> {
         )
     }
 
-    fn differs() -> Error {
+    fn wrong_index() -> Error {
         Error::index("the items are not where it says")
     }
 
-    /// Whether something can begin here: as much as a look at one byte says of an index of another payload.
-    fn begins_item(&self, place: usize) -> bool {
-        let before = place.checked_sub(1).and_then(|before| self.data.get(before));
+    /// Whether an item can begin here, judged by the byte before. Detects most indexes of other payloads.
+    fn can_begin_item(&self, pos: usize) -> bool {
+        let before = pos.checked_sub(1).and_then(|before| self.data.get(before));
         match before {
-            // What is before the window is out of sight.
+            // The byte before the window is unknown.
             None => true,
             Some(b'\n' | b' ' | b'\t' | b'\r') => self.is_rows(),
             Some(b'[' | b',') => !self.is_rows(),
@@ -138,30 +138,30 @@ impl Window<'_> {
         }
     }
 
-    /// Where an item starts.
+    /// Returns where item `number` starts.
     fn find(&self, number: u64) -> Result<usize> {
-        let Entry { offset, number: known } = self.index.entry_before(number);
-        let mut place = self.place(offset)?;
-        if !self.begins_item(place) {
-            return Err(Self::differs());
+        let Entry { offset, number: entry_number } = self.index.entry_before(number);
+        let mut pos = self.position(offset)?;
+        if !self.can_begin_item(pos) {
+            return Err(Self::wrong_index());
         }
-        let rest = &self.data[place..];
-        let skip = number - known;
+        let rest = &self.data[pos..];
+        let skip = number - entry_number;
         if skip > 0 && self.is_rows() {
-            place += Rows::inside(true).seek(self.isa, rest, skip).reached.ok_or_else(Self::differs)?;
+            pos += Rows::inside(true).seek(self.isa, rest, skip).reached.ok_or_else(Self::wrong_index)?;
         } else if skip > 0 {
-            let passed = Nesting::inside().seek(self.isa, rest, skip);
-            if passed.stop != Stop::Reached {
-                return Err(Self::differs());
+            let progress = Nesting::inside().seek(self.isa, rest, skip);
+            if progress.stop != Stop::Reached {
+                return Err(Self::wrong_index());
             }
-            place += passed.consumed;
+            pos += progress.consumed;
         }
-        let white = self.data[place..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
-        Ok(place + white.count())
+        let white = self.data[pos..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+        Ok(pos + white.count())
     }
 
-    /// As many items from `start` on as fit; `None` if not even one does.
-    fn whole_items(&self, start: usize, limit: u64, budget: usize) -> Result<Option<Whole>> {
+    /// Returns as many items from `start` on as fit; `None` if not even one does.
+    fn whole_items(&self, start: usize, limit: u64, budget: usize) -> Result<Option<WholeItems>> {
         if self.is_rows() {
             Ok(self.whole_rows(start, limit, budget))
         } else {
@@ -169,35 +169,35 @@ impl Window<'_> {
         }
     }
 
-    fn whole_values(&self, start: usize, limit: u64, budget: usize) -> Result<Option<Whole>> {
+    fn whole_values(&self, start: usize, limit: u64, budget: usize) -> Result<Option<WholeItems>> {
         let rest = &self.data[start..];
-        // One byte more than fits, for the comma behind the last item that does.
-        let reach = &rest[..rest.len().min(budget.saturating_add(1))];
-        let passed = Nesting::inside().seek(self.isa, reach, limit);
-        let (end, count) = match passed.stop {
-            Stop::Reached => (passed.consumed - 1, limit),
-            Stop::Closed => (passed.consumed - 1, passed.commas + 1),
-            Stop::Exhausted if passed.commas > 0 => {
-                let end = Nesting::inside().seek(self.isa, reach, passed.commas).consumed;
-                (end - 1, passed.commas)
+        // One byte beyond the budget, for the comma after the last item that fits.
+        let window = &rest[..rest.len().min(budget.saturating_add(1))];
+        let progress = Nesting::inside().seek(self.isa, window, limit);
+        let (end, count) = match progress.stop {
+            Stop::Reached => (progress.consumed - 1, limit),
+            Stop::Closed => (progress.consumed - 1, progress.commas + 1),
+            Stop::Exhausted if progress.commas > 0 => {
+                let end = Nesting::inside().seek(self.isa, window, progress.commas).consumed;
+                (end - 1, progress.commas)
             }
-            Stop::Exhausted if reach.len() < rest.len() => return Ok(None),
-            Stop::Exhausted => return Err(Self::differs()),
+            Stop::Exhausted if window.len() < rest.len() => return Ok(None),
+            Stop::Exhausted => return Err(Self::wrong_index()),
         };
         let item = trim(self.data, start..start + end);
-        let mut content = Vec::with_capacity(item.len() + BRACKETS);
+        let mut content = Vec::with_capacity(item.len() + BRACKET_BYTES);
         content.push(b'[');
         content.extend_from_slice(&self.data[item.clone()]);
         content.push(b']');
         Ok(Some((content, count, item.end)))
     }
 
-    fn whole_rows(&self, start: usize, limit: u64, budget: usize) -> Option<Whole> {
+    fn whole_rows(&self, start: usize, limit: u64, budget: usize) -> Option<WholeItems> {
         let mut content = vec![b'['];
-        let (mut count, mut end, mut place) = (0, start, start);
-        while count < limit && place < self.data.len() {
-            let Some(line) = self.line(place) else { break };
-            place = line.end + 1;
+        let (mut count, mut end, mut pos) = (0, start, start);
+        while count < limit && pos < self.data.len() {
+            let Some(line) = self.line(pos) else { break };
+            pos = line.end + 1;
             let row = trim(self.data, line);
             if row.is_empty() {
                 continue;
@@ -215,7 +215,7 @@ impl Window<'_> {
         (count > 0).then_some((content, count, end))
     }
 
-    /// The rest of a line without its end; `None` if the window has not all of it.
+    /// Returns the rest of a line without its newline; `None` if the window ends inside the line.
     fn line(&self, start: usize) -> Option<std::ops::Range<usize>> {
         let is_last = self.base + self.data.len() as u64 >= self.index.end();
         match memchr::memchr(b'\n', &self.data[start..]) {
@@ -224,13 +224,15 @@ impl Window<'_> {
         }
     }
 
-    /// The page of an item that is larger than the budget, or that ends in white space that is.
+    /// Returns the page of one item that does not fit. It is cut unless only the white space after it is too
+    /// large.
     fn cut_item(&self, number: u64, start: usize, max_bytes: usize) -> Result<ItemPage> {
-        let item = trim(self.data, start..self.end_of(number, start)?);
+        let item = trim(self.data, start..self.item_end(number, start)?);
         let value = &self.data[item.clone()];
         let total = self.index.len();
-        let is_cut = value.len() + BRACKETS > max_bytes;
-        let shown = if is_cut { truncate(value, &limits(max_bytes - BRACKETS))? } else { value.to_vec() };
+        let is_cut = value.len() + BRACKET_BYTES > max_bytes;
+        let shown =
+            if is_cut { truncate(value, &budget_only(max_bytes - BRACKET_BYTES))? } else { value.to_vec() };
         let start = self.base + item.start as u64;
         Ok(ItemPage {
             content: [b"[", &shown[..], b"]"].concat(),
@@ -248,30 +250,36 @@ impl Window<'_> {
         })
     }
 
-    /// Where what is behind an item starts: its comma, the closing bracket, its line's end.
-    fn end_of(&self, number: u64, start: usize) -> Result<usize> {
+    /// Returns where an item ends: at its comma, the closing bracket or the end of its line.
+    fn item_end(&self, number: u64, start: usize) -> Result<usize> {
         if self.is_rows() {
             return self.line(start).map(|line| line.end).ok_or_else(Self::too_short);
         }
-        // A large item is the last that starts in its block, so that the index knows where the next one is.
-        let behind = match self.index.entry_after(number) {
+        // A large item is the last one that starts in its block, so the index has an entry for the next item.
+        let next = match self.index.entry_after(number) {
             Some(entry) if entry.number == number + 1 => Some(entry.offset),
             None if number + 1 == self.index.len() => Some(self.index.end()),
             _ => None,
         };
-        if let Some(behind) = behind {
-            let end = self.place(behind)?.checked_sub(1).filter(|&end| end >= start);
-            return end.ok_or_else(Self::differs);
+        if let Some(next) = next {
+            let end = self.position(next)?.checked_sub(1).filter(|&end| end >= start);
+            return end.ok_or_else(Self::wrong_index);
         }
         match Nesting::inside().seek(self.isa, &self.data[start..], 1) {
-            passed if passed.stop == Stop::Exhausted => Err(Self::differs()),
-            passed => Ok(start + passed.consumed - 1),
+            progress if progress.stop == Stop::Exhausted => Err(Self::wrong_index()),
+            progress => Ok(start + progress.consumed - 1),
         }
     }
 }
 
-/// Of one item as much as fits, whatever it is made of.
-fn limits(max_bytes: usize) -> Limits {
-    let most = usize::MAX;
-    Limits { max_bytes, max_array_items: most, max_string_chars: most, max_depth: 64, max_object_keys: most }
+/// Limits for truncating one item: only the byte budget applies.
+fn budget_only(max_bytes: usize) -> Limits {
+    let unlimited = usize::MAX;
+    Limits {
+        max_bytes,
+        max_array_items: unlimited,
+        max_string_chars: unlimited,
+        max_depth: 64,
+        max_object_keys: unlimited,
+    }
 }

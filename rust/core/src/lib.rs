@@ -1,11 +1,38 @@
-//! Slice, index, search and truncate large payloads as bytes, without parsing them.
+//! Index, page, search and truncate large JSON, NDJSON and text payloads without parsing them.
 //!
-//! Every verb borrows the payload and returns spans or small answers. Nothing here panics, whatever the bytes.
+//! Every function borrows the payload as bytes and returns spans or a small result; none builds a tree of a whole
+//! document. Payloads are untrusted: no bytes make a function panic.
+//!
+//! ```
+//! use forebay_core::{Limits, Pointer, Range, index_items, locate, outline, read_items, truncate};
+//!
+//! # fn main() -> forebay_core::Result<()> {
+//! let data = br#"{"total": 3, "rows": [{"id": 1}, {"id": 2}, {"id": 3}]}"#;
+//! assert_eq!(outline(data, 512)?, "{total: int, rows: [{id: int}] ×3}");
+//!
+//! // Index the items once, then read any page of them within a byte budget.
+//! let index = index_items(data, None, true)?;
+//! assert_eq!((index.path(), index.len()), (Some("/rows"), 3));
+//! let page = read_items(data, 0, &index, Range::Bounded { offset: 1, limit: 10 }, 1024)?;
+//! assert_eq!(page.content, br#"[{"id": 2}, {"id": 3}]"#);
+//!
+//! // Values are spans of the payload.
+//! let id = locate(data, &Pointer::parse("/rows/2/id")?)?;
+//! assert_eq!(&data[id], b"3");
+//!
+//! // An overview is valid JSON within a budget.
+//! let limits = Limits { max_array_items: 1, ..Limits::default() };
+//! let overview = br#"{"total":3,"rows":{"items":[{"id":1}],"totalCount":3,"showing":1}}"#;
+//! assert_eq!(truncate(data, &limits)?, overview);
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod checksum;
 pub mod error;
+pub mod escaping;
 pub mod index;
 pub mod items;
 pub mod lines;
@@ -28,10 +55,10 @@ pub mod truncate;
 pub mod truncate_lines;
 mod utf8;
 pub mod validate;
-pub mod wire;
 
 pub use checksum::checksum;
 pub use error::{Error, ErrorKind, Result};
+pub use escaping::Escaping;
 pub use index::{ItemIndex, ItemIndexer, index_items, index_lines};
 pub use items::{ItemPage, read_items};
 pub use lines::{LinePage, read_lines};
@@ -47,4 +74,3 @@ pub use survey::{Findings, Nature, Survey};
 pub use text::{TextPage, read_text};
 pub use truncate::{Limits, truncate};
 pub use truncate_lines::truncate_lines;
-pub use wire::Escaping;

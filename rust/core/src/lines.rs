@@ -1,51 +1,51 @@
 //! Pages of lines: whole lines within a budget.
 //!
-//! A line ends behind its `\n`; the last one needs none. Blank lines are lines.
+//! A line ends after its `\n`, which the last line may lack. Blank lines count.
 
 use std::ops;
 
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
 use crate::error::{Error, Result};
+use crate::escaping::Escaping;
 use crate::index::{ItemIndex, Kind};
 use crate::page::Cut;
 use crate::range::Range;
 use crate::utf8::{check_text, floor_boundary};
-use crate::wire::Escaping;
 
-/// A line whose start is known, to count on from.
+/// Number and offset of a line whose start is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct LineStart {
     line: u64,
     byte: usize,
 }
 
-/// Where a page of lines is.
+/// A page of lines, as a span of the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinePage {
-    /// The number of the first line.
+    /// Number of the first line.
     pub offset: u64,
-    /// How many lines there are, the cut one included.
+    /// How many lines the page has, a truncated one included.
     pub returned: u64,
-    /// How many lines the payload has, where that is known: from an index, or because the page is its last.
+    /// How many lines the payload has, if known: from an index, or because this is the last page.
     pub total: Option<u64>,
-    /// The line after the last one shown; `None` exactly at the end.
+    /// Number of the line after the last one returned; `None` at the end.
     pub next_offset: Option<u64>,
     /// The text is `data[span]`, and is UTF-8.
     pub span: ops::Range<usize>,
-    /// The line, if it alone exceeds the budget: then it is the only one of the page.
+    /// Set if the first line alone exceeds the budget. It is then the only line of the page.
     pub truncated: Option<Cut>,
 }
 
-/// Whole lines that together weigh at most `max_bytes` on the wire.
+/// Reads whole lines that take at most `max_bytes` once escaped.
 ///
-/// With an index of the lines, the time does not depend on where the page is. A line that alone exceeds the
-/// budget comes back cut at a character, by itself. A page of the last lines starts at the first of them: what
-/// the budget leaves out is at its end, and `next_offset` leads there.
+/// With a line index, the cost does not depend on the position of the page. A line that alone exceeds the
+/// budget is cut at a character boundary and returned alone. A suffix page starts at the first of the last
+/// lines; what the budget leaves out is at its end, and `next_offset` continues there.
 ///
 /// # Errors
-/// `InvalidArgument` for a limit or budget that nothing fits, or an index that is not one of lines;
-/// `CorruptIndex` if it is not this payload's, as far as that shows; `InvalidText` where the lines are not UTF-8.
+/// `InvalidArgument` for a limit of 0, a budget too small for one character, or an index of items;
+/// `CorruptIndex` if the index visibly belongs to another payload; `InvalidText` if the lines are not UTF-8.
 pub fn read_lines(
     data: &[u8],
     index: Option<&ItemIndex>,
@@ -61,7 +61,7 @@ pub fn read_lines(
         Range::Bounded { offset, limit } => read_from(data, start, None, offset, limit, max_bytes, escaping),
         Range::From(offset) => read_from(data, start, None, offset, u64::MAX, max_bytes, escaping),
         Range::Suffix(count) => {
-            let byte = last_lines(data, count);
+            let byte = last_lines_start(data, count);
             let line = count_lines(&data[..byte]);
             read_from(data, LineStart { line, byte }, None, line, count.max(1), max_bytes, escaping)
         }
@@ -96,8 +96,8 @@ fn read_indexed(
     read_from(data, known, Some(total), lines.start, limit, max_bytes, escaping)
 }
 
-/// Reads from line `offset` on, and starts looking for it at a line that is known not to be behind it. `total` is
-/// for an index to say.
+/// Reads from line `offset` on. The search for it begins at `known`, a line start at or before it. `total`
+/// comes from an index.
 fn read_from(
     data: &[u8],
     known: LineStart,
@@ -128,62 +128,63 @@ fn read_from(
     Ok(LinePage { offset: line, returned, total, next_offset, span, truncated })
 }
 
-/// How many lines `data` has.
+/// Counts the lines of `data`.
 pub(crate) fn count_lines(data: &[u8]) -> u64 {
-    let unended = data.last().is_some_and(|&byte| byte != b'\n');
-    memchr_iter(b'\n', data).count() as u64 + u64::from(unended)
+    let is_unterminated = data.last().is_some_and(|&byte| byte != b'\n');
+    memchr_iter(b'\n', data).count() as u64 + u64::from(is_unterminated)
 }
 
-/// The first byte of the last `count` lines.
-pub(crate) fn last_lines(data: &[u8], count: u64) -> usize {
+/// Returns where the last `count` lines start.
+pub(crate) fn last_lines_start(data: &[u8], count: u64) -> usize {
     let Some(skip) = count.checked_sub(1) else { return data.len() };
-    // The last byte ends the last line if it ends one at all: what matters are the line ends before it.
+    // A newline as the last byte ends the last line and starts none, so only those before it count.
     let before = &data[..data.len().saturating_sub(1)];
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     memrchr_iter(b'\n', before).nth(skip).map_or(0, |line_end| line_end + 1)
 }
 
-/// The end of the line that starts at `start`, behind its `\n`.
+/// Returns the end of the line that starts at `start`, after its `\n`.
 pub(crate) fn line_end(data: &[u8], start: usize) -> usize {
     memchr(b'\n', &data[start..]).map_or(data.len(), |found| start + found + 1)
 }
 
-/// Where line `offset` starts, or the end and how many lines there are.
+/// Returns where line `offset` starts; if there are fewer lines, the end and the line count.
 fn skip_lines(data: &[u8], known: LineStart, offset: u64) -> LineStart {
-    /// Counting the line ends of a block is many times faster than stopping at each.
-    const BLOCK: usize = 16 * 1024;
+    /// Counting the newlines of a block is many times faster than stopping at each.
+    const BLOCK_BYTES: usize = 16 * 1024;
     let LineStart { mut line, mut byte } = known;
     byte = byte.min(data.len());
     while line < offset && byte < data.len() {
-        let block = &data[byte..data.len().min(byte + BLOCK)];
+        let block = &data[byte..data.len().min(byte + BLOCK_BYTES)];
         let ends = memchr_iter(b'\n', block).count() as u64;
         if line.saturating_add(ends) < offset {
             line += ends;
             byte += block.len();
             continue;
         }
-        // At most as many as a block has, so it fits.
+        // At most the number of newlines in a block, so it fits.
         let last = (offset - line - 1) as usize;
         byte += memchr_iter(b'\n', block).nth(last).map_or(block.len(), |found| found + 1);
         line = offset;
     }
-    let is_unended = line < offset && byte > known.byte && data.last().is_some_and(|&last| last != b'\n');
-    LineStart { line: line.saturating_add(is_unended.into()), byte }
+    let is_unterminated =
+        line < offset && byte > known.byte && data.last().is_some_and(|&last| last != b'\n');
+    LineStart { line: line.saturating_add(is_unterminated.into()), byte }
 }
 
-/// The end of as many whole lines as fit; `start` if not even one does.
+/// Returns the end of as many whole lines as fit; `start` if not even one does.
 fn whole_lines(data: &[u8], start: usize, limit: u64, budget: usize, escaping: Escaping) -> usize {
-    let reach = &data[start..data.len().min(start.saturating_add(budget))];
+    let window = &data[start..data.len().min(start.saturating_add(budget))];
     let last = usize::try_from(limit - 1).unwrap_or(usize::MAX);
-    let wanted = memchr_iter(b'\n', reach).nth(last).map_or(reach.len(), |found| found + 1);
-    let fitting = escaping.fit(&reach[..wanted], budget);
-    if start + fitting == data.len() {
+    let limit_end = memchr_iter(b'\n', window).nth(last).map_or(window.len(), |found| found + 1);
+    let fit_end = escaping.fit(&window[..limit_end], budget);
+    if start + fit_end == data.len() {
         return data.len();
     }
-    start + memrchr(b'\n', &reach[..fitting]).map_or(0, |found| found + 1)
+    start + memrchr(b'\n', &window[..fit_end]).map_or(0, |found| found + 1)
 }
 
-/// The end of what is shown of a line that does not fit, and its whole size.
+/// Cuts a line that does not fit. Returns where its shown part ends, and the [`Cut`].
 fn cut_line(data: &[u8], at: LineStart, budget: usize, escaping: Escaping) -> (usize, Cut) {
     let LineStart { line, byte: start } = at;
     let line_end = line_end(data, start);
@@ -208,19 +209,19 @@ mod tests {
         prop::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat())
     }
 
-    /// Splits all of the text.
+    /// Reference: splits all of the text.
     fn naive(text: &str, first: usize, limit: usize, max_bytes: usize, escaping: Escaping) -> LinePage {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let size = |lines: &[&str]| lines.iter().map(|line| line.len()).sum::<usize>();
         let first = first.min(lines.len());
         let start = size(&lines[..first]);
-        let weigh = |end| escaping.weigh(&text.as_bytes()[start..end]);
-        let fits = |count: &usize| weigh(start + size(&lines[first..first + count])) <= max_bytes;
+        let escaped_len = |end| escaping.escaped_len(&text.as_bytes()[start..end]);
+        let fits = |count: &usize| escaped_len(start + size(&lines[first..first + count])) <= max_bytes;
         let count = (0..=limit.min(lines.len() - first)).rev().find(fits).unwrap();
         let mut span = start..start + size(&lines[first..first + count]);
         let is_cut = count == 0 && first < lines.len();
         let truncated = is_cut.then(|| {
-            let whole = |end: &usize| text.is_char_boundary(*end) && weigh(*end) <= max_bytes;
+            let whole = |end: &usize| text.is_char_boundary(*end) && escaped_len(*end) <= max_bytes;
             span.end = (start..text.len()).rev().find(whole).unwrap();
             Cut { index: first as u64, size_bytes: lines[first].len() as u64, byte_offset: span.end as u64 }
         });
@@ -240,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_are_those_of_splitting(text in log(), limit in 1..8_usize, max_bytes in 7..90_usize) {
+        fn pages_match_splitting_the_text(text in log(), limit in 1..8_usize, max_bytes in 7..90_usize) {
             let data = text.as_bytes();
             let count = text.split_inclusive('\n').count();
             let index = crate::index::index_lines(data);
@@ -262,7 +263,7 @@ mod tests {
         }
 
         #[test]
-        fn counts_on_from_any_line_that_is_known(text in log(), offset in 0..12_u64) {
+        fn counts_from_any_known_line(text in log(), offset in 0..12_u64) {
             let read = |known, total| read_from(text.as_bytes(), known, total, offset, 2, 50, Escaping::Once);
             let expected = read(LineStart::default(), None);
             let mut known = LineStart::default();
@@ -288,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn a_start_beyond_the_payload_is_its_end() {
+    fn a_known_start_beyond_the_payload_gives_an_empty_page() {
         let known = LineStart { line: u64::MAX, byte: 99 };
         let page = read_from(b"a\nb", known, None, 0, 1, 9, Escaping::Never).unwrap();
         assert_eq!((page.span, page.next_offset), (3..3, None));
     }
 
     #[test]
-    fn only_what_is_shown_must_be_text() {
+    fn only_the_returned_lines_must_be_utf8() {
         let read = |offset| {
             read_lines(b"ok\n\xff\nok", None, Range::Bounded { offset, limit: 1 }, 9, Escaping::Once)
         };
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_could_not_go_on_are_refused() {
+    fn limits_and_budgets_without_progress_are_rejected() {
         let read = |limit, max_bytes| {
             read_lines(b"", None, Range::Bounded { offset: 0, limit }, max_bytes, Escaping::Once)
         };

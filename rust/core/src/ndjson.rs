@@ -1,4 +1,4 @@
-//! Several values, each on a line of its own: how to tell, and where they are.
+//! NDJSON (several values, one per line): detection and splitting.
 
 use std::ops::Range;
 
@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::reader::Reader;
 use crate::scan::Isa;
 
-/// Whether a payload is NDJSON: its first line is one whole value, and something stands on a later line.
+/// Whether a payload is NDJSON: its first line is one whole value, and a later line is not blank.
 ///
-/// A value of NDJSON never spans lines, so a document that does is told apart by its first line alone.
+/// NDJSON values never span lines, so the first line alone tells a multi-line document apart.
 pub(crate) fn is_ndjson(data: &[u8], isa: Isa) -> bool {
     let Some(start) = data.iter().position(|byte| !is_space(*byte)) else {
         return false;
@@ -24,7 +24,7 @@ pub(crate) fn is_ndjson(data: &[u8], isa: Isa) -> bool {
     reader.skip().is_ok() && reader.peek_or_end().is_none()
 }
 
-/// The lines that hold something, without the white space around it.
+/// Returns the non-blank lines, without the white space around them.
 pub(crate) fn lines(data: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     let ends = memchr::memchr_iter(b'\n', data).chain(std::iter::once(data.len()));
@@ -35,7 +35,7 @@ pub(crate) fn lines(data: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// `span` without the white space around it.
+/// Shrinks `span` by the white space at both ends.
 pub(crate) fn trim(data: &[u8], mut span: Range<usize>) -> Range<usize> {
     while span.start < span.end && is_space(data[span.start]) {
         span.start += 1;
@@ -46,8 +46,8 @@ pub(crate) fn trim(data: &[u8], mut span: Range<usize>) -> Range<usize> {
     span
 }
 
-/// Whether the value that was just read, the first of `data`, was only the first line of NDJSON. Fails where
-/// something follows and this is not NDJSON.
+/// Whether the value just read, the first of `data`, was only the first line of NDJSON. Fails if something
+/// follows it and `data` is not NDJSON.
 pub(crate) fn is_first_line(reader: &mut Reader<'_>, data: &[u8], isa: Isa) -> Result<bool> {
     if reader.peek_or_end().is_some() && is_ndjson(data, isa) {
         return Ok(true);
@@ -55,7 +55,7 @@ pub(crate) fn is_first_line(reader: &mut Reader<'_>, data: &[u8], isa: Isa) -> R
     expect_end(reader).map(|()| false)
 }
 
-/// Fails unless nothing is left to read.
+/// Fails if anything but white space is left.
 pub(crate) fn expect_end(reader: &mut Reader<'_>) -> Result<()> {
     match reader.peek_or_end() {
         None => Ok(()),
@@ -72,26 +72,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(text: &str) -> bool {
-        let answers: Vec<bool> =
+    fn detect(text: &str) -> bool {
+        let results: Vec<bool> =
             Isa::available().into_iter().map(|isa| is_ndjson(text.as_bytes(), isa)).collect();
-        assert!(answers.iter().all(|answer| *answer == answers[0]), "{text}");
-        answers[0]
+        assert!(results.iter().all(|result| *result == results[0]), "{text}");
+        results[0]
     }
 
     #[test]
-    fn tells_lines_from_a_document() {
+    fn distinguishes_ndjson_from_a_document() {
         for lines in ["1\n2", "\n {} \r\n\n[]\n", "\"a\"\nx", "{\"a\":[1]}\n{"] {
-            assert!(check(lines), "{lines}");
+            assert!(detect(lines), "{lines}");
         }
         for document in ["", "\n", "1", " {}\n", "[1,\n2]\n3", "1 2\n3", "\"a\n\"\n1", "{}\n \r\n", "x\ny"] {
-            assert!(!check(document), "{document}");
+            assert!(!detect(document), "{document}");
         }
     }
 
     proptest! {
         #[test]
-        fn finds_the_lines_that_python_would(text in "[ab \r\t\n]{0,40}") {
+        fn matches_split_and_trim(text in "[ab \r\t\n]{0,40}") {
             let white: &[char] = &[' ', '\t', '\r', '\n'];
             let naive: Vec<&str> =
                 text.split('\n').map(|line| line.trim_matches(white)).filter(|line| !line.is_empty()).collect();

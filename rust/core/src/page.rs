@@ -1,12 +1,12 @@
-//! What pages of items and of lines have in common.
+//! Shared by pages of items and pages of lines.
 
-/// An item or line that was larger than the page's budget and came back cut.
+/// An item or line that exceeded the page's budget and was truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// Its number.
     pub index: u64,
-    /// Its whole size.
+    /// Its full size in bytes.
     pub size_bytes: u64,
-    /// Where to read on from: an item's first byte, or the byte after what was shown of a line.
+    /// Where to continue reading: an item's first byte, or the byte after the shown part of a line.
     pub byte_offset: u64,
 }

@@ -1,9 +1,9 @@
-//! JSON Pointers (RFC 6901): where in a payload a value is, without parsing the rest.
+//! JSON Pointers (RFC 6901): locating a value without parsing the rest of the payload.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result, quote};
 use crate::ndjson::{is_first_line, is_ndjson, lines, trim};
 use crate::reader::{Kind, Reader, check_json};
 use crate::scan::Isa;
@@ -15,7 +15,7 @@ pub struct Pointer {
     tokens: Vec<Token>,
 }
 
-/// One step of a pointer: a key of an object, or the number of an item.
+/// One step of a pointer: an object key or an item number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
@@ -30,7 +30,7 @@ impl Pointer {
             Error::argument(format!(
                 "{} is not a JSON Pointer: write \"/users/0/name\", with ~1 for a slash and ~0 for a tilde in a key, \
                  or \"\" for everything",
-                quoted(text)
+                quote(text)
             ))
         })?;
         Ok(Self { text: text.to_owned(), tokens })
@@ -50,12 +50,12 @@ impl Token {
         let mut parts = escaped.split('~');
         let mut text = parts.next()?.to_owned();
         for part in parts {
-            let (meant, rest) = match part.as_bytes().first()? {
+            let (literal, rest) = match part.as_bytes().first()? {
                 b'0' => ('~', &part[1..]),
                 b'1' => ('/', &part[1..]),
                 _ => return None,
             };
-            text.push(meant);
+            text.push(literal);
             text.push_str(rest);
         }
         Some(Self(text))
@@ -73,7 +73,7 @@ impl Token {
         }
     }
 
-    /// The number of an item, if the token is one: digits without a leading zero.
+    /// Returns the token as an item number: digits without a leading zero.
     pub(crate) fn index(&self) -> Option<u64> {
         let digits = self.0.as_bytes();
         let is_plain =
@@ -82,8 +82,8 @@ impl Token {
     }
 }
 
-/// Adds a key, given as it stands between its quotes, to the text of a pointer. `false`, and nothing
-/// added, where no text can name the key: it has half of a surrogate pair.
+/// Appends a raw key (the bytes between its quotes) to the text of a pointer. Returns `false` and appends
+/// nothing if the key is not text, e.g. has a lone surrogate.
 pub(crate) fn push_token(pointer: &mut String, raw_key: &[u8]) -> bool {
     let Some(key) = unescape(raw_key) else {
         return false;
@@ -99,8 +99,7 @@ pub(crate) fn push_token(pointer: &mut String, raw_key: &[u8]) -> bool {
     true
 }
 
-/// The text that the content of a JSON string stands for; `None` where it is none: not UTF-8, a broken
-/// escape, half of a surrogate pair.
+/// Decodes the content of a JSON string; `None` for invalid UTF-8, a broken escape or a lone surrogate.
 pub(crate) fn unescape(raw: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(raw).ok()?;
     let Some((plain, mut rest)) = text.split_once('\\') else {
@@ -120,7 +119,7 @@ pub(crate) fn unescape(raw: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What the escape stands for whose backslash was taken, and what follows it.
+/// Decodes one escape whose backslash was already taken. Returns the character and the rest of the text.
 fn unescape_one(rest: &str) -> Option<(char, &str)> {
     let char = match rest.as_bytes().first()? {
         b'u' => return unescape_unicode(&rest[1..]),
@@ -147,38 +146,38 @@ fn unescape_unicode(rest: &str) -> Option<(char, &str)> {
 
 fn hex4(text: &str) -> Option<(u32, &str)> {
     let (digits, rest) = text.split_at_checked(4)?;
-    // `from_str_radix` alone would take a sign.
+    // `from_str_radix` alone would accept a sign.
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { Some((u32::from_str_radix(digits, 16).ok()?, rest)) } else { None }
 }
 
-/// Where the value at `pointer` is, without white space around it.
+/// Returns the span of the value at `pointer`, without white space around it.
 ///
-/// Of equal keys the first is meant. In NDJSON the first token is the number of a value. Reading ends with
-/// the value, which is checked; what was passed over on the way is trusted.
+/// Of equal keys the first one counts. In NDJSON the first token is the number of a value. Reading stops
+/// after the value. The value is validated, but nothing that was skipped on the way to it.
 pub fn locate(data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
     locate_with(Isa::detect(), data, pointer)
 }
 
 fn locate_with(isa: Isa, data: &[u8], pointer: &Pointer) -> Result<Range<usize>> {
     let Some((first, rest)) = pointer.tokens().split_first() else {
-        return everything(isa, data);
+        return locate_root(isa, data);
     };
     let found = if is_ndjson(data, isa) {
         let number = first.index().and_then(|number| usize::try_from(number).ok());
         match number.and_then(|number| lines(data).nth(number)) {
-            Some(line) => walk(Reader::at(&data[..line.end], line.start, isa), data, rest)?,
+            Some(line) => follow(Reader::at(&data[..line.end], line.start, isa), data, rest)?,
             None => None,
         }
     } else {
-        walk(Reader::new(data, isa), data, pointer.tokens())?
+        follow(Reader::new(data, isa), data, pointer.tokens())?
     };
     found.ok_or_else(|| Error::path(pointer.as_str()))
 }
 
-fn everything(isa: Isa, data: &[u8]) -> Result<Range<usize>> {
+fn locate_root(isa: Isa, data: &[u8]) -> Result<Range<usize>> {
     let mut reader = Reader::new(data, isa);
-    let value = reader.value()?;
+    let value = reader.take_value()?;
     if !is_first_line(&mut reader, data, isa)? {
         return Ok(value);
     }
@@ -186,7 +185,7 @@ fn everything(isa: Isa, data: &[u8]) -> Result<Range<usize>> {
     check_json(isa, data, lines.clone()).map(|()| lines)
 }
 
-fn walk(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<Range<usize>>> {
+fn follow(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<Range<usize>>> {
     for token in tokens {
         let is_found = match reader.kind()? {
             Kind::Object => enter_object(&mut reader, data, token)?,
@@ -197,10 +196,10 @@ fn walk(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<
             return Ok(None);
         }
     }
-    reader.value().map(Some)
+    reader.take_value().map(Some)
 }
 
-/// Moves to the value of a key.
+/// Moves to the value of a key; `false` if the object does not have it.
 fn enter_object(reader: &mut Reader<'_>, data: &[u8], token: &Token) -> Result<bool> {
     reader.open();
     let mut is_first = true;
@@ -214,7 +213,7 @@ fn enter_object(reader: &mut Reader<'_>, data: &[u8], token: &Token) -> Result<b
     Ok(false)
 }
 
-/// Moves to an item.
+/// Moves to an item; `false` if the array does not have it.
 fn enter_array(reader: &mut Reader<'_>, token: &Token) -> Result<bool> {
     let Some(index) = token.index() else {
         return Ok(false);
@@ -237,7 +236,7 @@ mod tests {
         let pointer = Pointer::parse(pointer)?;
         let found: Vec<_> =
             Isa::available().into_iter().map(|isa| locate_with(isa, data, &pointer)).collect();
-        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        assert!(found.iter().all(|result| *result == found[0]), "{found:?}");
         locate(data, &pointer)
     }
 
@@ -249,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Every pointer into a value, and what it points to.
+    /// Collects every pointer into a value, and what it points to.
     fn every_pointer(value: &Value, at: &str, out: &mut Vec<(String, Value)>) {
         out.push((at.to_owned(), value.clone()));
         match value {
@@ -272,13 +271,13 @@ mod tests {
         serde_json::from_slice(bytes).unwrap()
     }
 
-    /// The text with every character of its strings as a `\u` escape.
+    /// Returns the text with every character as a `\u` escape.
     fn escape_all(text: &str) -> String {
         text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect()
     }
 
     #[test]
-    fn refuses_what_is_no_pointer() {
+    fn rejects_invalid_pointers() {
         for text in ["a", "#/a", " ", "/~", "/~2", "/a~/b", "0/"] {
             let error = Pointer::parse(text).unwrap_err();
             assert!(error.to_string().contains("/users/0/name"), "{error}");
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_nothing_where_nothing_is() {
+    fn missing_paths_are_not_found() {
         let data = r#" {"a": [10, [], {"b": "c"}], "01": 1} "#;
         for pointer in
             ["/b", "/a/-", "/a/3", "/a/00", "/a/01", "/a/+1", "/a/1/0", "/a/0/0", "/a/2/b/0", "/a/"]
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_equal_keys_is_meant() {
+    fn the_first_of_equal_keys_counts() {
         assert_eq!(get(r#"{"a": 1, "\u0061": 2, "a": 3}"#, "/a"), Some("1"));
         assert_eq!(get(r#"{"b": 1, "\u0061": 2, "a": 3}"#, "/a"), Some("2"));
     }
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_json_ends() {
+    fn errors_name_the_first_invalid_byte() {
         for (data, index) in [
             ("", 0),
             (" ", 1),
@@ -404,12 +403,12 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_do_no_harm(data in prop::collection::vec(any::<u8>(), 0..200), pointer in "(/[0-3a]?){0,4}") {
+        fn arbitrary_bytes_do_not_panic(data in prop::collection::vec(any::<u8>(), 0..200), pointer in "(/[0-3a]?){0,4}") {
             let _ = find(&data, &pointer);
         }
 
         #[test]
-        fn broken_json_does_no_harm(
+        fn broken_json_does_not_panic(
             value in crate::testing::json(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
             pointer in "(/[0-3a]?){0,4}",
         ) {

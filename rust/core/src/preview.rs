@@ -1,23 +1,23 @@
-//! The first sight of a payload: a prefix that is whole and within its budget.
+//! Previews: a prefix within a budget that is not cut inside a character or escape.
 
 use unicode_segmentation::GraphemeCursor;
 
 use crate::error::{Error, Result};
+use crate::escaping::Escaping;
 use crate::utf8::{ceil_boundary, floor_boundary, text_error, whole_end};
-use crate::wire::Escaping;
 
-/// How far back a cut moves to keep a grapheme cluster whole. A cluster has no longest length, and a payload
-/// that is one cluster should still have a preview.
-const CLUSTER_REACH: usize = 64;
+/// Bytes that a cut may move back to keep a grapheme cluster whole. Clusters have no maximum length, and a
+/// payload that is one cluster should still have a preview.
+const MAX_BACKTRACK_BYTES: usize = 64;
 
-/// The end of the longest prefix of at most `max_bytes` that is whole; `None` for binary.
+/// Returns the end of the longest whole prefix of at most `max_bytes`; `None` for binary data.
 ///
-/// Whole: not cut inside a UTF-8 sequence, a JSON escape or a surrogate pair of escapes, nor inside a grapheme
-/// cluster where avoiding that costs at most 64 bytes. `max_escaped_bytes` also bounds what the prefix weighs on
-/// the wire. A payload that fits is its own preview.
+/// Whole: not cut inside a UTF-8 sequence, a JSON escape or an escaped surrogate pair, nor inside a grapheme
+/// cluster where avoiding that costs at most 64 bytes. `max_escaped_bytes` also bounds the prefix once
+/// escaped. A payload that fits is its own preview.
 ///
-/// Binary: the bytes within the budget are not UTF-8, or hold a NUL. A sequence that only the budget cuts is not
-/// held against them. The work is bounded by the budget, whatever the payload's size.
+/// Binary: the bytes within the budget are not UTF-8 or contain a NUL; a character that only the budget cuts
+/// does not count. The cost is bounded by the budget, not by the payload.
 pub fn preview(
     data: &[u8],
     max_bytes: u64,
@@ -27,7 +27,7 @@ pub fn preview(
     if escaping == Escaping::Never {
         return Err(Error::argument("escape_levels must be 1 or 2, not 0"));
     }
-    // No byte weighs less than 1, so neither budget lets more bytes through than it has.
+    // Every byte takes at least one byte once escaped, so both budgets bound the bytes of the prefix.
     let limit = max_escaped_bytes.map_or(max_bytes, |max_escaped| max_bytes.min(max_escaped));
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let Some(mut end) = text_end(data, limit) else { return Ok(None) };
@@ -40,13 +40,14 @@ pub fn preview(
     Ok(Some(end))
 }
 
-/// The end of the last character within `limit`; `None` if what is before it is not text.
+/// Returns the end of the last character within `limit`; `None` if the bytes before it are not text.
 fn text_end(data: &[u8], limit: usize) -> Option<usize> {
-    let seen = &data[..floor_boundary(data, limit)];
-    let end = match text_error(seen) {
-        None => seen.len(),
-        // Nothing but the budget cuts this sequence: a character behind it would have moved the floor.
-        Some(error) if error.error_len().is_none() && seen.len() == limit && limit < data.len() => {
+    let prefix = &data[..floor_boundary(data, limit)];
+    let end = match text_error(prefix) {
+        None => prefix.len(),
+        // Within the budget this may be a character that the budget cuts. A whole character would have moved
+        // the floor.
+        Some(error) if error.error_len().is_none() && prefix.len() == limit && limit < data.len() => {
             error.valid_up_to()
         }
         Some(_) => return None,
@@ -54,13 +55,14 @@ fn text_end(data: &[u8], limit: usize) -> Option<usize> {
     memchr::memchr(0, &data[..end]).is_none().then_some(end)
 }
 
-/// The last whole end at or before `end` that is not inside a cluster, or `end` if that is too far back.
+/// Returns the last whole end at or before `end` that is not inside a cluster, or `end` if that is too far
+/// back.
 fn cluster_end(data: &[u8], end: usize) -> usize {
     if is_between_ascii(data, end) {
         return end;
     }
-    // Asked of a copy that goes one character further, because what follows decides. Code over `str` trusts its
-    // bytes to stay as they were, and a mapped file may change.
+    // The next character decides whether this is a boundary, so the text includes it. It is a copy, because
+    // code over `str` relies on its bytes not changing, and a mapped file may change.
     let copy = data[..ceil_boundary(data, end + 1)].to_vec();
     let text = match std::str::from_utf8(&copy) {
         Ok(text) => text,
@@ -69,21 +71,21 @@ fn cluster_end(data: &[u8], end: usize) -> usize {
     let mut at = end;
     while !is_cluster_boundary(text, at) {
         at = whole_end(data, at.saturating_sub(1));
-        if end - at > CLUSTER_REACH {
+        if end - at > MAX_BACKTRACK_BYTES {
             return end;
         }
     }
     at
 }
 
-/// Two ASCII characters are never one cluster, but for a line end.
+/// Whether `at` is between two ASCII characters other than `\r\n`. Such characters never share a cluster.
 fn is_between_ascii(data: &[u8], at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|before| data.get(before));
     let around = before.zip(data.get(at));
     around.is_some_and(|(before, after)| (before | after).is_ascii() && (before, after) != (&b'\r', &b'\n'))
 }
 
-/// True at the ends of `text`, and where it is no place in `text` at all.
+/// Whether `at` is a cluster boundary of `text`. Also true where it is not even a character boundary.
 fn is_cluster_boundary(text: &str, at: usize) -> bool {
     !text.is_char_boundary(at)
         || GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
@@ -102,15 +104,16 @@ mod tests {
         at == text.len() || text.grapheme_indices(true).any(|(start, _)| start == at)
     }
 
-    /// Tries every prefix.
+    /// Reference: tries every prefix.
     fn naive(text: &str, max_bytes: usize, max_escaped: Option<usize>, escaping: Escaping) -> usize {
         let fits = |end: usize| {
-            end <= max_bytes && max_escaped.is_none_or(|max| escaping.weigh(&text.as_bytes()[..end]) <= max)
+            end <= max_bytes
+                && max_escaped.is_none_or(|max| escaping.escaped_len(&text.as_bytes()[..end]) <= max)
         };
         let ends: Vec<_> = naive_boundaries(text).into_iter().filter(|&end| fits(end)).collect();
         let longest = *ends.last().unwrap();
         let unbroken = ends.into_iter().filter(|&end| is_cluster_start(text, end)).max().unwrap();
-        if longest - unbroken <= CLUSTER_REACH { unbroken } else { longest }
+        if longest - unbroken <= MAX_BACKTRACK_BYTES { unbroken } else { longest }
     }
 
     fn clustered_text() -> impl Strategy<Value = String> {
@@ -125,45 +128,45 @@ mod tests {
         prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
     }
 
-    fn ends(data: &[u8], max_bytes: usize) -> Option<usize> {
+    fn preview_end(data: &[u8], max_bytes: usize) -> Option<usize> {
         preview(data, max_bytes as u64, None, Escaping::Once).unwrap()
     }
 
     #[test]
     fn a_cluster_too_long_to_avoid_is_cut_at_a_character() {
         let text = format!("e{}", "\u{301}".repeat(100));
-        assert_eq!(ends(text.as_bytes(), 64), Some(0));
-        assert_eq!(ends(text.as_bytes(), 66), Some(65));
-        assert_eq!(ends(text.as_bytes(), 201), Some(201));
+        assert_eq!(preview_end(text.as_bytes(), 64), Some(0));
+        assert_eq!(preview_end(text.as_bytes(), 66), Some(65));
+        assert_eq!(preview_end(text.as_bytes(), 201), Some(201));
     }
 
     #[test]
-    fn monotonous_text_is_cut_as_well() {
+    fn repeated_units_are_cut_between_units() {
         for (unit, size) in [("\\", 2), ("\"", 1), ("\u{1}", 1), ("😀", 4), ("🇩", 8), ("\\ud83d\\ude00", 12)]
         {
             let text = unit.repeat(3000);
             for max in [0, 1, 7, 2047, 2048] {
-                assert_eq!(ends(text.as_bytes(), max), Some(max / size * size), "{unit:?} {max}");
+                assert_eq!(preview_end(text.as_bytes(), max), Some(max / size * size), "{unit:?} {max}");
             }
         }
     }
 
     #[test]
     fn binary_has_no_preview() {
-        assert_eq!(ends(b"ab\0cd", 3), None);
-        assert_eq!(ends(b"ab\0cd", 2), Some(2));
-        assert_eq!(ends(b"ab\xffcd", 3), None);
-        assert_eq!(ends(b"ab\xffcd", 2), Some(2));
+        assert_eq!(preview_end(b"ab\0cd", 3), None);
+        assert_eq!(preview_end(b"ab\0cd", 2), Some(2));
+        assert_eq!(preview_end(b"ab\xffcd", 3), None);
+        assert_eq!(preview_end(b"ab\xffcd", 2), Some(2));
         // Cut by the budget, by what follows, by the payload's end.
-        assert_eq!(ends("ab€".as_bytes(), 4), Some(2));
-        assert_eq!(ends(b"ab\xe2\x82cd", 4), Some(2));
-        assert_eq!(ends(b"ab\xe2\x82cd", 5), None);
-        assert_eq!(ends(b"ab\xe2\x82", 4), None);
-        assert_eq!(ends(b"ab\xe2\x82", 9), None);
+        assert_eq!(preview_end("ab€".as_bytes(), 4), Some(2));
+        assert_eq!(preview_end(b"ab\xe2\x82cd", 4), Some(2));
+        assert_eq!(preview_end(b"ab\xe2\x82cd", 5), None);
+        assert_eq!(preview_end(b"ab\xe2\x82", 4), None);
+        assert_eq!(preview_end(b"ab\xe2\x82", 9), None);
     }
 
     #[test]
-    fn what_was_not_asked_for_is_not_looked_at() {
+    fn bytes_beyond_the_budget_are_not_examined() {
         let data = [&[b'a'; 100][..], &[0xff; 100]].concat();
         assert_eq!(preview(&data, HUGE, Some(100), Escaping::Once), Ok(Some(100)));
         assert_eq!(preview(&data, HUGE, Some(101), Escaping::Once), Ok(None));
@@ -171,17 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn text_is_escaped_at_least_once() {
+    fn zero_escape_levels_are_rejected() {
         assert!(preview(b"", 1, None, Escaping::Never).is_err());
     }
 
     proptest! {
         #[test]
-        fn cuts_where_trying_every_prefix_does(text in clustered_text(), around in 0..400_usize) {
+        fn matches_trying_every_prefix(text in clustered_text(), around in 0..400_usize) {
             let data = text.as_bytes();
             for max in 0..text.len() + 2 {
                 let naive_end = naive(&text, max, None, Escaping::Once);
-                prop_assert_eq!(ends(data, max), Some(naive_end), "{:?} to {}", text, max);
+                prop_assert_eq!(preview_end(data, max), Some(naive_end), "{:?} to {}", text, max);
             }
             for escaping in [Escaping::Once, Escaping::Twice] {
                 let got = preview(data, HUGE, Some(around as u64), escaping).unwrap();
@@ -191,17 +194,17 @@ mod tests {
         }
 
         #[test]
-        fn binary_is_what_a_decoder_refuses(data in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xcc), Just(0x81), Just(b'a')], 0..20)) {
+        fn binary_is_what_a_utf8_decoder_rejects(data in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xcc), Just(0x81), Just(b'a')], 0..20)) {
             for max in 0..data.len() + 2 {
-                let seen = &data[..max.min(data.len())];
-                let is_text = match std::str::from_utf8(seen) {
+                let prefix = &data[..max.min(data.len())];
+                let is_text = match std::str::from_utf8(prefix) {
                     Ok(text) => !text.contains('\0'),
                     Err(error) => {
                         let is_cut = error.error_len().is_none() && max < data.len();
-                        is_cut && !seen[..error.valid_up_to()].contains(&0)
+                        is_cut && !prefix[..error.valid_up_to()].contains(&0)
                     }
                 };
-                let end = ends(&data, max);
+                let end = preview_end(&data, max);
                 prop_assert_eq!(end.is_some(), is_text, "to {}", max);
                 prop_assert!(end.is_none_or(|end| end <= max && std::str::from_utf8(&data[..end]).is_ok()));
             }

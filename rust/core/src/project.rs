@@ -1,34 +1,34 @@
-//! Items with a few of their fields: what is asked for is copied, the rest is passed over.
+//! Projection: items with only some of their fields. Named fields are copied, the rest is skipped.
 
 use std::ops::Range;
 
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result, quote};
 use crate::ndjson::{expect_end, is_first_line, lines};
 use crate::pointer::{Pointer, unescape};
 use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 
-/// How many keys a field may go down.
+/// Maximum number of keys in a field's path.
 const MAX_SEGMENTS: usize = 64;
 
-/// How many arrays may stand one inside the other on the way to a field.
+/// Maximum number of nested arrays on the way to a field.
 const MAX_ARRAYS: usize = 128;
 
-/// Fields merged into a tree, each level sorted by key. A leaf takes everything.
+/// Fields merged into a tree, each level sorted by key. A leaf selects the whole value.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Fields(Vec<(String, Fields)>);
 
-/// The items of an array, an object or NDJSON, with the named fields only.
+/// Returns the items of an array, an object or NDJSON with the named fields only.
 ///
-/// A field is a path of keys joined by dots; `\.` is a dot in a key, `\\` a backslash. One that begins with a slash is
-/// a JSON Pointer, or a key that is written just so. Arrays on the way are mapped through. What an item does not have
-/// is left out, an item that is no object becomes `null`. Keys keep the order of the payload; of equal keys the first
-/// is meant.
+/// A field is a path of keys joined by dots; `\.` is a dot in a key, `\\` a backslash. A field that starts
+/// with a slash matches both as a JSON Pointer and as a key of exactly this spelling. Arrays on the way are
+/// mapped over. Fields that an item lacks are left out; an item that is not an object becomes `null`. Keys
+/// keep the payload's order; of equal keys the first one counts.
 pub fn project<S: AsRef<str>>(data: &[u8], fields: &[S]) -> Result<Vec<u8>> {
     Ok(project_with(Isa::detect(), data, &Fields::parse(fields)?)?.out)
 }
 
-/// Whether any item has any of the fields: if not, what `project` gives is empty shapes.
+/// Whether any item has any of the fields. If not, [`project`] returns only empty containers and nulls.
 pub fn has_fields<S: AsRef<str>>(data: &[u8], fields: &[S]) -> Result<bool> {
     Ok(project_with(Isa::detect(), data, &Fields::parse(fields)?)?.has_any)
 }
@@ -36,14 +36,14 @@ pub fn has_fields<S: AsRef<str>>(data: &[u8], fields: &[S]) -> Result<bool> {
 fn project_with<'a>(isa: Isa, data: &'a [u8], fields: &Fields) -> Result<Projection<'a>> {
     let mut projection = Projection { data, out: Vec::new(), has_any: false, found: Vec::new() };
     let mut reader = Reader::new(data, isa);
-    projection.item(&mut reader, fields, 0)?;
+    projection.write_item(&mut reader, fields, 0)?;
     if !is_first_line(&mut reader, data, isa)? {
         return Ok(projection);
     }
     projection.out.clear();
     for line in lines(data) {
         let mut reader = Reader::at(&data[..line.end], line.start, isa);
-        projection.item(&mut reader, fields, 0)?;
+        projection.write_item(&mut reader, fields, 0)?;
         expect_end(&mut reader)?;
         projection.out.push(b'\n');
     }
@@ -64,7 +64,7 @@ impl Fields {
         Ok(root)
     }
 
-    /// A field above another takes all that the other one would.
+    /// Adds a path. A path above another one selects everything that the deeper one would.
     fn insert(&mut self, path: Vec<String>) {
         let mut node = self;
         let last = path.len().saturating_sub(1);
@@ -101,28 +101,28 @@ impl Fields {
     }
 }
 
-/// The paths that a field may mean.
+/// Returns the key paths that a field may stand for.
 fn paths(field: &str) -> Result<Vec<Vec<String>>> {
-    let refuse = |why| Error::argument(format!("field {} {why}", quoted(field)));
+    let reject = |reason| Error::argument(format!("field {} {reason}", quote(field)));
     let paths = if field.starts_with('/') {
         let pointer = Pointer::parse(field).map_err(|_| {
-            refuse("is no JSON Pointer; write \"/user/name\" or \"user.name\", with ~1 for a slash and ~0 for a tilde in a key")
+            reject("is no JSON Pointer; write \"/user/name\" or \"user.name\", with ~1 for a slash and ~0 for a tilde in a key")
         })?;
         vec![vec![field.to_owned()], pointer.tokens().iter().map(|token| token.key().to_owned()).collect()]
     } else {
         vec![split(field)?]
     };
     if paths.iter().any(|path| path.len() > MAX_SEGMENTS) {
-        return Err(refuse(
+        return Err(reject(
             "goes down more than 64 keys; name one at most 64 keys deep, which takes all below it",
         ));
     }
     Ok(paths)
 }
 
-/// The keys of a path that is written with dots.
+/// Splits a dotted path into its keys.
 fn split(field: &str) -> Result<Vec<String>> {
-    let refuse = |why, hint| Err(Error::argument(format!("field {} {why}; {hint}", quoted(field))));
+    let reject = |reason, hint| Err(Error::argument(format!("field {} {reason}; {hint}", quote(field))));
     let syntax = "write keys joined by dots: \"user.name\"";
     let mut path = vec![String::new()];
     let mut chars = field.chars();
@@ -134,7 +134,7 @@ fn split(field: &str) -> Result<Vec<String>> {
             }
             '\\' => match chars.next() {
                 Some(escaped @ ('.' | '\\')) => escaped,
-                _ => return refuse("has a backslash that is not followed by a dot or a backslash", syntax),
+                _ => return reject("has a backslash that is not followed by a dot or a backslash", syntax),
             },
             char => char,
         };
@@ -143,7 +143,7 @@ fn split(field: &str) -> Result<Vec<String>> {
         }
     }
     if path.iter().any(String::is_empty) {
-        return refuse("has an empty key", syntax);
+        return reject("has an empty key", syntax);
     }
     Ok(path)
 }
@@ -152,15 +152,15 @@ struct Projection<'a> {
     data: &'a [u8],
     out: Vec<u8>,
     has_any: bool,
-    /// Which fields of the objects being read were found: a stack, one run a level.
+    /// Which fields of the objects being read were found: a stack with one run of flags per level.
     found: Vec<bool>,
 }
 
 impl Projection<'_> {
-    fn item(&mut self, reader: &mut Reader<'_>, fields: &Fields, arrays: usize) -> Result<()> {
+    fn write_item(&mut self, reader: &mut Reader<'_>, fields: &Fields, arrays: usize) -> Result<()> {
         match reader.kind()? {
-            Kind::Object => self.object(reader, fields, arrays),
-            Kind::Array => self.array(reader, fields, arrays + 1),
+            Kind::Object => self.write_object(reader, fields, arrays),
+            Kind::Array => self.write_array(reader, fields, arrays + 1),
             _ => {
                 reader.skip()?;
                 self.out.extend_from_slice(b"null");
@@ -169,7 +169,7 @@ impl Projection<'_> {
         }
     }
 
-    fn array(&mut self, reader: &mut Reader<'_>, fields: &Fields, arrays: usize) -> Result<()> {
+    fn write_array(&mut self, reader: &mut Reader<'_>, fields: &Fields, arrays: usize) -> Result<()> {
         if arrays > MAX_ARRAYS {
             return Err(reader.fail("arrays nested too deeply to project"));
         }
@@ -181,13 +181,13 @@ impl Projection<'_> {
                 self.out.push(b',');
             }
             is_first = false;
-            self.item(reader, fields, arrays)?;
+            self.write_item(reader, fields, arrays)?;
         }
         self.out.push(b']');
         Ok(())
     }
 
-    fn object(&mut self, reader: &mut Reader<'_>, fields: &Fields, arrays: usize) -> Result<()> {
+    fn write_object(&mut self, reader: &mut Reader<'_>, fields: &Fields, arrays: usize) -> Result<()> {
         reader.open();
         self.out.push(b'{');
         let level = self.found.len();
@@ -203,7 +203,7 @@ impl Projection<'_> {
             };
             self.found[level + at] = true;
             missing -= 1;
-            is_empty &= !self.member(reader, key, &fields.0[at].1, is_empty, arrays)?;
+            is_empty &= !self.write_member(reader, key, &fields.0[at].1, is_empty, arrays)?;
             if missing == 0 {
                 reader.skip_rest()?;
                 break;
@@ -214,9 +214,9 @@ impl Projection<'_> {
         Ok(())
     }
 
-    /// Writes a key and what is asked of its value; `false`, and nothing, where the path goes on but the
-    /// value does not.
-    fn member(
+    /// Writes a key and the selected part of its value. Returns `false` and writes nothing if the path
+    /// continues but the value is a scalar.
+    fn write_member(
         &mut self,
         reader: &mut Reader<'_>,
         key: Range<usize>,
@@ -235,10 +235,10 @@ impl Projection<'_> {
         self.out.push(b':');
         if fields.is_leaf() {
             self.has_any = true;
-            let span = reader.value()?;
+            let span = reader.take_value()?;
             self.out.extend_from_slice(&self.data[span]);
         } else {
-            self.item(reader, fields, arrays)?;
+            self.write_item(reader, fields, arrays)?;
         }
         Ok(true)
     }
@@ -252,12 +252,12 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     fn run(data: &[u8], fields: &[&str]) -> Result<Vec<u8>> {
-        let parsed = Fields::parse(fields)?;
+        let tree = Fields::parse(fields)?;
         let out: Vec<_> = Isa::available()
             .into_iter()
-            .map(|isa| project_with(isa, data, &parsed).map(|one| one.out))
+            .map(|isa| project_with(isa, data, &tree).map(|projection| projection.out))
             .collect();
-        assert!(out.iter().all(|one| *one == out[0]), "{out:?}");
+        assert!(out.iter().all(|result| *result == out[0]), "{out:?}");
         project(data, fields)
     }
 
@@ -265,7 +265,7 @@ mod tests {
         String::from_utf8(run(data.as_bytes(), fields).unwrap()).unwrap()
     }
 
-    /// Field by field over parsed values, without a tree of fields.
+    /// Reference: projects parsed values path by path, without a field tree.
     fn naive(value: &Value, paths: &[Vec<&str>]) -> Value {
         match value {
             Value::Array(items) => items.iter().map(|item| naive(item, paths)).collect(),
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Values whose keys are few, so that fields find them.
+    /// Values with few distinct keys, so that fields often match.
     fn items() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![Just(json!(1)), Just(json!("x,]}")), Just(Value::Null)];
         leaf.prop_recursive(5, 60, 6, |inner| {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_shape_of_what_is_asked() {
+    fn keeps_the_shape_of_the_selected_fields() {
         let data = r#" [ {"id": 1, "user": {"name": "A\u00e9", "age": 3}, "tags": [ {"t": 1, "u": 2}, 5, [ {"t": 3} ] ]},
             {"user": "none", "tags": [], "id": {"deep" : [1, 2]}}, 7, [], [{"id": 2}], null ] "#;
         assert_eq!(
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_above_wins() {
+    fn a_field_includes_deeper_fields() {
         let data = r#"{"user": {"name": "n", "x": {"y": 1}}}"#;
         let whole = r#"{"user":{"name": "n", "x": {"y": 1}}}"#;
         assert_eq!(text(data, &["user.name", "user", "user.x.y"]), whole);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_equal_keys_is_meant() {
+    fn the_first_of_equal_keys_counts() {
         let data = r#"{"a": 1, "\u0061": 2, "b": 3, "a": 4}"#;
         assert_eq!(text(data, &["a"]), r#"{"a":1}"#);
         assert_eq!(text(data, &["a", "b", "c"]), r#"{"a":1,"b":3}"#);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_begins_a_pointer_or_a_key() {
+    fn a_leading_slash_is_a_pointer_or_a_key() {
         let data = r#"{"user": {"name": 1, "age": 2}, "a/b": {"c.d": {"": 3}}, "/user/age": 4}"#;
         assert_eq!(text(data, &["/user/name"]), r#"{"user":{"name":1}}"#);
         assert_eq!(text(data, &["/a~1b/c.d/"]), r#"{"a/b":{"c.d":{"":3}}}"#);
@@ -347,9 +347,9 @@ mod tests {
     }
 
     #[test]
-    fn knows_whether_anything_was_found() {
+    fn has_fields_reports_any_match() {
         let data = br#"[1, {"a": {"b": null}}, {"a": {}, "c": [{"d": 1}]}]"#;
-        for (fields, is_there) in [
+        for (fields, expected) in [
             (&["x"][..], false),
             (&["a"], true),
             (&["a.b"], true),
@@ -358,13 +358,13 @@ mod tests {
             (&["/a/b"], true),
             (&["/c/0/d"], false),
         ] {
-            assert_eq!(has_fields(data, fields).unwrap(), is_there, "{fields:?}");
+            assert_eq!(has_fields(data, fields).unwrap(), expected, "{fields:?}");
         }
         assert!(has_fields(b"{}\n{\"a\":1}", &["a"]).unwrap());
     }
 
     #[test]
-    fn refuses_what_is_no_field() {
+    fn rejects_invalid_fields() {
         let deep = "a.".repeat(64) + "a";
         let deep_pointer = "/a".repeat(65);
         for field in ["", ".", "a..b", ".a", "a.", r"a\", r"a\b", "/a~2", &deep, &deep_pointer] {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_json_ends() {
+    fn errors_name_the_first_invalid_byte() {
         for (data, index) in [
             ("", 0),
             ("[1,]", 3),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_arrays_end_in_an_error() {
+    fn deeply_nested_arrays_are_an_error() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert_eq!(text(&nested(MAX_ARRAYS), &["a"]), nested(MAX_ARRAYS));
         assert_eq!(run(nested(MAX_ARRAYS + 1).as_bytes(), &["a"]).unwrap_err().index, MAX_ARRAYS as u64);
@@ -402,7 +402,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn projects_like_a_walk_over_values(value in items(), fields in fields()) {
+        fn matches_projecting_parsed_values(value in items(), fields in fields()) {
             let names: Vec<&str> = fields.iter().map(String::as_str).collect();
             let paths: Vec<Vec<&str>> = names.iter().map(|field| field.split('.').collect()).collect();
             for data in [serde_json::to_vec(&value).unwrap(), serde_json::to_vec_pretty(&value).unwrap()] {
@@ -423,7 +423,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_do_no_harm(
+        fn arbitrary_bytes_do_not_panic(
             value in items(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
             noise in prop::collection::vec(any::<u8>(), 0..100),
         ) {

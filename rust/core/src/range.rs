@@ -1,8 +1,8 @@
-//! Which part of something with a length: one enum and one resolver for bytes, text, lines and items.
+//! Ranges of bytes, lines or items: one enum and one resolver for all of them.
 
 use std::ops;
 
-/// A part of something that has a length.
+/// A range of units, which are bytes, lines or items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
     /// `limit` units from `offset` on.
@@ -14,12 +14,12 @@ pub enum Range {
     },
     /// Everything from `offset` on.
     From(u64),
-    /// The last so many.
+    /// The last units, this many.
     Suffix(u64),
 }
 
 impl Range {
-    /// The range of units that exist. An offset at or past the end is the empty range at the end.
+    /// Clips the range to `len` units. An offset at or past the end gives the empty range at the end.
     #[must_use]
     pub fn resolve(self, len: u64) -> ops::Range<u64> {
         match self {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Counts units one by one.
+    /// Reference: tests every unit.
     fn naive(range: Range, len: u64) -> Vec<u64> {
         (0..len)
             .filter(|&unit| match range {
@@ -55,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn resolves_like_counting(len in 0..30_u64, a in edge(), b in edge()) {
+        fn resolve_matches_testing_every_unit(len in 0..30_u64, a in edge(), b in edge()) {
             for range in [Range::Bounded { offset: a, limit: b }, Range::From(a), Range::Suffix(a)] {
                 let got = range.resolve(len);
                 prop_assert!(got.start <= got.end && got.end <= len);

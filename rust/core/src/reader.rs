@@ -1,7 +1,7 @@
-//! Reads JSON a token at a time: strict where it reads, trusting where it skips.
+//! Token reader for JSON that validates what it reads, but not what it skips.
 //!
-//! For verbs that show a few values of a large document. What they show must be valid, so it is checked;
-//! what they pass over goes by in 64-byte blocks.
+//! For functions that return a few values of a large document: those must be valid, the rest is skipped in
+//! 64-byte blocks.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::scan::{Isa, closing_quote};
 use crate::utf8::text_error;
 use crate::validate::Validator;
 
-/// What a value is, by its first byte.
+/// Kind of a value, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Object,
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         Self { data, pos: 0, isa }
     }
 
-    /// Goes on at `pos`, which must be the start of a token.
+    /// Creates a reader at `pos`, which must be the start of a token.
     pub(crate) fn at(data: &'a [u8], pos: usize, isa: Isa) -> Self {
         Self { data, pos: pos.min(data.len()), isa }
     }
@@ -57,21 +57,21 @@ impl<'a> Reader<'a> {
         self.pos
     }
 
-    /// The same place in the same payload, as if it ended with `window`.
+    /// Returns a reader at the same position, for a payload that ends with `window`.
     pub(crate) fn within<'b>(&self, window: &'b [u8]) -> Reader<'b> {
         Reader::at(window, self.pos, self.isa)
     }
 
-    /// Goes on at `pos`, where another reader of the same payload has got to.
+    /// Continues at `pos`, which another reader of the same payload has reached.
     pub(crate) fn jump(&mut self, pos: usize) {
         self.pos = pos.min(self.data.len());
     }
 
-    pub(crate) fn fail(&self, why: &'static str) -> Error {
-        Error::json(self.pos as u64, why)
+    pub(crate) fn fail(&self, reason: &'static str) -> Error {
+        Error::json(self.pos as u64, reason)
     }
 
-    /// The next byte that is not white space, not taken; `None` at the end of the payload.
+    /// Returns the next byte that is not white space, without taking it; `None` at the end of the payload.
     pub(crate) fn peek_or_end(&mut self) -> Option<u8> {
         while let Some(&byte) = self.data.get(self.pos) {
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// The next byte that is not white space, not taken.
+    /// Returns the next byte that is not white space, without taking it.
     pub(crate) fn peek(&mut self) -> Result<u8> {
         self.peek_or_end().ok_or_else(|| self.fail("unexpected end"))
     }
@@ -94,18 +94,19 @@ impl<'a> Reader<'a> {
         Ok(is_next)
     }
 
-    /// What the next value is; nothing of it is taken.
+    /// Returns the kind of the next value, without taking any of it.
     pub(crate) fn kind(&mut self) -> Result<Kind> {
         let first = self.peek()?;
-        Kind::of(first).ok_or_else(|| Error::json_or_mark(self.data, self.pos as u64, "expected a value"))
+        Kind::of(first).ok_or_else(|| Error::json_or_bom(self.data, self.pos as u64, "expected a value"))
     }
 
-    /// Takes the opening bracket of a container that `kind` has announced.
+    /// Takes the opening bracket of a container that `kind` has reported.
     pub(crate) fn open(&mut self) {
         self.pos += 1;
     }
 
-    /// Moves to the next item of an array, past the comma; `false` once its bracket was taken.
+    /// Moves to the next item of an array, past the comma. After the last one, takes the closing bracket and
+    /// returns `false`.
     pub(crate) fn next_item(&mut self, is_first: bool) -> Result<bool> {
         if self.take(b']')? {
             return Ok(false);
@@ -116,8 +117,8 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Takes the next key of an object, and its colon; `None` once its brace was taken.
-    /// The span is the key's content as it stands, between its quotes.
+    /// Takes the next key of an object, and its colon. After the last one, takes the closing brace and
+    /// returns `None`. The span is the raw key between its quotes.
     pub(crate) fn next_key(&mut self, is_first: bool) -> Result<Option<Range<usize>>> {
         if self.take(b'}')? {
             return Ok(None);
@@ -128,15 +129,15 @@ impl<'a> Reader<'a> {
         if self.peek()? != b'"' {
             return Err(self.fail("expected a key"));
         }
-        let key = self.string()?;
+        let key = self.take_string()?;
         if !self.take(b':')? {
             return Err(self.fail("expected a colon"));
         }
         Ok(Some(key))
     }
 
-    /// Takes a string and checks all of it. The span is its content as it stands, between its quotes.
-    pub(crate) fn string(&mut self) -> Result<Range<usize>> {
+    /// Takes a string and validates it. The span is the raw content between its quotes.
+    pub(crate) fn take_string(&mut self) -> Result<Range<usize>> {
         let start = self.pos + 1;
         let end = self.string_end(start)?;
         check_string(self.data, start..end)?;
@@ -144,8 +145,8 @@ impl<'a> Reader<'a> {
         Ok(start..end)
     }
 
-    /// Takes a number, `true`, `false` or `null` and checks it.
-    pub(crate) fn scalar(&mut self) -> Result<Range<usize>> {
+    /// Takes a number, `true`, `false` or `null` and validates it.
+    pub(crate) fn take_scalar(&mut self) -> Result<Range<usize>> {
         let span = self.scalar_span();
         let text = &self.data[span.clone()];
         let is_valid = match text.first() {
@@ -161,23 +162,23 @@ impl<'a> Reader<'a> {
         Ok(span)
     }
 
-    /// Takes any value, to be shown as it stands, and checks all of it.
-    pub(crate) fn value(&mut self) -> Result<Range<usize>> {
+    /// Takes any value and validates it.
+    pub(crate) fn take_value(&mut self) -> Result<Range<usize>> {
         match self.kind()? {
-            Kind::Object | Kind::Array => self.container(),
-            Kind::String => self.string().map(|content| content.start - 1..content.end + 1),
-            Kind::Number | Kind::Bool | Kind::Null => self.scalar(),
+            Kind::Object | Kind::Array => self.take_container(),
+            Kind::String => self.take_string().map(|content| content.start - 1..content.end + 1),
+            Kind::Number | Kind::Bool | Kind::Null => self.take_scalar(),
         }
     }
 
-    fn container(&mut self) -> Result<Range<usize>> {
+    fn take_container(&mut self) -> Result<Range<usize>> {
         let start = self.pos;
-        // One that does not end is checked all the same: something before may be wrong.
+        // An unterminated container is validated too: an earlier byte may be the first invalid one.
         let end = self.skip().map_or(self.data.len(), |span| span.end);
         check_json(self.isa, self.data, start..end).map(|()| start..end)
     }
 
-    /// Passes over any value. The span is the value, brackets and quotes included.
+    /// Skips any value. The span includes its brackets or quotes.
     pub(crate) fn skip(&mut self) -> Result<Range<usize>> {
         let kind = self.kind()?;
         let start = self.pos;
@@ -193,37 +194,38 @@ impl<'a> Reader<'a> {
         Ok(start..self.pos)
     }
 
-    /// Passes over all that is left of a container, closing bracket included, and counts the commas
-    /// directly inside: after a value, as many as values follow it.
+    /// Skips the rest of a container, closing bracket included. Returns the number of commas directly inside;
+    /// after a value, that is the number of values that follow.
     pub(crate) fn skip_rest(&mut self) -> Result<u64> {
         let rest = &self.data[self.pos..];
-        let passed = Nesting::inside().close(self.isa, rest);
-        self.pos += passed.consumed;
-        if passed.stop == Stop::Closed { Ok(passed.commas) } else { Err(self.fail("unexpected end")) }
+        let progress = Nesting::inside().close(self.isa, rest);
+        self.pos += progress.consumed;
+        if progress.stop == Stop::Closed { Ok(progress.commas) } else { Err(self.fail("unexpected end")) }
     }
 
-    /// From right behind an array's bracket or a comma directly inside, passes over `count` values and the
-    /// commas behind them. `false` if the array has fewer: then its closing bracket was taken.
+    /// Skips `count` values and the comma after each, from right after an array's bracket or a comma directly
+    /// inside. Returns `false` if the array has fewer; its closing bracket is then taken.
     pub(crate) fn skip_values(&mut self, count: u64) -> Result<bool> {
         if count == 0 {
             return Ok(true);
         }
         let rest = &self.data[self.pos..];
-        let passed = Nesting::inside().seek(self.isa, rest, count);
-        self.pos += passed.consumed;
-        match passed.stop {
+        let progress = Nesting::inside().seek(self.isa, rest, count);
+        self.pos += progress.consumed;
+        match progress.stop {
             Stop::Reached => Ok(true),
             Stop::Closed => Ok(false),
             Stop::Exhausted => Err(self.fail("unexpected end")),
         }
     }
 
-    /// The closing quote of the string whose content starts at `start`.
+    /// Returns the closing quote of the string whose content starts at `start`.
     fn string_end(&self, start: usize) -> Result<usize> {
         let content = self.data.get(start..).unwrap_or_default();
         let end = match memchr::memchr2(b'"', b'\\', content) {
             Some(found) if content[found] == b'"' => Some(found),
-            // Where one escape is there are more, and a call for each would cost more than the bytes between.
+            // A string with one escape usually has more, and a `memchr` call for each would cost more than
+            // scanning blocks.
             Some(found) => closing_quote(self.isa, &content[found..]).map(|end| found + end),
             None => None,
         };
@@ -241,14 +243,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Checks a whole value, or NDJSON.
+/// Validates a whole value, or NDJSON.
 pub(crate) fn check_json(isa: Isa, data: &[u8], span: Range<usize>) -> Result<()> {
     let mut validator = Validator::new(isa);
     let result = validator.feed(&data[span.clone()]).and_then(|()| validator.finish());
     result.map_err(|error| Error { index: span.start as u64 + error.index, ..error })
 }
 
-/// Checks the content of a string: UTF-8, no control characters, whole escapes.
+/// Validates the content of a string: UTF-8, no control characters, no broken escapes.
 pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
     let content = &data[span.clone()];
     if is_plain(content) {
@@ -260,7 +262,7 @@ pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
     let mut pos = 0;
     while let Some(found) = content[pos..].iter().position(|&byte| byte < 0x20 || byte == b'\\') {
         pos += found;
-        let fail = |at: usize, why| Err(Error::json((span.start + at) as u64, why));
+        let fail = |at: usize, reason| Err(Error::json((span.start + at) as u64, reason));
         if content[pos] != b'\\' {
             return fail(pos, "control character in a string");
         }
@@ -280,8 +282,8 @@ pub(crate) fn check_string(data: &[u8], span: Range<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Whether all bytes are ASCII, and none is a backslash or a control character: so it is with most strings,
-/// and eight bytes are asked at once.
+/// Whether all bytes are ASCII and none is a backslash or a control character. True for most strings, and
+/// tested eight bytes at a time.
 fn is_plain(content: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Reads the next value strictly, all of it.
+    /// Reads and validates the next value, token by token.
     fn read(reader: &mut Reader<'_>) -> Result<()> {
         match reader.kind()? {
             Kind::Object => {
@@ -345,10 +347,10 @@ mod tests {
                 }
             }
             Kind::String => {
-                reader.string()?;
+                reader.take_string()?;
             }
             _ => {
-                reader.scalar()?;
+                reader.take_scalar()?;
             }
         }
         Ok(())
@@ -360,7 +362,8 @@ mod tests {
     }
 
     proptest! {
-        /// serde_json refuses lone surrogates and numbers out of range, RFC 8259 does not: those are not made here.
+        /// serde_json rejects lone surrogates and numbers out of range, RFC 8259 does not, so these are not
+        /// generated.
         #[test]
         fn accepts_what_serde_accepts(
             data in prop::string::string_regex(r#"[\[\]{},:" ]{0,4}(\\[unbx"][0-7a-c]{0,5}|[-+.eE0-9]{1,4}|true|null|"){0,6}[\[\]{},:" ]{0,4}"#).unwrap(),
@@ -370,7 +373,7 @@ mod tests {
         }
 
         #[test]
-        fn plain_is_what_needs_no_look(
+        fn is_plain_matches_a_byte_loop(
             content in prop::collection::vec(prop_oneof![8 => b' '..=b'~', 1 => any::<u8>()], 0..20),
         ) {
             let is_plain_byte = |&byte: &u8| byte >= 0x20 && byte.is_ascii() && byte != b'\\';
@@ -378,7 +381,7 @@ mod tests {
         }
 
         #[test]
-        fn skips_to_where_it_reads_to(value in crate::testing::json()) {
+        fn skipping_and_reading_end_at_the_same_byte(value in crate::testing::json()) {
             let text = serde_json::to_vec(&value).unwrap();
             let data = [&text[..], b" , 1"].concat();
             for isa in Isa::available() {

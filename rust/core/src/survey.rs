@@ -1,17 +1,17 @@
-//! What a payload is, found out as it streams by.
+//! Detects the type of a payload while it streams by.
 
 use crate::index::{ItemIndex, ItemIndexer, LineIndexer};
-use crate::validate::Text;
+use crate::validate::Utf8Validator;
 
-/// How much of a payload is taken through every question before the next of it: what stays in the cache.
-const PIECE: usize = 32 * 1024;
+/// Bytes that go through every check before the next ones do, so that they stay in the cache.
+const PIECE_BYTES: usize = 32 * 1024;
 
-/// What a payload is, as far as its bytes say.
+/// Type of a payload, judged by its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
     /// One JSON value.
     Json,
-    /// Several, each on a line of its own.
+    /// Several JSON values, one per line.
     Ndjson,
     /// UTF-8 without a NUL.
     Text,
@@ -19,23 +19,24 @@ pub enum Nature {
     Binary,
 }
 
-/// What was found.
+/// Result of a [`Survey`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Findings {
-    /// What the payload is.
+    /// Type of the payload.
     pub nature: Nature,
-    /// Where its items are, if it is JSON or NDJSON.
+    /// Index of its items, if it is JSON or NDJSON.
     pub items: Option<ItemIndex>,
-    /// Where its lines are, unless it is binary.
+    /// Index of its lines, unless it is binary.
     pub lines: Option<ItemIndex>,
 }
 
-/// Finds out what a payload is that arrives in pieces. Every way of cutting it gives the same answer.
+/// Detects the type of a payload that arrives in pieces, and indexes it. The result does not depend on where
+/// the payload is cut.
 #[derive(Debug, Clone)]
 pub struct Survey {
     json: Json,
-    /// `None` once it is known to be binary.
-    text: Option<(Text, LineIndexer)>,
+    /// `None` once the payload is known to be binary.
+    text: Option<(Utf8Validator, LineIndexer)>,
 }
 
 #[derive(Debug, Clone)]
@@ -47,25 +48,25 @@ enum Json {
 }
 
 impl Survey {
-    /// `is_json` says whether to try: if it is not known, whatever begins as an array or object is tried, so that a
-    /// lone number or word is text.
+    /// Creates a survey. `is_json` says whether to try JSON and NDJSON; `None` tries them only if the payload
+    /// starts as an array or object, so that a lone number or word is text.
     #[must_use]
     pub fn new(is_json: Option<bool>) -> Self {
-        let indexer = || Box::new(ItemIndexer::of_text());
+        let indexer = || Box::new(ItemIndexer::for_utf8());
         let json = match is_json {
             None => Json::Undecided(indexer()),
             Some(true) => Json::Possible(indexer()),
             Some(false) => Json::No,
         };
-        Self { json, text: Some((Text::default(), LineIndexer::default())) }
+        Self { json, text: Some((Utf8Validator::default(), LineIndexer::default())) }
     }
 
-    /// Takes the next piece of the payload.
+    /// Feeds the next piece of the payload.
     pub fn feed(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(PIECE) {
+        for piece in bytes.chunks(PIECE_BYTES) {
             let Some((text, lines)) = &mut self.text else { return };
             if text.feed(piece).is_some() || memchr::memchr(0, piece).is_some() {
-                self.be_binary();
+                self.set_binary();
                 return;
             }
             lines.feed(piece);
@@ -77,21 +78,21 @@ impl Survey {
         self.json = match std::mem::replace(&mut self.json, Json::No) {
             Json::Undecided(indexer) => {
                 match piece.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
-                    None => fed(indexer, piece).map_or(Json::No, Json::Undecided),
-                    Some(b'[' | b'{') => fed(indexer, piece).map_or(Json::No, Json::Possible),
+                    None => feed_indexer(indexer, piece).map_or(Json::No, Json::Undecided),
+                    Some(b'[' | b'{') => feed_indexer(indexer, piece).map_or(Json::No, Json::Possible),
                     Some(_) => Json::No,
                 }
             }
-            Json::Possible(indexer) => fed(indexer, piece).map_or(Json::No, Json::Possible),
+            Json::Possible(indexer) => feed_indexer(indexer, piece).map_or(Json::No, Json::Possible),
             Json::No => Json::No,
         };
     }
 
-    /// What the pieces were.
+    /// Returns the result for all pieces.
     #[must_use]
     pub fn finish(mut self) -> Findings {
         if self.text.as_ref().is_some_and(|(text, _)| text.finish().is_some()) {
-            self.be_binary();
+            self.set_binary();
         }
         let lines = self.text.map(|(_, lines)| lines.finish());
         let items = match self.json {
@@ -107,13 +108,13 @@ impl Survey {
         Findings { nature, items, lines }
     }
 
-    fn be_binary(&mut self) {
+    fn set_binary(&mut self) {
         self.json = Json::No;
         self.text = None;
     }
 }
 
-fn fed(mut indexer: Box<ItemIndexer>, piece: &[u8]) -> Option<Box<ItemIndexer>> {
+fn feed_indexer(mut indexer: Box<ItemIndexer>, piece: &[u8]) -> Option<Box<ItemIndexer>> {
     indexer.feed(piece).ok()?;
     Some(indexer)
 }
@@ -130,8 +131,8 @@ mod tests {
         }
         let lines = Some(index_lines(bytes));
         let trimmed = bytes.trim_ascii_start();
-        let is_tried = is_json.unwrap_or(matches!(trimmed.first(), Some(b'[' | b'{')));
-        let items = if is_tried { index_items(bytes, None, true).ok() } else { None };
+        let tries_json = is_json.unwrap_or(matches!(trimmed.first(), Some(b'[' | b'{')));
+        let items = if tries_json { index_items(bytes, None, true).ok() } else { None };
         let nature = match &items {
             Some(items) if items.is_ndjson() => Nature::Ndjson,
             Some(_) => Nature::Json,
@@ -140,7 +141,7 @@ mod tests {
         Findings { nature, items, lines }
     }
 
-    fn surveyed(pieces: &[&[u8]], is_json: Option<bool>) -> Findings {
+    fn survey(pieces: &[&[u8]], is_json: Option<bool>) -> Findings {
         let mut survey = Survey::new(is_json);
         for piece in pieces {
             survey.feed(piece);
@@ -149,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn tells_kinds_apart() {
-        let nature = |bytes: &[u8]| surveyed(&[bytes], None).nature;
+    fn distinguishes_types() {
+        let nature = |bytes: &[u8]| survey(&[bytes], None).nature;
         assert_eq!(nature(b" \n [1,2]"), Nature::Json);
         assert_eq!(nature(b"{\"a\":1}\n{\"a\":2}\n"), Nature::Ndjson);
         assert_eq!(nature(b"[INFO] started"), Nature::Text);
@@ -160,13 +161,13 @@ mod tests {
         assert_eq!(nature(b"[\"\xff\"]"), Nature::Binary);
         assert_eq!(nature(b"a\0b"), Nature::Binary);
         assert_eq!(nature("é".as_bytes().split_last().expect("two bytes").1), Nature::Binary);
-        assert_eq!(surveyed(&[b"42"], Some(true)).nature, Nature::Json);
-        assert_eq!(surveyed(&[b"[42]"], Some(false)).nature, Nature::Text);
+        assert_eq!(survey(&[b"42"], Some(true)).nature, Nature::Json);
+        assert_eq!(survey(&[b"[42]"], Some(false)).nature, Nature::Text);
     }
 
     proptest! {
         #[test]
-        fn every_cut_gives_the_same_answer(
+        fn every_cut_gives_the_same_result(
             bytes in prop_oneof![
                 prop::collection::vec(prop_oneof![
                     Just(b'['), Just(b']'), Just(b'{'), Just(b'}'), Just(b'"'), Just(b'1'), Just(b','), Just(b':'),
@@ -179,7 +180,7 @@ mod tests {
             let whole = naive(&bytes, is_json);
             for cut in 0..=bytes.len() {
                 let (head, tail) = bytes.split_at(cut);
-                prop_assert_eq!(&surveyed(&[head, tail], is_json), &whole, "cut at {}", cut);
+                prop_assert_eq!(&survey(&[head, tail], is_json), &whole, "cut at {}", cut);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Values for property tests.
+//! Strategies for property tests.
 
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Text that is hard to cut: escapes, several bytes a character, surrogate pairs, joined emoji.
+/// Text that is hard to cut: escapes, multi-byte characters, surrogate pairs, joined emoji.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-z ]{1,8}",

@@ -3,35 +3,35 @@
 use std::ops;
 
 use crate::error::Result;
+use crate::escaping::Escaping;
 use crate::range::Range;
 use crate::utf8::{ceil_boundary, check_text, floor_boundary};
-use crate::wire::Escaping;
 
-/// Where a page of text is.
+/// A page of text, as a span of the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextPage {
     /// The text is `data[span]`, and is UTF-8.
     pub span: ops::Range<usize>,
-    /// The span's end, or `None` exactly at the end of the payload.
+    /// The span's end; `None` at the end of the payload.
     pub next_offset: Option<u64>,
 }
 
-/// Text that weighs at most `max_bytes` on the wire.
+/// Reads text that takes at most `max_bytes` once escaped.
 ///
-/// An offset inside a character moves back to its first byte, so that pages tile and nothing is skipped. A suffix
-/// moves forward instead, so that it is never longer than asked for. Either way the page starts there and ends
-/// where the budget or the range does. A budget that is too small for some character is refused.
+/// An offset inside a character moves back to its first byte, so that consecutive pages leave no gap. A
+/// suffix moves forward instead, so that it is never longer than requested. The page ends where the budget or
+/// the range does. A budget that is too small for some character is rejected.
 pub fn read_text(data: &[u8], range: Range, max_bytes: u64, escaping: Escaping) -> Result<TextPage> {
     let budget = escaping.check_budget(max_bytes)?;
-    let wanted = range.resolve(data.len() as u64);
-    // Resolved against the length, so both fit.
-    let (first, last) = (wanted.start as usize, wanted.end as usize);
+    let bytes = range.resolve(data.len() as u64);
+    // Both are at most the length, so they fit.
+    let (first, last) = (bytes.start as usize, bytes.end as usize);
     let start = match range {
         Range::Suffix(_) => ceil_boundary(data, first),
         _ => floor_boundary(data, first),
     };
-    let fitting = escaping.fit(&data[start..last.max(start)], budget);
-    let end = floor_boundary(data, start + fitting).max(start);
+    let fit_len = escaping.fit(&data[start..last.max(start)], budget);
+    let end = floor_boundary(data, start + fit_len).max(start);
     check_text(data, start..end)?;
     Ok(TextPage { span: start..end, next_offset: (end < data.len()).then_some(end as u64) })
 }
@@ -44,10 +44,10 @@ mod tests {
 
     const ALL: [Escaping; 3] = [Escaping::Never, Escaping::Once, Escaping::Twice];
 
-    /// Takes characters one by one.
+    /// Reference: takes characters one by one.
     fn naive(text: &str, start: usize, max_bytes: usize, escaping: Escaping) -> ops::Range<usize> {
         let ends = text[start..].char_indices().map(|(at, c)| start + at + c.len_utf8());
-        let fits = |end: &usize| escaping.weigh(&text.as_bytes()[start..*end]) <= max_bytes;
+        let fits = |end: &usize| escaping.escaped_len(&text.as_bytes()[start..*end]) <= max_bytes;
         start..ends.take_while(fits).last().unwrap_or(start)
     }
 
@@ -66,7 +66,7 @@ mod tests {
         }
 
         #[test]
-        fn suffixes_are_never_longer_than_asked_for(text in crate::testing::text(), max_bytes in 7..60_usize) {
+        fn suffixes_are_never_longer_than_requested(text in crate::testing::text(), max_bytes in 7..60_usize) {
             for count in 0..text.len() + 2 {
                 let first = text.len().saturating_sub(count);
                 let start = (first..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap();
@@ -78,7 +78,7 @@ mod tests {
         #[test]
         fn pages_tile(text in crate::testing::text(), more in 0..36_u64) {
             for escaping in ALL {
-                let max_bytes = escaping.heaviest() as u64 + more;
+                let max_bytes = escaping.max_char_len() as u64 + more;
                 let (mut offset, mut read) = (Some(0), Vec::new());
                 while let Some(at) = offset {
                     let page = read_text(text.as_bytes(), Range::From(at), max_bytes, escaping).unwrap();
@@ -92,7 +92,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_text_or_fail_at_their_byte(
+        fn arbitrary_bytes_are_text_or_fail_at_their_byte(
             data in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xe2), Just(0x82), Just(b'a')], 0..24),
             range in prop_oneof![
                 (0..26_u64).prop_map(Range::From),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn text_fails_at_its_first_wrong_byte() {
+    fn errors_name_the_first_invalid_byte() {
         let read = |data: &[u8], offset| {
             read_text(data, Range::From(offset), 8, Escaping::Never).map(|page| page.span)
         };
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_without_room_for_a_character_is_refused() {
+    fn a_budget_too_small_for_a_character_is_rejected() {
         for escaping in ALL {
-            let least = escaping.heaviest() as u64;
-            assert!(read_text(b"", Range::From(0), least, escaping).is_ok());
-            let error = read_text(b"", Range::From(0), least - 1, escaping).unwrap_err();
-            assert!(error.to_string().contains(&format!("at least {least}")), "{error}");
+            let min_bytes = escaping.max_char_len() as u64;
+            assert!(read_text(b"", Range::From(0), min_bytes, escaping).is_ok());
+            let error = read_text(b"", Range::From(0), min_bytes - 1, escaping).unwrap_err();
+            assert!(error.to_string().contains(&format!("at least {min_bytes}")), "{error}");
         }
         assert!(read_text(b"abc", Range::From(0), u64::MAX, Escaping::Twice).is_ok());
     }

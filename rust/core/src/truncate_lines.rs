@@ -1,25 +1,25 @@
-//! An overview of a text: its first and last lines, and a note of what was left out between them.
+//! Overview of a text: its first and last lines, with a note of what is left out between them.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::lines::{count_lines, last_lines, line_end};
+use crate::lines::{count_lines, last_lines_start, line_end};
 use crate::utf8::{check_text, floor_boundary};
 
-/// Room for the longest note and a line end. Also what a line that must be cut is granted at least: with less,
-/// its note would take the place of its text.
-const LEAST: usize = 64;
+/// Smallest budget, and smallest share of a line that is cut, in bytes: room for the longest note and a
+/// newline. With less, the note would replace the text.
+const MIN_LINE_BYTES: usize = 64;
 
-/// The first `head` and last `tail` lines, and between them a line that counts the others; never more than
-/// `max_bytes`. A text that has no other lines and is within the budget comes back unchanged.
+/// Returns the first `head` and last `tail` lines, with a note between them that counts the others, in at
+/// most `max_bytes`. A text without other lines that fits the budget is returned unchanged.
 ///
-/// Where the lines do not fit, all share the budget alike: those over an equal share are cut at a character and
-/// end in a note of how many bytes are missing, and what shorter lines do not use goes to the longer ones. If
-/// not even 64 bytes a line are to be had, lines are left out from the middle, so that head and tail survive.
+/// Lines that do not fit share the budget equally: a line over its share is cut at a character boundary and
+/// ends in a note with the number of missing bytes, and what shorter lines do not use goes to longer ones. If
+/// the budget has less than 64 bytes per line, lines are left out from the middle.
 pub fn truncate_lines(data: &[u8], head: u64, tail: u64, max_bytes: u64) -> Result<String> {
     let budget = usize::try_from(max_bytes).unwrap_or(usize::MAX);
-    if budget < LEAST {
-        return Err(Error::argument(format!("max_bytes must be at least {LEAST}, not {max_bytes}")));
+    if budget < MIN_LINE_BYTES {
+        return Err(Error::argument(format!("max_bytes must be at least {MIN_LINE_BYTES}, not {max_bytes}")));
     }
     let total = count_lines(data);
     let mut out = Vec::new();
@@ -27,15 +27,15 @@ pub fn truncate_lines(data: &[u8], head: u64, tail: u64, max_bytes: u64) -> Resu
         push_text(&mut out, data, 0..data.len())?;
         return into_text(out);
     }
-    let budget = budget - left_out(total, "line").len() - 1;
-    let (first, last) = outermost_lines(data, head, tail, budget);
+    let budget = budget - omission_note(total, "line").len() - 1;
+    let (first, last) = pick_outer_lines(data, head, tail, budget);
     let share = fair_share(first.iter().chain(&last).map(Range::len).collect(), budget);
     for line in &first {
         push_line(&mut out, data, line.clone(), share)?;
     }
     let missing = total.saturating_sub((first.len() + last.len()) as u64);
     if missing > 0 {
-        out.extend(left_out(missing, "line").bytes());
+        out.extend(omission_note(missing, "line").bytes());
         if !last.is_empty() {
             out.push(b'\n');
         }
@@ -46,9 +46,9 @@ pub fn truncate_lines(data: &[u8], head: u64, tail: u64, max_bytes: u64) -> Resu
     into_text(out)
 }
 
-/// As many of the lines asked for as can have [`LEAST`] bytes each, or what they need if that is less: from the
-/// ends to the middle, by turns.
-fn outermost_lines(
+/// Picks as many of the requested lines as can have [`MIN_LINE_BYTES`] each, or their own length if that is
+/// less, alternating between both ends.
+fn pick_outer_lines(
     data: &[u8],
     head: u64,
     tail: u64,
@@ -57,7 +57,7 @@ fn outermost_lines(
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let mut middle = 0..data.len();
     let mut left = budget;
-    // The middle bounds both sides, so that they cannot cross even in a payload that changes meanwhile.
+    // The middle bounds both sides, so that they cannot cross even if the payload changes during the call.
     while !middle.is_empty() {
         let wants_head = (first.len() as u64) < head;
         let wants_tail = (last.len() as u64) < tail;
@@ -68,9 +68,9 @@ fn outermost_lines(
         let line = if is_head {
             middle.start..line_end(data, middle.start).min(middle.end)
         } else {
-            last_lines(&data[..middle.end], 1).max(middle.start)..middle.end
+            last_lines_start(&data[..middle.end], 1).max(middle.start)..middle.end
         };
-        let Some(rest) = left.checked_sub(line.len().min(LEAST)) else { break };
+        let Some(rest) = left.checked_sub(line.len().min(MIN_LINE_BYTES)) else { break };
         left = rest;
         if is_head {
             middle.start = line.end;
@@ -84,7 +84,7 @@ fn outermost_lines(
     (first, last)
 }
 
-/// The largest size to cut lines to so that all of them together are within the budget.
+/// Returns the largest line size with which all lines together fit the budget.
 fn fair_share(mut sizes: Vec<usize>, budget: usize) -> usize {
     sizes.sort_unstable();
     let mut left = budget;
@@ -98,17 +98,17 @@ fn fair_share(mut sizes: Vec<usize>, budget: usize) -> usize {
     usize::MAX
 }
 
-/// Writes a line, cut to `share` bytes with its note and line end if it is longer.
+/// Appends a line. A longer one is cut so that its text, note and newline take `share` bytes.
 fn push_line(out: &mut Vec<u8>, data: &[u8], line: Range<usize>, share: usize) -> Result<()> {
     if line.len() <= share {
         return push_text(out, data, line);
     }
     let ending = usize::from(data[line.clone()].ends_with(b"\n"));
     let content = line.start..line.end - ending;
-    let note = left_out(content.len() as u64, "byte").len();
+    let note = omission_note(content.len() as u64, "byte").len();
     let end = floor_boundary(data, content.start + share.saturating_sub(note + ending));
     push_text(out, data, content.start..end)?;
-    out.extend(left_out((content.end - end) as u64, "byte").bytes());
+    out.extend(omission_note((content.end - end) as u64, "byte").bytes());
     out.extend(&data[content.end..line.end]);
     Ok(())
 }
@@ -119,13 +119,13 @@ fn push_text(out: &mut Vec<u8>, data: &[u8], span: Range<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Checks what was copied once more: the payload may have changed since its parts were.
+/// Validates the copy again: the payload may have changed after its parts were checked.
 fn into_text(out: Vec<u8>) -> Result<String> {
     String::from_utf8(out).map_err(|error| Error::text(error.utf8_error().valid_up_to() as u64))
 }
 
-/// A note such as `[... 1,234 lines left out ...]`; a smaller count never has a longer one.
-fn left_out(count: u64, unit: &str) -> String {
+/// Formats a note such as `[... 1,234 lines left out ...]`. A smaller count never has a longer note.
+fn omission_note(count: u64, unit: &str) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -152,35 +152,35 @@ mod tests {
         prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
     }
 
-    /// Takes lines while all that were taken still have their least, then tries every share.
+    /// Reference: takes lines while each can have its minimum, then tries every share.
     fn naive(text: &str, head: usize, tail: usize, max_bytes: usize) -> String {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         if head + tail >= lines.len() && text.len() <= max_bytes {
             return text.to_owned();
         }
-        let budget = max_bytes - left_out(lines.len() as u64, "line").len() - 1;
+        let budget = max_bytes - omission_note(lines.len() as u64, "line").len() - 1;
         let heads = (0..head.min(lines.len())).map(|index| (2 * index, index));
         let tails = (0..tail.min(lines.len())).map(|index| (2 * index + 1, lines.len() - 1 - index));
         let mut turns: Vec<_> = heads.chain(tails).collect();
         turns.sort_unstable();
         let mut taken = std::collections::HashSet::new();
         turns.retain(|&(_, line)| taken.insert(line));
-        let size = |kept: &[(usize, usize)], share: usize| {
-            kept.iter().map(|&(_, line)| lines[line].len().min(share)).sum::<usize>()
+        let size = |turns: &[(usize, usize)], share: usize| {
+            turns.iter().map(|&(_, line)| lines[line].len().min(share)).sum::<usize>()
         };
-        while size(&turns, LEAST) > budget {
+        while size(&turns, MIN_LINE_BYTES) > budget {
             turns.pop();
         }
-        let share = (LEAST..=text.len()).rev().find(|&share| size(&turns, share) <= budget);
+        let share = (MIN_LINE_BYTES..=text.len()).rev().find(|&share| size(&turns, share) <= budget);
         let (mut first, mut last) = (String::new(), String::new());
         for (index, line) in lines.iter().enumerate() {
             if let Some((turn, _)) = turns.iter().find(|turn| turn.1 == index) {
                 let side = if turn % 2 == 0 { &mut first } else { &mut last };
-                side.push_str(&naive_line(line, share.unwrap_or(LEAST)));
+                side.push_str(&naive_line(line, share.unwrap_or(MIN_LINE_BYTES)));
             }
         }
         let missing = lines.len() - turns.len();
-        let note = if missing == 0 { String::new() } else { left_out(missing as u64, "line") };
+        let note = if missing == 0 { String::new() } else { omission_note(missing as u64, "line") };
         let ending = if missing == 0 || last.is_empty() { "" } else { "\n" };
         format!("{first}{note}{ending}{last}")
     }
@@ -191,14 +191,14 @@ mod tests {
         }
         let content = line.trim_end_matches('\n');
         let ending = &line[content.len()..];
-        let room = share - left_out(content.len() as u64, "byte").len() - ending.len();
+        let room = share - omission_note(content.len() as u64, "byte").len() - ending.len();
         let end = (0..=room).rev().find(|&end| content.is_char_boundary(end)).unwrap();
-        format!("{}{}{ending}", &content[..end], left_out((content.len() - end) as u64, "byte"))
+        format!("{}{}{ending}", &content[..end], omission_note((content.len() - end) as u64, "byte"))
     }
 
     proptest! {
         #[test]
-        fn shows_what_trying_every_share_shows(
+        fn matches_trying_every_share(
             text in log(), head in 0..6_usize, tail in 0..6_usize, max_bytes in prop_oneof![64..300_usize, 300..2000_usize],
         ) {
             let got = truncate_lines(text.as_bytes(), head as u64, tail as u64, max_bytes as u64).unwrap();
@@ -207,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_text_or_fail(data in prop::collection::vec(any::<u8>(), 0..300), max_bytes in 64..200_u64) {
+        fn arbitrary_bytes_are_text_or_fail(data in prop::collection::vec(any::<u8>(), 0..300), max_bytes in 64..200_u64) {
             if let Ok(text) = truncate_lines(&data, 2, 2, max_bytes) {
                 prop_assert!(text.len() as u64 <= max_bytes);
             }
@@ -230,14 +230,14 @@ mod tests {
         let text = format!("first\n{}\nlast\n", "x".repeat(1_000_000));
         let got = truncate_lines(text.as_bytes(), 10, 10, 128).unwrap();
         let shown = got.bytes().filter(|&byte| byte == b'x').count();
-        let note = left_out(1_000_000 - shown as u64, "byte");
+        let note = omission_note(1_000_000 - shown as u64, "byte");
         assert_eq!(got, format!("first\n{}{note}\nlast\n", "x".repeat(shown)));
         assert!(shown > 20, "{got}");
     }
 
     #[test]
-    fn every_note_has_room_in_the_least_budget() {
-        assert!(left_out(u64::MAX, "line").len() < LEAST);
+    fn every_note_fits_the_smallest_budget() {
+        assert!(omission_note(u64::MAX, "line").len() < MIN_LINE_BYTES);
         assert_eq!(
             truncate_lines(&b"xyz\n".repeat(1000), 0, 0, 64).unwrap(),
             "[... 1,000 lines left out ...]"
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_shown_must_be_text() {
+    fn only_the_shown_lines_must_be_utf8() {
         let text = b"a\n\xff\nb\n";
         assert!(truncate_lines(text, 1, 1, 64).is_ok());
         assert_eq!(truncate_lines(text, 2, 1, 64), Err(Error::text(2)));

@@ -1,26 +1,26 @@
-//! Where text may be cut.
+//! Character and escape boundaries: where text may be cut.
 //!
-//! These look at a few bytes around the place asked about and never assume that they are UTF-8: on other bytes
-//! they stay where they are, and whoever shows the text validates it.
+//! These functions look at a few bytes around a position and do not assume UTF-8: in other bytes they leave
+//! the position unchanged. Callers validate the text that they return.
 
 use std::ops::Range;
 use std::str::Utf8Error;
 
 use crate::error::{Error, Result};
 
-/// `at`, or the first byte of the character that `at` is inside of.
+/// Returns `at`, or the first byte of the character that `at` is inside.
 pub(crate) fn floor_boundary(data: &[u8], at: usize) -> usize {
     let at = at.min(data.len());
     character_across(data, at).map_or(at, |character| character.start)
 }
 
-/// `at`, or the byte after the character that `at` is inside of.
+/// Returns `at`, or the byte after the character that `at` is inside.
 pub(crate) fn ceil_boundary(data: &[u8], at: usize) -> usize {
     let at = at.min(data.len());
     character_across(data, at).map_or(at, |character| character.end)
 }
 
-/// The character that starts before `at` and ends after it.
+/// Returns the character that starts before `at` and ends after it.
 fn character_across(data: &[u8], at: usize) -> Option<Range<usize>> {
     let is_continuation = |byte: &u8| byte & 0xc0 == 0x80;
     if !data.get(at).is_some_and(is_continuation) {
@@ -33,7 +33,7 @@ fn character_across(data: &[u8], at: usize) -> Option<Range<usize>> {
     is_character.then_some(start..end)
 }
 
-/// How many bytes the first one announces.
+/// Returns the length of a character, by its first byte.
 fn character_len(first: u8) -> usize {
     match first {
         0xc2..=0xdf => 2,
@@ -51,9 +51,9 @@ pub(crate) fn check_text(data: &[u8], span: Range<usize>) -> Result<()> {
     }
 }
 
-/// Why bytes are not UTF-8, if they are not.
+/// Returns the first UTF-8 error of `bytes`, if there is one.
 ///
-/// `simdutf8` can tell where, too, but looks twice for it and panics if a mapped file has changed between.
+/// `simdutf8` can report the position too, but reads twice and panics if a mapped file changes in between.
 pub(crate) fn text_error(bytes: &[u8]) -> Option<Utf8Error> {
     if simdutf8::basic::from_utf8(bytes).is_ok() {
         return None;
@@ -61,11 +61,11 @@ pub(crate) fn text_error(bytes: &[u8]) -> Option<Utf8Error> {
     str::from_utf8(bytes).err()
 }
 
-/// The end of the longest prefix, not beyond `at`, that ends neither inside a UTF-8 sequence nor inside a JSON
-/// escape (`\"`, `\u00e9`) or a surrogate pair of them (`\ud83d\ude00`).
+/// Returns the end of the longest prefix of at most `at` bytes that ends neither inside a UTF-8 sequence nor
+/// inside a JSON escape (`\"`, `\u00e9`) or an escaped surrogate pair (`\ud83d\ude00`).
 ///
-/// A prefix that ends in a lone backslash is what this is here to avoid. What follows `at` decides, so `data`
-/// should not end there. A run of backslashes is looked at as far as it goes back.
+/// The bytes after `at` decide, so `data` should not end there. A run of backslashes is followed back to its
+/// start.
 pub(crate) fn whole_end(data: &[u8], at: usize) -> usize {
     let at = floor_boundary(data, at);
     if at == data.len() {
@@ -75,19 +75,19 @@ pub(crate) fn whole_end(data: &[u8], at: usize) -> usize {
 }
 
 /// The length of `\u00e9`.
-const UNICODE_ESCAPE: usize = 6;
+const UNICODE_ESCAPE_LEN: usize = 6;
 /// The length of `\ud83d\ude00`.
-const PAIR: usize = 2 * UNICODE_ESCAPE;
+const PAIR_LEN: usize = 2 * UNICODE_ESCAPE_LEN;
 
-/// The JSON escape, or the surrogate pair of them, that starts before `at` and ends after it.
+/// Returns the JSON escape or escaped surrogate pair that starts before `at` and ends after it.
 ///
-/// A backslash and the character after it are an escape in any text, also where JSON would not know it.
+/// Any backslash and the character after it count as an escape, even if JSON does not define it.
 pub(crate) fn escape_across(data: &[u8], at: usize) -> Option<Range<usize>> {
     let last = |len: usize| at.saturating_sub(len - 1)..at;
-    let pair = || last(PAIR).find(|&start| is_pair(data, start)).map(|start| start..start + PAIR);
+    let pair = || last(PAIR_LEN).find(|&start| is_pair(data, start)).map(|start| start..start + PAIR_LEN);
     let unit = || {
-        let start = last(UNICODE_ESCAPE).find(|&start| unicode_escape(data, start).is_some())?;
-        Some(start..start + UNICODE_ESCAPE)
+        let start = last(UNICODE_ESCAPE_LEN).find(|&start| unicode_escape(data, start).is_some())?;
+        Some(start..start + UNICODE_ESCAPE_LEN)
     };
     let short = || (at < data.len() && is_escaped(data, at)).then(|| at - 1..ceil_boundary(data, at + 1));
     pair().or_else(unit).or_else(short)
@@ -95,12 +95,12 @@ pub(crate) fn escape_across(data: &[u8], at: usize) -> Option<Range<usize>> {
 
 fn is_pair(data: &[u8], at: usize) -> bool {
     let is_half = |at, first| unicode_escape(data, at).is_some_and(|unit| unit & 0xfc00 == first);
-    is_half(at, 0xd800) && is_half(at + UNICODE_ESCAPE, 0xdc00)
+    is_half(at, 0xd800) && is_half(at + UNICODE_ESCAPE_LEN, 0xdc00)
 }
 
-/// The UTF-16 unit that the escape starting at `at` stands for.
+/// Returns the UTF-16 unit of the escape that starts at `at`.
 fn unicode_escape(data: &[u8], at: usize) -> Option<u16> {
-    let &[b'\\', b'u', ref digits @ ..] = data.get(at..at + UNICODE_ESCAPE)? else { return None };
+    let &[b'\\', b'u', ref digits @ ..] = data.get(at..at + UNICODE_ESCAPE_LEN)? else { return None };
     let mut unit = 0;
     for &digit in digits {
         unit = unit << 4 | char::from(digit).to_digit(16)?;
@@ -108,7 +108,7 @@ fn unicode_escape(data: &[u8], at: usize) -> Option<u16> {
     if is_escaped(data, at) { None } else { u16::try_from(unit).ok() }
 }
 
-/// Whether a backslash that is not itself escaped stands before `at`.
+/// Whether a backslash that is not itself escaped is right before `at`.
 fn is_escaped(data: &[u8], at: usize) -> bool {
     data[..at].iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
@@ -118,7 +118,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Takes text apart from its start.
+    /// Reference: reads the text from its start.
     pub(crate) fn naive_boundaries(text: &str) -> Vec<usize> {
         let unit = |at: usize| -> Option<u16> {
             let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_text_stay_where_they_are() {
+    fn positions_in_invalid_utf8_do_not_move() {
         let data = [0x80; 9];
         for at in 0..12 {
             assert_eq!(floor_boundary(&data, at), at.min(9));
@@ -164,14 +164,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_utf8_fails_at_its_byte() {
+    fn errors_name_the_first_invalid_byte() {
         assert_eq!(check_text(b"ab\xffcd\xff", 1..6), Err(Error::text(2)));
         assert_eq!(check_text(b"ab\xffcd\xff", 3..5), Ok(()));
     }
 
     proptest! {
         #[test]
-        fn boundaries_are_those_of_str(text in crate::testing::text()) {
+        fn boundaries_match_those_of_str(text in crate::testing::text()) {
             for at in 0..text.len() + 2 {
                 let is_boundary = |at: &usize| text.is_char_boundary(*at);
                 let cut = at.min(text.len());
@@ -181,7 +181,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn whole_ends_are_where_a_reader_from_the_start_stands(text in escaped_text()) {
+        fn whole_ends_match_reading_from_the_start(text in escaped_text()) {
             let boundaries = naive_boundaries(&text);
             for at in 0..text.len() + 2 {
                 let naive = boundaries.iter().copied().filter(|&end| end <= at).max();
@@ -190,7 +190,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn any_bytes_do_no_harm(data in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\\'), Just(b'u')], 0..40)) {
+        fn arbitrary_bytes_do_not_panic(data in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\\'), Just(b'u')], 0..40)) {
             for at in 0..data.len() + 2 {
                 prop_assert!(floor_boundary(&data, at) <= at);
                 prop_assert!(ceil_boundary(&data, at) >= at.min(data.len()));

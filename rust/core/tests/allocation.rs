@@ -1,4 +1,4 @@
-//! What a verb allocates is as large as its answer, not as its payload.
+//! The memory that a function allocates depends on its result, not on the payload.
 
 #![allow(missing_docs, unsafe_code, clippy::expect_used, clippy::unwrap_used)]
 
@@ -11,53 +11,53 @@ use forebay_core::search::{Options, Pattern, search};
 use forebay_core::truncate::{Limits, truncate};
 use forebay_core::{Escaping, Range, preview, read_lines, read_text, truncate_lines};
 
-/// Counts the bytes that the current thread holds, and the most it ever held.
+/// Allocator that counts the bytes that the current thread holds, and their peak.
 struct Counting;
 
 thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static CURRENT: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 fn count(change: isize) {
-    // A thread that is ending has no counters any more; nobody reads them then.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get() + change);
-        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
+    // A thread that is exiting no longer has counters, and nothing reads them.
+    let _ = CURRENT.try_with(|current| {
+        current.set(current.get() + change);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(current.get())));
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(place, layout) }
+        // SAFETY: the caller upholds the same contract.
+        unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most that `verb` held at once, its answer included.
-fn peak<T>(verb: impl FnOnce() -> T) -> usize {
-    let before = HELD.get();
+/// Returns the peak of the bytes that `operation` held, its result included.
+fn peak<T>(operation: impl FnOnce() -> T) -> usize {
+    let before = CURRENT.get();
     PEAK.set(before);
-    let answer = verb();
+    let result = operation();
     let peak = PEAK.get() - before;
-    drop(answer);
+    drop(result);
     peak.try_into().unwrap()
 }
 
 const SIZE: usize = 16 << 20;
 
-/// Records under a key, each on a line of its own.
+/// Records under a key, one per line.
 fn payload() -> Vec<u8> {
     let record = br#"{"id":1,"name":"na\u00efve","tags":["a","b"],"text":"lorem ipsum dolor sit amet"}"#;
     let records = vec![&record[..]; SIZE / (record.len() + 2)].join(&b",\n"[..]);
@@ -65,7 +65,7 @@ fn payload() -> Vec<u8> {
 }
 
 #[test]
-fn an_allocation_is_counted() {
+fn allocations_are_counted() {
     assert!(peak(|| vec![0_u8; 1 << 20]) >= 1 << 20);
     assert!(peak(|| vec![vec![0_u8; 1 << 20], vec![0_u8; 1 << 20]]) >= 2 << 20);
 }
@@ -74,26 +74,26 @@ fn an_allocation_is_counted() {
 fn an_index_is_a_thousandth_of_its_payload() {
     let data = payload();
     for validate in [false, true] {
-        let most = peak(|| index_items(&data, None, validate).unwrap());
-        assert!(most < SIZE / 1000, "{most} bytes, validate: {validate}");
-        let most = peak(|| index_items(&data, Some("/items"), validate).unwrap());
-        assert!(most < SIZE / 1000, "{most} bytes with a path, validate: {validate}");
+        let peak_bytes = peak(|| index_items(&data, None, validate).unwrap());
+        assert!(peak_bytes < SIZE / 1000, "{peak_bytes} bytes, validate: {validate}");
+        let peak_bytes = peak(|| index_items(&data, Some("/items"), validate).unwrap());
+        assert!(peak_bytes < SIZE / 1000, "{peak_bytes} bytes with a path, validate: {validate}");
     }
-    let most = peak(|| index_lines(&data));
-    assert!(most < SIZE / 1000, "{most} bytes for lines");
+    let peak_bytes = peak(|| index_lines(&data));
+    assert!(peak_bytes < SIZE / 1000, "{peak_bytes} bytes for lines");
 }
 
 #[test]
 fn an_overview_is_as_large_as_its_budget() {
     let data = payload();
-    let most = peak(|| truncate(&data, &Limits::default()).unwrap());
-    assert!(most < 40 * Limits::default().max_bytes, "{most} bytes");
-    let most = peak(|| truncate_lines(&data, 10, 10, 10_240).unwrap());
-    assert!(most < 4 * 10_240, "{most} bytes for lines");
+    let peak_bytes = peak(|| truncate(&data, &Limits::default()).unwrap());
+    assert!(peak_bytes < 40 * Limits::default().max_bytes, "{peak_bytes} bytes");
+    let peak_bytes = peak(|| truncate_lines(&data, 10, 10, 10_240).unwrap());
+    assert!(peak_bytes < 4 * 10_240, "{peak_bytes} bytes for lines");
 }
 
 #[test]
-fn spans_cost_nothing() {
+fn spans_need_almost_no_memory() {
     let data = payload();
     let items = Pointer::parse("/items").unwrap();
     let last = Range::Suffix(100);
@@ -104,15 +104,15 @@ fn spans_cost_nothing() {
 }
 
 #[test]
-fn searching_costs_what_its_matches_do() {
+fn a_search_needs_memory_for_its_matches_only() {
     let data = payload();
     let options = Options { start: 0, limit: 10, context: 80 };
     for pattern in [Pattern::literal("nowhere", false).unwrap(), Pattern::literal("lorem", false).unwrap()] {
-        let most = peak(|| search(&data, &pattern, options, None).unwrap());
-        assert!(most < 16 << 10, "{most} bytes");
+        let peak_bytes = peak(|| search(&data, &pattern, options, None).unwrap());
+        assert!(peak_bytes < 16 << 10, "{peak_bytes} bytes");
     }
-    // The lazy automaton has a cache of its own, which is bounded.
+    // The lazy DFA has a cache of its own, which is bounded.
     let pattern = Pattern::regex(r"\bnowhere\b.{0,9}\d", false).unwrap();
-    let most = peak(|| search(&data, &pattern, options, None).unwrap());
-    assert!(most < 12 << 20, "{most} bytes");
+    let peak_bytes = peak(|| search(&data, &pattern, options, None).unwrap());
+    assert!(peak_bytes < 12 << 20, "{peak_bytes} bytes");
 }

@@ -1,5 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::search::compare(forebay_fuzz::Input::split(
-    bytes
-)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::search::compare(forebay_fuzz::Input::split(bytes)));

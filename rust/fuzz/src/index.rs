@@ -1,9 +1,9 @@
-//! Indexing, against itself in pieces and against serde_json's lengths.
+//! Indexing: compared with itself in pieces, and with the lengths that serde_json finds.
 
 use forebay_core::index::{ItemIndex, ItemIndexer, index_items, index_lines};
 use serde_json::Value;
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
     let step = usize::from(knobs[0]) + 1;
@@ -12,7 +12,7 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
     assert_eq!(in_pieces(data, false, step), trusted, "trusted, in pieces of {step}");
     assert_eq!(in_pieces(data, true, step), validated, "validated, in pieces of {step}");
     if let Ok(index) = validated {
-        assert_eq!(trusted.as_ref(), Ok(&index), "trusted and validated differ on what is valid");
+        assert_eq!(trusted.as_ref(), Ok(&index), "trusted and validated differ on a valid payload");
         check_round_trip(&index);
         check_items(data, &index);
     }
@@ -35,19 +35,19 @@ fn check_round_trip(index: &ItemIndex) {
 }
 
 fn check_items(data: &[u8], index: &ItemIndex) {
-    if !twin::is_json(data) {
-        let rows = twin::rows(data).expect("valid and not one value");
+    if !oracle::is_json(data) {
+        let rows = oracle::rows(data).expect("valid and not one value");
         assert_eq!(index.len(), rows.len() as u64, "rows of NDJSON");
         return;
     }
-    let Some(value) = twin::parse(data) else { return };
+    let Some(value) = oracle::parse(data) else { return };
     let array = index.path().map(|path| value.pointer(path).expect("the path leads somewhere"));
     match array {
         Some(Value::Array(items)) => {
             assert_eq!(index.len(), items.len() as u64, "items at {:?}", index.path());
-            // The span is the array's, so it says the same as the pointer.
+            // The span is that of the array, so it has the same value as the pointer.
             let span = index.start() as usize..index.end() as usize;
-            assert_eq!(twin::parse(&data[span]).as_ref(), array);
+            assert_eq!(oracle::parse(&data[span]).as_ref(), array);
         }
         Some(other) => panic!("items in {other}"),
         None => assert!(index.is_empty() && !value.is_array(), "no items in {value}"),

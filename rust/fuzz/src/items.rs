@@ -1,16 +1,17 @@
-//! Pages of items, against serde_json's: they tile, keep to their budget, and need no more than their span.
+//! Pages of items: compared with the items of serde_json. They leave no gap, keep to their budget, and need
+//! no more than their span.
 
 use forebay_core::{ItemIndex, ItemPage, Range, index_items, read_items};
 use serde_json::Value;
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
-/// No payload needs more for its smallest page.
-const LEAST: usize = 15;
+/// Smallest budget of a page.
+const MIN_BYTES: usize = 15;
 
 pub fn compare(input: Input<'_>) {
     let Input { knobs, data } = input;
-    let (limit, max_bytes) = (1 + u64::from(knobs[2]), LEAST + input.budget() as usize);
+    let (limit, max_bytes) = (1 + u64::from(knobs[2]), MIN_BYTES + input.budget() as usize);
     match index_items(data, None, true) {
         Ok(index) => check(data, &index, limit, max_bytes),
         Err(_) => survive(data, limit, max_bytes),
@@ -25,8 +26,8 @@ fn check(data: &[u8], index: &ItemIndex, limit: u64, max_bytes: usize) {
         assert_eq!(offset, at as u64);
         let range = Range::Bounded { offset, limit };
         let page = read_items(data, 0, index, range, max_bytes).expect("a page of a valid payload");
-        assert!(page.content.len() <= max_bytes && twin::is_json(&page.content));
-        assert_eq!(in_its_span(data, index, range, max_bytes), page);
+        assert!(page.content.len() <= max_bytes && oracle::is_json(&page.content));
+        assert_eq!(read_span(data, index, range, max_bytes), page);
         let count = page.returned as usize;
         assert!(count > 0 || index.is_empty(), "a page without progress");
         if let Some(items) = &items {
@@ -40,33 +41,33 @@ fn check(data: &[u8], index: &ItemIndex, limit: u64, max_bytes: usize) {
 
 fn check_content(data: &[u8], page: &ItemPage, items: &[Value]) {
     match &page.truncated {
-        None => assert_eq!(twin::parse(&page.content), Some(Value::from(items))),
+        None => assert_eq!(oracle::parse(&page.content), Some(Value::from(items))),
         Some(cut) => {
             let start = cut.byte_offset as usize;
-            assert_eq!(twin::parse(&data[start..start + cut.size_bytes as usize]).as_ref(), items.first());
+            assert_eq!(oracle::parse(&data[start..start + cut.size_bytes as usize]).as_ref(), items.first());
         }
     }
 }
 
-fn in_its_span(data: &[u8], index: &ItemIndex, range: Range, max_bytes: usize) -> ItemPage {
+fn read_span(data: &[u8], index: &ItemIndex, range: Range, max_bytes: usize) -> ItemPage {
     let span = index.span(range);
     let window = &data[span.start as usize..span.end as usize];
     read_items(window, span.start, index, range, max_bytes).expect("the span suffices")
 }
 
-/// The items, where serde_json means the same by them.
+/// Returns the items, where serde_json understands them in the same way.
 fn items(data: &[u8], index: &ItemIndex) -> Option<Vec<Value>> {
-    if !twin::is_json(data) {
-        return twin::rows(data)?.into_iter().map(twin::parse).collect();
+    if !oracle::is_json(data) {
+        return oracle::rows(data)?.into_iter().map(oracle::parse).collect();
     }
-    let value = twin::parse(data)?;
+    let value = oracle::parse(data)?;
     Some(index.path().map_or_else(Vec::new, |path| {
         let array = value.pointer(path).and_then(Value::as_array);
         array.expect("the path leads to an array").clone()
     }))
 }
 
-/// What is not JSON gives some pages or an error, but none over the budget, and an end.
+/// Checks that what is not JSON gives an error or pages within the budget, and that the pages end.
 fn survive(data: &[u8], limit: u64, max_bytes: usize) {
     let Ok(index) = index_items(data, None, false) else { return };
     let mut next = Some(0);

@@ -1,11 +1,12 @@
-//! Differential targets: each compares a verb with a naive twin on any bytes at all.
+//! Differential fuzz targets: each compares a function with a reference on arbitrary bytes.
 //!
-//! A target panics where they differ. To add one, write a module with `compare`, name it in [`TARGETS`] and
-//! give it a file under `fuzz_targets/`.
+//! A target panics if they differ. To add one, write a module with `compare`, list it in [`TARGETS`] and add
+//! a file to `fuzz_targets/`.
 
 pub mod index;
 pub mod items;
 pub mod message;
+pub mod oracle;
 pub mod outline;
 pub mod pages;
 pub mod pointer;
@@ -13,17 +14,16 @@ pub mod preview;
 pub mod project;
 pub mod search;
 pub mod truncate;
-pub mod twin;
 pub mod validate;
 
-/// What a target is given: a payload, and bytes to choose arguments by.
+/// Input of a target: a payload, and bytes that choose arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     pub knobs: [u8; KNOBS],
     pub data: &'a [u8],
 }
 
-/// How many bytes of an input choose arguments.
+/// Bytes of an input that choose arguments.
 pub const KNOBS: usize = 4;
 
 impl<'a> Input<'a> {
@@ -35,7 +35,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A number from 0 to twice the payload's length, so that budgets bite half of the time.
+    /// Returns a number from 0 to twice the payload's length, so that half of the budgets are too small.
     #[must_use]
     pub fn budget(&self) -> u64 {
         let part = u64::from(u16::from_le_bytes([self.knobs[0], self.knobs[1]]));
@@ -43,7 +43,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A target's name and what it does.
+/// A target's name and its function.
 pub type Target = (&'static str, fn(Input<'_>));
 
 pub const TARGETS: [Target; 11] = [

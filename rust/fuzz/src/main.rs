@@ -1,7 +1,7 @@
 //! Runs the targets on stable Rust: `cargo run --release -- [--seconds N] [--seed N] [TARGET]…`.
 //!
-//! The inputs follow from the seed alone. One that fails is written to `artifacts/`; given that file in
-//! place of a target's name, the driver runs every target on it once.
+//! The inputs depend on the seed alone. One that fails is written to `artifacts/`; given that file in place
+//! of a target's name, the driver runs every target on it once.
 
 mod mutate;
 
@@ -49,7 +49,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(code)
 }
 
-/// The first input on which the target and its twin differ.
+/// Returns the first input on which the target and its reference differ.
 fn run((name, compare): &Target, options: &Options) -> Option<Vec<u8>> {
     let mut random = Random::new(options.seed);
     let end = Instant::now() + Duration::from_secs(options.seconds);

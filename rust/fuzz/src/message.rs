@@ -1,46 +1,46 @@
-//! Taking messages apart, against serde_json and a loop.
+//! Dissecting messages: compared with serde_json and with itself in pieces.
 
-use forebay_core::message::{Limits, Source, Unescaper, Value, dissect, says, unescape};
+use forebay_core::message::{Limits, Source, Unescaper, Value, dissect, text_matches, unescape};
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
 const TOKEN: &str = "5ca1ab1e";
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
     let limits = Limits {
-        most_string: 2 + usize::from(knobs[0] % 64),
-        most_container: 2 + usize::from(knobs[1]),
-        most_depth: usize::from(knobs[2] % 8),
+        max_string_bytes: 2 + usize::from(knobs[0] % 64),
+        max_container_bytes: 2 + usize::from(knobs[1]),
+        max_depth: usize::from(knobs[2] % 8),
     };
-    check_dissected(data, limits, usize::from(knobs[3]) + 1);
-    check_unescaped(data, usize::from(knobs[3]) + 1);
-    check_says(data);
+    check_dissect(data, limits, usize::from(knobs[3]) + 1);
+    check_unescape(data, usize::from(knobs[3]) + 1);
+    check_text_matches(data);
 }
 
-fn check_dissected(data: &[u8], limits: Limits, step: usize) {
-    let found = dissect(data, TOKEN, limits);
-    let cut = std::io::BufReader::with_capacity(step, data);
-    assert_eq!(dissect(cut, TOKEN, limits), found, "in pieces of {step}");
-    let Ok(found) = found else {
-        assert!(!twin::is_json(data), "{found:?} for valid JSON");
+fn check_dissect(data: &[u8], limits: Limits, step: usize) {
+    let dissection = dissect(data, TOKEN, limits);
+    let chunked = std::io::BufReader::with_capacity(step, data);
+    assert_eq!(dissect(chunked, TOKEN, limits), dissection, "in pieces of {step}");
+    let Ok(dissection) = dissection else {
+        assert!(!oracle::is_json(data), "{dissection:?} for valid JSON");
         return;
     };
-    assert!(twin::is_json(&found.skeleton));
-    if !twin::is_json(data) {
+    assert!(oracle::is_json(&dissection.skeleton));
+    if !oracle::is_json(data) {
         return;
     }
-    let mut whole = found.skeleton;
-    for (number, hole) in found.holes.iter().enumerate().rev() {
+    let mut whole = dissection.skeleton;
+    for (number, hole) in dissection.holes.iter().enumerate().rev() {
         let placeholder = format!("\"{TOKEN}:{number}\"").into_bytes();
         let at = whole.windows(placeholder.len()).rposition(|part| part == placeholder).expect("a hole");
         let bytes = &data[hole.start as usize..hole.end as usize];
-        assert!(twin::is_json(bytes), "a hole is a value");
+        assert!(oracle::is_json(bytes), "a hole is a value");
         whole.splice(at..at + placeholder.len(), bytes.iter().copied());
     }
-    assert_eq!(twin::parse(&whole), twin::parse(data));
+    assert_eq!(oracle::parse(&whole), oracle::parse(data));
 }
 
-fn check_unescaped(data: &[u8], step: usize) {
+fn check_unescape(data: &[u8], step: usize) {
     let whole = unescape(data);
     let (mut unescaper, mut pieces) = (Unescaper::default(), Vec::new());
     data.chunks(step).for_each(|piece| unescaper.push(piece, &mut pieces));
@@ -52,12 +52,12 @@ fn check_unescaped(data: &[u8], step: usize) {
     }
 }
 
-/// The document as a text says the document.
-fn check_says(data: &[u8]) {
-    let (true, Ok(text)) = (twin::is_json(data), std::str::from_utf8(data)) else { return };
+/// Checks that a document matches its own text.
+fn check_text_matches(data: &[u8]) {
+    let (true, Ok(text)) = (oracle::is_json(data), std::str::from_utf8(data)) else { return };
     let token = serde_json::to_vec(text).expect("a text");
-    let (said, meant) = (Source::Memory(&token), Source::Memory(data));
-    let said = Value { source: &said, span: 0..token.len() as u64 };
-    let meant = Value { source: &meant, span: 0..data.len() as u64 };
-    assert_eq!(says(&said, &meant), Ok(true));
+    let (text, value) = (Source::Memory(&token), Source::Memory(data));
+    let text = Value { source: &text, span: 0..token.len() as u64 };
+    let value = Value { source: &value, span: 0..data.len() as u64 };
+    assert_eq!(text_matches(&text, &value), Ok(true));
 }

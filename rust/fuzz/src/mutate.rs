@@ -1,6 +1,6 @@
-//! Inputs without coverage to guide them: documents that are made to be hard, and then damaged a little.
+//! Inputs that are not guided by coverage: documents that are made to be hard, then damaged a little.
 
-/// A generator that is the same everywhere: xorshift64*.
+/// A generator that gives the same numbers on every machine: xorshift64*.
 pub struct Random(u64);
 
 impl Random {
@@ -52,7 +52,7 @@ const TOKENS: [&str; 26] = [
     "nul", "-", ".", "e+", "01", "...", "/", "~1", "漢", "\u{feff}",
 ];
 
-/// A payload: a document, rows, or a log; sometimes longer than a block of the index.
+/// Generates a payload: a document, NDJSON or a log; sometimes longer than a block of the index.
 pub fn payload(random: &mut Random) -> Vec<u8> {
     let mut text = String::new();
     match random.below(8) {
@@ -73,7 +73,7 @@ pub fn payload(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Changes a few bytes; some of the payloads stay as they are.
+/// Changes a few bytes. Some payloads stay as they are.
 pub fn mutate(random: &mut Random, data: &mut Vec<u8>) {
     let changes = random.below(6).saturating_sub(2);
     for _ in 0..changes {
@@ -103,8 +103,8 @@ fn insert(data: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 }
 
 fn repeat(random: &mut Random, separator: &str, item: impl Fn(&mut Random, &mut String), out: &mut String) {
-    let most = if random.below(50) == 0 { 5000 } else { 20 };
-    for number in 0..random.below(most) {
+    let max_count = if random.below(50) == 0 { 5000 } else { 20 };
+    for number in 0..random.below(max_count) {
         if number > 0 {
             out.push_str(separator);
         }

@@ -1,18 +1,18 @@
-//! Finding values by JSON Pointer, against serde_json's.
+//! Locating values by JSON Pointer: compared with serde_json.
 
 use forebay_core::pointer::{Pointer, locate};
 use serde_json::Value;
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
-/// As many values of a document as are looked for by name.
-const MOST: usize = 100;
+/// Values of a document that are looked up.
+const MAX_PATHS: usize = 100;
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
-    // The first bytes are a pointer as well, often one that leads nowhere.
+    // The first bytes are also used as a pointer, often one that leads nowhere.
     let (path, document) = data.split_at(data.len().min(usize::from(knobs[0] % 16)));
     for data in [data, document] {
-        let Some(value) = twin::parse(data) else { continue };
+        let Some(value) = oracle::parse(data) else { continue };
         let mut paths = Vec::new();
         collect(&value, String::new(), &mut paths);
         paths.extend(std::str::from_utf8(path).map(str::to_owned));
@@ -27,13 +27,13 @@ fn check(data: &[u8], value: &Value, path: &str) {
         assert!(!path.is_empty() && (!path.starts_with('/') || path.contains('~')), "{path:?} is a pointer");
         return;
     };
-    let found = locate(data, &pointer).ok().map(|span| twin::parse(&data[span]).expect("a whole value"));
+    let found = locate(data, &pointer).ok().map(|span| oracle::parse(&data[span]).expect("a whole value"));
     assert_eq!(found.as_ref(), value.pointer(path), "at {path:?}");
 }
 
-/// The pointers of a value and of all values in it.
+/// Collects the pointers of a value and of all values in it.
 fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
-    if paths.len() == MOST {
+    if paths.len() == MAX_PATHS {
         return;
     }
     match value {

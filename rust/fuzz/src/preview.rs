@@ -1,4 +1,4 @@
-//! Previews, against what serde_json says they weigh.
+//! Previews: their sizes are compared with the escaping of serde_json.
 
 use forebay_core::{Escaping, preview};
 
@@ -18,14 +18,14 @@ pub fn compare(input: Input<'_>) {
     assert!(end as u64 <= max_bytes);
     assert!(!text.contains('\0'));
     assert!(!is_inside_an_escape(text, &data[end..]), "half an escape: {text:?}");
-    let weight = weigh(text, twice);
-    assert!(max_escaped.is_none_or(|most| weight <= most), "{weight} bytes on the wire of {max_escaped:?}");
+    let size = escaped_len(text, twice);
+    assert!(max_escaped.is_none_or(|max| size <= max), "{size} escaped bytes within {max_escaped:?}");
     if max_bytes >= data.len() as u64 && max_escaped.is_none() {
         assert_eq!(end, data.len(), "what fits is its own preview");
     }
 }
 
-fn weigh(text: &str, twice: bool) -> u64 {
+fn escaped_len(text: &str, twice: bool) -> u64 {
     let quote = |text: &str| {
         let quoted = serde_json::to_string(text).expect("a string");
         quoted[1..quoted.len() - 1].to_owned()
@@ -34,7 +34,8 @@ fn weigh(text: &str, twice: bool) -> u64 {
     if twice { quote(&once).len() as u64 } else { once.len() as u64 }
 }
 
-/// Behind an odd number of backslashes, or among the hexadecimal digits behind the `u` of one.
+/// Whether the cut is after an odd number of backslashes, or among the hexadecimal digits after the `u` of an
+/// escape.
 fn is_inside_an_escape(before: &str, after: &[u8]) -> bool {
     let is_escape = |text: &str| (text.len() - text.trim_end_matches('\\').len()) % 2 == 1;
     let without_digits = before.trim_end_matches(|c: char| c.is_ascii_hexdigit());
@@ -44,14 +45,15 @@ fn is_inside_an_escape(before: &str, after: &[u8]) -> bool {
     !after.is_empty() && (is_escape(before) || (is_unicode && missing > 0 && is_completed))
 }
 
-/// Nothing within the budget may be text: a NUL, or a sequence that is wrong and not only cut.
+/// Checks that the bytes within the budget are not text: there is a NUL, or a sequence that is wrong and not
+/// only cut.
 fn check_binary(data: &[u8], max_bytes: u64, max_escaped: Option<u64>) {
-    let limit = max_escaped.map_or(max_bytes, |most| most.min(max_bytes)) as usize;
-    let seen = &data[..limit.min(data.len())];
-    let is_wrong = match std::str::from_utf8(seen) {
+    let limit = max_escaped.map_or(max_bytes, |max| max.min(max_bytes)) as usize;
+    let prefix = &data[..limit.min(data.len())];
+    let is_wrong = match std::str::from_utf8(prefix) {
         Ok(_) => false,
-        Err(error) => error.error_len().is_some() || seen.len() == data.len(),
+        Err(error) => error.error_len().is_some() || prefix.len() == data.len(),
     };
-    let cut_character = data[seen.len()..].first().is_some_and(|&byte| byte & 0xC0 == 0x80);
-    assert!(is_wrong || seen.contains(&0) || cut_character, "text was called binary");
+    let cut_character = data[prefix.len()..].first().is_some_and(|&byte| byte & 0xC0 == 0x80);
+    assert!(is_wrong || prefix.contains(&0) || cut_character, "text was called binary");
 }

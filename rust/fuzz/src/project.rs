@@ -1,11 +1,11 @@
-//! Projecting, against a walk over serde_json's values.
+//! Projecting: compared with projecting the values of serde_json.
 
 use forebay_core::project;
 use serde_json::{Map, Value};
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
-/// Fields of the documents that the driver makes; the knobs choose which are asked for.
+/// Fields of the generated documents. The knobs choose which are requested.
 const FIELDS: [&str; 8] = ["id", "name", "a", "id.a", "name.id.a", "a.name", "failed", "é"];
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
@@ -19,25 +19,29 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
 }
 
 fn check(data: &[u8], fields: &[&str], out: &[u8]) {
-    assert!(twin::is_json(out) || twin::rows(out).is_some(), "not JSON: {}", String::from_utf8_lossy(out));
+    assert!(
+        oracle::is_json(out) || oracle::rows(out).is_some(),
+        "not JSON: {}",
+        String::from_utf8_lossy(out)
+    );
     let paths: Vec<Vec<&str>> = fields.iter().map(|field| field.split('.').collect()).collect();
-    if let Some(value) = twin::parse(data) {
-        assert_eq!(twin::parse(out), Some(naive(&value, &paths)));
-    } else if !twin::is_json(data)
-        && let Some(rows) = twin::rows(data)
+    if let Some(value) = oracle::parse(data) {
+        assert_eq!(oracle::parse(out), Some(naive(&value, &paths)));
+    } else if !oracle::is_json(data)
+        && let Some(rows) = oracle::rows(data)
     {
-        let projected = twin::rows(out).expect("rows give rows");
+        let projected = oracle::rows(out).expect("rows give rows");
         assert_eq!(projected.len(), rows.len());
         for (row, projected) in rows.into_iter().zip(projected) {
-            let Some(value) = twin::parse(row) else { continue };
-            assert_eq!(twin::parse(projected), Some(naive(&value, &paths)));
+            let Some(value) = oracle::parse(row) else { continue };
+            assert_eq!(oracle::parse(projected), Some(naive(&value, &paths)));
         }
     }
 }
 
-/// What is nested deeply is refused, and serde_json refuses it as well.
+/// Deeply nested documents are rejected, and serde_json rejects them as well.
 fn is_shallow(data: &[u8]) -> bool {
-    twin::parse(data).is_some()
+    oracle::parse(data).is_some()
 }
 
 fn naive(value: &Value, paths: &[Vec<&str>]) -> Value {

@@ -1,4 +1,4 @@
-//! Searching, against a loop for literals and the `regex` crate without a prefilter of ours for expressions.
+//! Searching: compared with a loop for literals, and with the `regex` crate for expressions.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -8,7 +8,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::Input;
 
-/// An expression as forebay reads it, and the same for the `regex` crate, whose `\b`, `\w` and `\d` are Unicode.
+/// An expression as forebay reads it, and its equivalent for the `regex` crate, whose `\b`, `\w` and `\d` are
+/// Unicode.
 const EXPRESSIONS: [(&str, &str); 8] = [
     (r"\bfailed\b.{0,40}timeout", r"(?-u:\b)failed(?-u:\b).{0,40}timeout"),
     (r"user_id=\d{2,}", r"user_id=(?-u:\d){2,}"),
@@ -21,9 +22,9 @@ const EXPRESSIONS: [(&str, &str); 8] = [
 ];
 
 static COMPILED: LazyLock<[(Pattern, Regex); 8]> = LazyLock::new(|| {
-    EXPRESSIONS.map(|(ours, theirs)| {
-        let twin = RegexBuilder::new(theirs).multi_line(true).build();
-        (Pattern::regex(ours, false).expect("an expression"), twin.expect("an expression"))
+    EXPRESSIONS.map(|(expression, equivalent)| {
+        let reference = RegexBuilder::new(equivalent).multi_line(true).build();
+        (Pattern::regex(expression, false).expect("an expression"), reference.expect("an expression"))
     })
 });
 
@@ -36,8 +37,8 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
         let expected = find(rest, needle.as_bytes());
         check(rest, &pattern, &expected, knobs);
     }
-    let (pattern, twin) = &COMPILED[usize::from(knobs[1]) % COMPILED.len()];
-    let expected: Vec<_> = twin.find_iter(data).map(|found| found.range()).collect();
+    let (pattern, reference) = &COMPILED[usize::from(knobs[1]) % COMPILED.len()];
+    let expected: Vec<_> = reference.find_iter(data).map(|found| found.range()).collect();
     check(data, pattern, &expected, knobs);
 }
 
@@ -55,7 +56,7 @@ fn find(data: &[u8], needle: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// All at once, and page by page.
+/// Checks the matches of one search, and of a search page by page.
 fn check(data: &[u8], pattern: &Pattern, expected: &[Range<usize>], knobs: [u8; 4]) {
     for limit in [usize::MAX, usize::from(knobs[2] % 4) + 1] {
         let mut found = Vec::new();

@@ -1,16 +1,17 @@
-//! Truncating, against its promises and, where nothing is left out, against the document itself.
+//! Truncating: checked to be valid JSON within the budget and, where nothing is left out, to equal the
+//! document.
 
 use forebay_core::truncate::{Limits, truncate};
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
-/// No payload needs more for its smallest answer.
-const LEAST: usize = 13;
+/// Smallest budget of an answer.
+const MIN_BYTES: usize = 13;
 
 pub fn compare(input: Input<'_>) {
     let Input { knobs, data } = input;
     let limits = Limits {
-        max_bytes: LEAST + input.budget() as usize,
+        max_bytes: MIN_BYTES + input.budget() as usize,
         max_array_items: usize::from(knobs[2] % 16),
         max_string_chars: usize::from(knobs[2] / 16) * 8,
         max_depth: usize::from(knobs[3] % 8),
@@ -19,28 +20,28 @@ pub fn compare(input: Input<'_>) {
     match truncate(data, &limits) {
         Ok(answer) => {
             assert!(answer.len() <= limits.max_bytes, "{} bytes within {limits:?}", answer.len());
-            assert!(twin::is_json(&answer), "not JSON: {}", String::from_utf8_lossy(&answer));
+            assert!(oracle::is_json(&answer), "not JSON: {}", String::from_utf8_lossy(&answer));
         }
-        Err(error) => assert!(!twin::is_json(data), "{error} for valid JSON"),
+        Err(error) => assert!(!oracle::is_json(data), "{error} for valid JSON"),
     }
     check_whole(data);
 }
 
-/// Limits that nothing exceeds leave nothing out.
+/// Checks that limits that nothing exceeds leave nothing out.
 fn check_whole(data: &[u8]) {
-    let Some(value) = twin::parse(data) else { return };
+    let Some(value) = oracle::parse(data) else { return };
     if depth(&value) > 60 {
         return;
     }
     let limits = Limits {
-        max_bytes: 2 * data.len() + LEAST,
+        max_bytes: 2 * data.len() + MIN_BYTES,
         max_array_items: usize::MAX,
         max_string_chars: usize::MAX,
         max_depth: 64,
         max_object_keys: usize::MAX,
     };
     let answer = truncate(data, &limits).expect("it fits");
-    assert_eq!(twin::parse(&answer), Some(value));
+    assert_eq!(oracle::parse(&answer), Some(value));
 }
 
 /// serde_json allows 128 levels, so this may recurse.

@@ -1,12 +1,12 @@
-//! Validating, against serde_json line by line.
+//! Validating: compared with serde_json, line by line.
 
 use forebay_core::Isa;
 use forebay_core::validate::Validator;
 
-use crate::{Input, twin};
+use crate::{Input, oracle};
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
-    let is_valid = twin::is_json(data) || twin::rows(data).is_some_and(|rows| rows.len() > 1);
+    let is_valid = oracle::is_json(data) || oracle::rows(data).is_some_and(|rows| rows.len() > 1);
     let step = usize::from(knobs[0]) + 1;
     let mut first = None;
     for isa in Isa::available() {
@@ -20,12 +20,12 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
     }
 }
 
-/// What stands before the byte to blame may still become valid; together with it, it never can.
+/// Checks that the bytes before the reported one may still become valid.
 fn check_index(isa: Isa, data: &[u8], index: u64) {
     let index = usize::try_from(index).expect("an index into the payload");
     assert!(index <= data.len());
     let mut before = Validator::new(isa);
-    assert_eq!(before.feed(&data[..index]), Ok(()), "blamed too late");
+    assert_eq!(before.feed(&data[..index]), Ok(()), "reported too late");
 }
 
 fn validate(isa: Isa, data: &[u8], step: usize) -> forebay_core::Result<()> {

@@ -1,9 +1,9 @@
-//! The one place where an error of the core becomes an exception.
+//! Converts errors of the core to Python exceptions.
 
 use forebay_core::{Error, ErrorKind};
 use pyo3::prelude::*;
 
-/// Carries a core error through `?`; the exception itself is made with the interpreter attached.
+/// Carries a core error through `?`. The exception is created with the interpreter attached.
 pub struct CoreError(Error);
 
 impl From<Error> for CoreError {
@@ -24,7 +24,7 @@ impl From<CoreError> for PyErr {
             ErrorKind::Unreadable(_) => "StoreUnavailable",
         };
         Python::attach(|py| {
-            // The classes are written in Python: they have two bases each, which PyO3 cannot declare.
+            // The classes are defined in Python, because each has two bases, which PyO3 cannot declare.
             let exception = py
                 .import("forebay.errors")
                 .and_then(|errors| errors.getattr(class))

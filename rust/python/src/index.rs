@@ -1,4 +1,4 @@
-//! `index_items`, `index_lines`, and what they return.
+//! `index_items`, `index_lines` and their results.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,20 +8,20 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{int, optional_text, page, repr};
+use crate::convert::{int, optional_text, page_range, repr};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// Where items are: `data[start:end]` holds them whole.
+/// The bytes `data[start:end]`, which contain the requested items whole.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Span {
-    /// The first byte to read.
+    /// Offset of the first byte to read.
     start: u64,
-    /// The byte after the last one to read.
+    /// Offset after the last byte to read.
     end: u64,
-    /// The number of the item that starts at `start`; at most a block before the one asked for.
+    /// Number of the item that starts at `start`, at most a block before the first requested one.
     first: u64,
-    /// How many of the items asked for exist.
+    /// How many of the requested items exist.
     count: u64,
 }
 
@@ -33,26 +33,26 @@ impl Span {
     }
 }
 
-/// Where the items of a payload are: one entry a 64 KiB block, whatever the items' size.
+/// Locations of the items of a payload: one entry per 64 KiB block, whatever the size of the items.
 ///
-/// `index_items` and `index_lines` make one. It can be stored (`to_bytes`) and pickled.
+/// Created by `index_items` and `index_lines`. It can be stored (`to_bytes`) and pickled.
 #[pyclass(frozen, eq, module = "forebay._core")]
 #[derive(PartialEq)]
 pub struct ItemIndex(pub index::ItemIndex);
 
 #[pymethods]
 impl ItemIndex {
-    /// Loads what `to_bytes` wrote, from any buffer.
+    /// Load an index that `to_bytes` wrote, from any buffer.
     ///
-    /// Raises `CorruptIndex` for anything else.
+    /// Raise `CorruptIndex` for any other bytes.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, data: PyBuffer<u8>) -> PyResult<Self> {
-        // An index is small: a copy is cheaper than asking who else may write to the buffer.
+        // An index is small, so a copy is cheaper than finding out who else may write to the buffer.
         let index = index::ItemIndex::from_bytes(&data.to_vec(py)?).map_err(CoreError::from)?;
         Ok(Self(index))
     }
 
-    /// The index in a form to store: a few bytes an entry.
+    /// Return the index in a form to store, a few bytes per entry.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.to_bytes())
     }
@@ -65,7 +65,7 @@ impl ItemIndex {
         usize::try_from(self.0.len()).unwrap_or(usize::MAX)
     }
 
-    /// What an item is: "array", "ndjson" or "lines"; `None` where the payload has no items.
+    /// Kind of items: "array", "ndjson" or "lines"; `None` if the payload has no items.
     #[getter]
     fn kind(&self) -> Option<&'static str> {
         self.0.kind().map(|kind| match kind {
@@ -75,31 +75,31 @@ impl ItemIndex {
         })
     }
 
-    /// The JSON Pointer of the items' array; `""` for a top-level array and for NDJSON.
+    /// JSON Pointer of the items' array; `""` for a top-level array and for NDJSON.
     #[getter]
     fn path(&self) -> Option<&str> {
         self.0.path()
     }
 
-    /// The first byte of the array (its bracket), or of the first line.
+    /// Offset of the array's opening bracket, or of the first line.
     #[getter]
     fn start(&self) -> u64 {
         self.0.start()
     }
 
-    /// The byte after the array's closing bracket, or after the last line.
+    /// Offset after the array's closing bracket, or after the last line.
     #[getter]
     fn end(&self) -> u64 {
         self.0.end()
     }
 
-    /// The blocks that hold `limit` items from `offset` on: what to read to have them whole.
+    /// Return the bytes to read to get `limit` items from `offset` on whole.
     fn span(
         &self,
         #[pyo3(from_py_with = int::offset)] offset: i64,
         #[pyo3(from_py_with = int::limit)] limit: i64,
     ) -> Result<Span, CoreError> {
-        let index::Span { start, end, first, count } = self.0.span(page(offset, limit, None)?);
+        let index::Span { start, end, first, count } = self.0.span(page_range(offset, limit, None)?);
         Ok(Span { start, end, first, count })
     }
 
@@ -110,11 +110,11 @@ impl ItemIndex {
     }
 }
 
-/// Indexes a payload that arrives in pieces; the answer is the same for every way of cutting it.
+/// Indexer of a payload that arrives in pieces. The result does not depend on where it is cut.
 #[pyclass(frozen, module = "forebay._core")]
 pub struct ItemIndexer(Slot);
 
-/// `None` once finished or failed: there is nothing to go on from.
+/// `None` once finished or failed.
 type Slot = Mutex<Option<index::ItemIndexer>>;
 
 #[pymethods]
@@ -128,38 +128,38 @@ impl ItemIndexer {
         Ok(Self(Mutex::new(Some(index::ItemIndexer::new(path, validate)?))))
     }
 
-    /// Takes the next piece.
+    /// Feed the next piece.
     ///
-    /// Raises `InvalidJSON` within 64 bytes of the byte that cannot be right; `finish` does at the latest.
+    /// Raise `InvalidJSON` within 64 bytes of the first invalid byte, or at the latest in `finish`.
     fn feed(&self, py: Python<'_>, data: Payload) -> Result<(), CoreError> {
-        Ok(data.detached(py, |data| {
+        Ok(data.detach(py, |data| {
             let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut indexer = slot.take().ok_or_else(ended)?;
+            let mut indexer = slot.take().ok_or_else(finished_error)?;
             indexer.feed(data)?;
             *slot = Some(indexer);
             Ok::<_, Error>(())
         })?)
     }
 
-    /// The index of all pieces. Nothing can be fed after it.
+    /// Return the index of all pieces. Nothing can be fed after it.
     fn finish(&self, py: Python<'_>) -> Result<ItemIndex, CoreError> {
-        // Another thread may be feeding, and that may take long.
+        // Another thread may be feeding a large piece.
         Ok(ItemIndex(py.detach(|| {
             let indexer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-            indexer.ok_or_else(ended)?.finish()
+            indexer.ok_or_else(finished_error)?.finish()
         })?))
     }
 }
 
-fn ended() -> Error {
+fn finished_error() -> Error {
     let why = "this indexer has finished or failed; make a new one for the next payload";
     Error { kind: ErrorKind::InvalidArgument(why.to_owned()), index: 0 }
 }
 
-/// Finds the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
+/// Index the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
 ///
-/// Without a `path`, the items of an object are those of its *main* array: the one with the most bytes at most four
-/// keys deep. `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON` with the byte.
+/// Without a `path`, the items of an object are those of its *main* array: the one with the most bytes, at
+/// most four keys deep. `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON`.
 #[pyfunction]
 #[pyo3(signature = (data, path = None, *, validate = true))]
 pub fn index_items(
@@ -168,11 +168,11 @@ pub fn index_items(
     #[pyo3(from_py_with = optional_text::path)] path: Option<&str>,
     validate: bool,
 ) -> Result<ItemIndex, CoreError> {
-    Ok(ItemIndex(data.detached(py, |data| index::index_items(data, path, validate))?))
+    Ok(ItemIndex(data.detach(py, |data| index::index_items(data, path, validate))?))
 }
 
-/// Finds the lines of a text. Every line counts, blank or not; a last line needs no newline.
+/// Index the lines of a text. Every line counts, blank or not; the last one needs no newline.
 #[pyfunction]
 pub fn index_lines(py: Python<'_>, data: Payload) -> ItemIndex {
-    ItemIndex(data.detached(py, index::index_lines))
+    ItemIndex(data.detach(py, index::index_lines))
 }

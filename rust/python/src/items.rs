@@ -4,30 +4,30 @@ use forebay_core::items;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::convert::{count, int, optional_int, page, repr, size};
+use crate::convert::{int, optional_int, page_range, repr, to_u64, to_usize};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::page::Cut;
 use crate::payload::Payload;
 
-/// Whole items within a budget.
+/// A page of whole items within a byte budget.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct ItemPage {
-    /// A JSON array of the items, each as it stands in the payload.
+    /// A JSON array of the items, each copied verbatim.
     content: Py<PyBytes>,
-    /// The number of the first item shown.
+    /// Number of the first item returned.
     offset: u64,
-    /// How many items are shown.
+    /// How many items are returned.
     returned: u64,
-    /// How many items there are.
+    /// How many items the payload has.
     total: u64,
-    /// The item after the last one shown; `None` exactly at the end.
+    /// Number of the item after the last one returned; `None` at the end.
     next_offset: Option<u64>,
-    /// The first byte of the first item shown.
+    /// Offset of the first item.
     start: u64,
-    /// The byte after the last item shown.
+    /// Offset of the byte after the last item.
     end: u64,
-    /// The item that alone exceeded the budget, if one did.
+    /// The item that alone exceeded the budget, if there is one.
     truncated: Py<PyList>,
 }
 
@@ -40,10 +40,10 @@ impl ItemPage {
     }
 }
 
-/// Whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
+/// Return whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
 ///
-/// `last=n` starts at the n-th item from the end instead. An item that alone exceeds the budget comes back truncated,
-/// by itself, and is named in `truncated`. It trusts that the index is this payload's.
+/// `last=n` starts at the n-th item from the end instead. An item that alone exceeds the budget is truncated,
+/// returned alone, and listed in `truncated`. The index must be that of this payload.
 #[pyfunction]
 #[pyo3(signature = (data, index, offset = 0, limit = 200, max_bytes = 65536, *, last = None, base = 0))]
 #[allow(clippy::too_many_arguments)]
@@ -59,10 +59,10 @@ pub fn read_items(
 ) -> PyResult<ItemPage> {
     let index = &index.0;
     let read = |data: &[u8]| {
-        let (base, range) = (count("base", base)?, page(offset, limit, last)?);
-        items::read_items(data, base, index, range, size("max_bytes", max_bytes)?)
+        let (base, range) = (to_u64("base", base)?, page_range(offset, limit, last)?);
+        items::read_items(data, base, index, range, to_usize("max_bytes", max_bytes)?)
     };
-    let page = data.detached(py, read).map_err(CoreError::from)?;
+    let page = data.detach(py, read).map_err(CoreError::from)?;
     Ok(ItemPage {
         content: PyBytes::new(py, &page.content).unbind(),
         offset: page.offset,

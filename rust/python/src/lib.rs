@@ -1,4 +1,4 @@
-//! `forebay._core`: converts in, releases the interpreter, calls the core, wraps out.
+//! `forebay._core`: converts arguments, releases the interpreter, calls the core and wraps the result.
 
 mod convert;
 mod error;

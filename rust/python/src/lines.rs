@@ -2,30 +2,30 @@ use forebay_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::convert::{count, int, optional_int, page, repr};
+use crate::convert::{int, optional_int, page_range, repr, to_u64};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::page::Cut;
 use crate::payload::Payload;
 
-/// Whole lines within a budget.
+/// A page of whole lines within a byte budget.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct LinePage {
-    /// The lines as they stand in the payload, line ends included.
+    /// The lines, line ends included.
     text: Py<PyString>,
-    /// The number of the first line shown.
+    /// Number of the first line returned.
     offset: u64,
-    /// How many lines are shown.
+    /// How many lines are returned.
     returned: u64,
-    /// How many lines there are, where an index knows or the page is the last one.
+    /// How many lines the payload has, if an index was given or the page is the last one.
     total: Option<u64>,
-    /// The line after the last one shown; `None` exactly at the end.
+    /// Number of the line after the last one returned; `None` at the end.
     next_offset: Option<u64>,
-    /// The first byte of the first line shown.
+    /// Offset of the first line.
     start: usize,
-    /// The byte after what is shown.
+    /// Offset of the byte after the text.
     end: usize,
-    /// The line that alone exceeded the budget, if one did.
+    /// The line that alone exceeded the budget, if there is one.
     truncated: Py<PyList>,
 }
 
@@ -38,10 +38,11 @@ impl LinePage {
     }
 }
 
-/// Whole lines from number `offset` on, at most `limit`, within `max_bytes` once JSON-escaped `escape_levels` times.
+/// Return whole lines from number `offset` on, at most `limit`, that take at most `max_bytes` once escaped.
 ///
-/// `last=n` starts at the n-th line from the end instead. With an index (`index_lines`) the time does not depend on
-/// `offset`. A line that alone exceeds the budget comes back cut, by itself, and is named in `truncated`.
+/// `escape_levels` is how many times they will be JSON-escaped. `last=n` starts at the n-th line from the end
+/// instead. With an index (`index_lines`) the cost does not depend on `offset`. A line that alone exceeds the
+/// budget is cut, returned alone, and listed in `truncated`.
 #[pyfunction]
 #[pyo3(signature = (data, offset = 0, limit = 200, max_bytes = 65536, *, last = None, index = None, escape_levels = 0))]
 #[allow(clippy::too_many_arguments)]
@@ -57,11 +58,11 @@ pub fn read_lines(
 ) -> PyResult<LinePage> {
     let index = index.map(|index| &index.0);
     let read = |data: &[u8]| {
-        let range = page(offset, limit, last)?;
-        let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        forebay_core::read_lines(data, index, range, count("max_bytes", max_bytes)?, escaping)
+        let range = page_range(offset, limit, last)?;
+        let escaping = Escaping::from_levels(to_u64("escape_levels", escape_levels)?)?;
+        forebay_core::read_lines(data, index, range, to_u64("max_bytes", max_bytes)?, escaping)
     };
-    let page = data.detached(py, read).map_err(CoreError::from)?;
+    let page = data.detach(py, read).map_err(CoreError::from)?;
     Ok(LinePage {
         text: PyString::from_bytes(py, &data.as_slice(py)[page.span.clone()])?.unbind(),
         offset: page.offset,

@@ -1,4 +1,4 @@
-//! Messages taken apart, in memory or in a file.
+//! Messages in memory or in a file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// A buffer, or the path of a file.
+/// A message: a buffer, or the path of a file.
 pub enum Message {
     Buffer(Payload),
     File(String),
@@ -38,7 +38,7 @@ impl Message {
     }
 }
 
-/// A value of a message: the message, and where in it.
+/// A value of a message: the message, and where the value starts and ends in it.
 #[derive(FromPyObject)]
 pub struct Part(Message, u64, u64);
 
@@ -47,25 +47,28 @@ impl Part {
         self.1..self.2.max(self.1)
     }
 
-    /// Runs `verb` with the interpreter released.
-    fn detached<T: Send>(
+    /// Runs `operation` with the interpreter released.
+    fn detach<T: Send>(
         &self,
         py: Python<'_>,
-        verb: impl Send + FnOnce(&Value<'_>) -> Result<T>,
+        operation: impl Send + FnOnce(&Value<'_>) -> Result<T>,
     ) -> Result<T> {
         let source = self.0.source(py)?;
-        py.detach(|| verb(&Value { source: &source, span: self.span() }))
+        py.detach(|| operation(&Value { source: &source, span: self.span() }))
     }
 
-    fn compared(
+    fn compare(
         &self,
         py: Python<'_>,
         other: &Self,
-        verb: Comparison,
+        operation: Comparison,
     ) -> std::result::Result<bool, CoreError> {
-        let (one, two) = (self.0.source(py)?, other.0.source(py)?);
+        let (left, right) = (self.0.source(py)?, other.0.source(py)?);
         Ok(py.detach(|| {
-            verb(&Value { source: &one, span: self.span() }, &Value { source: &two, span: other.span() })
+            operation(
+                &Value { source: &left, span: self.span() },
+                &Value { source: &right, span: other.span() },
+            )
         })?)
     }
 }
@@ -74,10 +77,10 @@ type Comparison = fn(&Value<'_>, &Value<'_>) -> Result<bool>;
 
 type Spans = Vec<(u64, u64)>;
 
-/// Takes a message apart: its skeleton, in which hole `n` is the string `token:n`, and where its holes are.
+/// Split a message into a skeleton, in which hole `n` is the string `token:n`, and the spans of its holes.
 ///
-/// A hole is a string or a container that is larger than may be, a number that is not the same once it was read and
-/// written again, and a string that is no text. `token` is what nobody who writes messages can know.
+/// A hole is a string or container that is too large, a number that would change if it were parsed and
+/// written again, or a string that is not text. `token` must be unpredictable for the author of the message.
 #[pyfunction]
 #[pyo3(signature = (part, token, *, most_string = 1024, most_container = 8192, most_depth = 64))]
 pub fn dissect<'py>(
@@ -88,24 +91,25 @@ pub fn dissect<'py>(
     most_container: usize,
     most_depth: usize,
 ) -> PyResult<(Bound<'py, PyBytes>, Spans)> {
-    let limits = Limits { most_string, most_container, most_depth };
-    let take_apart =
+    let limits =
+        Limits { max_string_bytes: most_string, max_container_bytes: most_container, max_depth: most_depth };
+    let dissect =
         |value: &Value<'_>| message::dissect(value.source.reader(value.span.clone())?, token, limits);
-    let found = part.detached(py, take_apart).map_err(CoreError::from)?;
-    let holes = found.holes.iter().map(|hole| (part.1 + hole.start, part.1 + hole.end)).collect();
-    Ok((PyBytes::new(py, &found.skeleton), holes))
+    let dissection = part.detach(py, dissect).map_err(CoreError::from)?;
+    let holes = dissection.holes.iter().map(|hole| (part.1 + hole.start, part.1 + hole.end)).collect();
+    Ok((PyBytes::new(py, &dissection.skeleton), holes))
 }
 
-/// What the content of a JSON string, without its quotes, stands for.
+/// Decode the content of a JSON string, given without its quotes.
 ///
-/// Half of a surrogate pair is kept as three bytes; what is no escape that JSON knows stays as it is.
+/// A lone surrogate becomes three bytes, as in WTF-8; unknown escapes are copied unchanged.
 #[pyfunction]
 pub fn unescape<'py>(py: Python<'py>, content: Payload) -> Bound<'py, PyBytes> {
-    let text = content.detached(py, message::unescape);
+    let text = content.detach(py, message::unescape);
     PyBytes::new(py, &text)
 }
 
-/// `unescape` for content that comes in pieces, cut anywhere.
+/// Decoder like `unescape`, for content that arrives in pieces, cut anywhere.
 #[pyclass(frozen, module = "forebay._core")]
 pub struct Unescaper(Mutex<message::Unescaper>);
 
@@ -116,9 +120,9 @@ impl Unescaper {
         Self(Mutex::new(message::Unescaper::default()))
     }
 
-    /// What is known by the next piece.
+    /// Decode the next piece, except for an incomplete escape at its end.
     fn push<'py>(&self, py: Python<'py>, piece: Payload) -> Bound<'py, PyBytes> {
-        let text = piece.detached(py, |piece| {
+        let text = piece.detach(py, |piece| {
             let mut text = Vec::new();
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(piece, &mut text);
             text
@@ -126,7 +130,7 @@ impl Unescaper {
         PyBytes::new(py, &text)
     }
 
-    /// What is left: an escape that was cut short.
+    /// Return the incomplete escape that is left, if there is one.
     fn finish<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut text = Vec::new();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).finish(&mut text);
@@ -134,42 +138,43 @@ impl Unescaper {
     }
 }
 
-/// Whether two values are strings that stand for the same text.
+/// Return whether two values are strings with the same decoded text.
 #[pyfunction]
 pub fn same_text(py: Python<'_>, one: Part, other: Part) -> std::result::Result<bool, CoreError> {
-    one.compared(py, &other, message::same_text)
+    one.compare(py, &other, message::same_text)
 }
 
-/// Whether what the string `text` stands for is JSON, and the value to the letter.
+/// Return whether the decoded string `text` is JSON that equals `value` token by token.
 ///
-/// But for white space between tokens, and for which characters in strings are escaped.
+/// White space between tokens and the escaping of characters in strings do not matter.
 #[pyfunction]
 pub fn same_json(py: Python<'_>, text: Part, value: Part) -> std::result::Result<bool, CoreError> {
-    text.compared(py, &value, message::same_json)
+    text.compare(py, &value, message::same_json)
 }
 
-/// Whether each text of `content` is its item of `items`, or the JSON of it.
+/// Return whether each text of `content` equals its item of `items`, or is JSON that does.
 ///
-/// `content` is an array of `{"type": "text", "text": ...}`, with nothing else in them.
+/// `content` must be an array of `{"type": "text", "text": ...}` without other members, `items` one of as
+/// many values.
 #[pyfunction]
 pub fn each_says(py: Python<'_>, content: Part, items: Part) -> std::result::Result<bool, CoreError> {
-    content.compared(py, &items, message::each_says)
+    content.compare(py, &items, message::texts_match_items)
 }
 
-/// Where the value of an object's only member is, if that is called `name`.
+/// Return the span of the value of an object's only member, if its key is `name`.
 #[pyfunction]
 pub fn only_member(
     py: Python<'_>,
     part: Part,
     name: &str,
 ) -> std::result::Result<Option<(u64, u64)>, CoreError> {
-    let found = part.detached(py, |object| message::only_member(object, name))?;
-    Ok(found.map(|span| (span.start, span.end)))
+    let span = part.detach(py, |object| message::only_member(object, name))?;
+    Ok(span.map(|span| (span.start, span.end)))
 }
 
-/// Where the values of an object's members of these names are, in the order of the names.
+/// Return the spans of the values of the named members, in the order of `names`.
 ///
-/// Of several with one name the last; what is no object has none.
+/// Of equal keys the last one counts. A value that is not an object has no members.
 #[pyfunction]
 pub fn members(
     py: Python<'_>,
@@ -177,6 +182,6 @@ pub fn members(
     names: Vec<String>,
 ) -> std::result::Result<Vec<Option<(u64, u64)>>, CoreError> {
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let found = part.detached(py, |object| message::members(object, &names))?;
-    Ok(found.into_iter().map(|span| span.map(|span| (span.start, span.end))).collect())
+    let spans = part.detach(py, |object| message::members(object, &names))?;
+    Ok(spans.into_iter().map(|span| span.map(|span| (span.start, span.end))).collect())
 }

@@ -2,14 +2,14 @@
 
 use pyo3::prelude::*;
 
-use crate::convert::{int, size};
+use crate::convert::{int, to_usize};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// The shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
+/// Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 ///
-/// Never longer than `max_bytes` (at least 8), and a larger budget never shows less. Only what it reads is checked:
-/// the first 100 items of an array, 32 levels.
+/// It takes at most `max_bytes` (at least 8), and a larger budget never shows less. Only what is read is
+/// validated: the first 100 items of an array, 32 levels.
 #[pyfunction]
 #[pyo3(signature = (data, max_bytes = 512))]
 pub fn outline(
@@ -17,6 +17,6 @@ pub fn outline(
     data: Payload,
     #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
 ) -> PyResult<String> {
-    let outline = |data: &[u8]| forebay_core::outline(data, size("max_bytes", max_bytes)?);
-    Ok(data.detached(py, outline).map_err(CoreError::from)?)
+    let outline = |data: &[u8]| forebay_core::outline(data, to_usize("max_bytes", max_bytes)?);
+    Ok(data.detach(py, outline).map_err(CoreError::from)?)
 }

@@ -1,13 +1,13 @@
 use pyo3::prelude::*;
 
-/// An item or line that was larger than the page's budget and came back cut.
+/// An item or line that exceeded the page's budget and was truncated.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Cut {
-    /// Its number.
+    /// Number of the item or line.
     index: u64,
-    /// Its whole size.
+    /// Its full size in bytes.
     size_bytes: u64,
-    /// Where to read on from: an item's first byte, or the byte after what was shown of a line.
+    /// Where to continue reading: an item's first byte, or the byte after the shown part of a line.
     byte_offset: u64,
 }
 

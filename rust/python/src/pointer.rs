@@ -10,10 +10,11 @@ use crate::convert::text;
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// The value at a JSON Pointer (`/users/0/name`), as it stands in the payload.
+/// Return the value at a JSON Pointer (`/users/0/name`), copied verbatim.
 ///
-/// Raises `PathNotFound`. `""` is everything; of equal keys the first is meant; in NDJSON the first token is the
-/// number of a value. The value is checked; what was passed over on the way is trusted to be JSON.
+/// Raise `PathNotFound` if there is none. `""` is the whole payload; of equal keys the first one counts; in
+/// NDJSON the first token is the number of a value. The value is validated, but nothing that was skipped on
+/// the way to it.
 #[pyfunction]
 pub fn get<'py>(
     py: Python<'py>,
@@ -24,7 +25,7 @@ pub fn get<'py>(
     Ok(PyBytes::new(py, &data.as_slice(py)[span]))
 }
 
-/// Where `get` finds its value: `data[start:end]`.
+/// Return the span of the value that `get` returns: it is `data[start:end]`.
 #[pyfunction]
 pub fn locate(
     py: Python<'_>,
@@ -37,5 +38,5 @@ pub fn locate(
 
 fn find(py: Python<'_>, data: &Payload, pointer: &str) -> Result<Range<usize>, CoreError> {
     let pointer = Pointer::parse(pointer)?;
-    Ok(data.detached(py, |data| pointer::locate(data, &pointer))?)
+    Ok(data.detach(py, |data| pointer::locate(data, &pointer))?)
 }

@@ -2,14 +2,15 @@ use forebay_core::Escaping;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::convert::{count, int, optional_int};
+use crate::convert::{int, optional_int, to_u64};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// The longest prefix of at most `max_bytes` that is whole; `None` for binary.
+/// Return the longest whole prefix of at most `max_bytes`; `None` for binary data.
 ///
-/// Whole: not cut inside a character or a JSON escape, nor inside a grapheme cluster where avoiding that costs at
-/// most 64 bytes. `max_escaped_bytes` also bounds what it weighs once JSON-escaped `escape_levels` times (1 or 2).
+/// Whole: not cut inside a character or a JSON escape, nor inside a grapheme cluster where avoiding that
+/// costs at most 64 bytes. `max_escaped_bytes` also bounds the prefix once it is JSON-escaped `escape_levels`
+/// times (1 or 2).
 #[pyfunction]
 #[pyo3(signature = (data, max_bytes = 2048, *, max_escaped_bytes = None, escape_levels = 1))]
 pub fn preview<'py>(
@@ -20,10 +21,10 @@ pub fn preview<'py>(
     #[pyo3(from_py_with = int::escape_levels)] escape_levels: i64,
 ) -> PyResult<Option<Bound<'py, PyString>>> {
     let find = |data: &[u8]| {
-        let max_escaped = max_escaped_bytes.map(|max| count("max_escaped_bytes", max)).transpose()?;
-        let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        forebay_core::preview(data, count("max_bytes", max_bytes)?, max_escaped, escaping)
+        let max_escaped = max_escaped_bytes.map(|max| to_u64("max_escaped_bytes", max)).transpose()?;
+        let escaping = Escaping::from_levels(to_u64("escape_levels", escape_levels)?)?;
+        forebay_core::preview(data, to_u64("max_bytes", max_bytes)?, max_escaped, escaping)
     };
-    let end = data.detached(py, find).map_err(CoreError::from)?;
+    let end = data.detach(py, find).map_err(CoreError::from)?;
     end.map(|end| PyString::from_bytes(py, &data.as_slice(py)[..end])).transpose()
 }

@@ -1,25 +1,25 @@
 use forebay_core::search::{self as core, Options, Pattern};
 use pyo3::prelude::*;
 
-use crate::convert::{int, repr, size, text};
+use crate::convert::{int, repr, text, to_usize};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
 
-/// One place a pattern was found.
+/// A match of a pattern.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Match {
-    /// Its first byte.
+    /// Offset of its first byte.
     start: usize,
-    /// The byte after it.
+    /// Offset of the byte after it.
     end: usize,
-    /// The number of the line it starts in, from 0; `None` where an item index was given.
+    /// Number of the line it starts in, from 0; `None` if an item index was given.
     line: Option<u64>,
-    /// The number of the item it starts in; `None` without an index, or outside of the items.
+    /// Number of the item it starts in; `None` without an item index, or outside the items.
     item: Option<u64>,
-    /// Whole characters around and including the match; `None` where the match is not text.
+    /// Whole characters around and including the match; `None` if the match is not text.
     context: Option<String>,
-    /// The byte the context starts at.
+    /// Offset of the context's first byte.
     context_start: usize,
 }
 
@@ -42,9 +42,9 @@ impl From<core::Match> for Match {
 /// A page of matches.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct SearchResult {
-    /// In the order of the payload.
+    /// The matches, in the order of the payload.
     matches: Vec<Py<Match>>,
-    /// The `start` that goes on after these matches; `None` when the payload was searched to its end.
+    /// The `start` of the next page; `None` if the payload was searched to its end.
     next_start: Option<usize>,
 }
 
@@ -56,11 +56,11 @@ impl SearchResult {
     }
 }
 
-/// Finds a literal, or a regular expression, a page of `limit` matches at a time.
+/// Find a literal or a regular expression, a page of `limit` matches at a time.
 ///
-/// Following `next_start` gives exactly the matches of one unlimited search. Finding a match takes time linear in the
-/// payload at most, whatever the pattern; for untrusted patterns keep `limit` small. Raises `InvalidPattern` for what
-/// does not compile, or compiles to too much.
+/// Following `next_start` gives exactly the matches of one unlimited search. Finding a match takes at most
+/// linear time in the payload, whatever the pattern; for untrusted patterns keep `limit` small. Raise
+/// `InvalidPattern` if the pattern does not compile or compiles to something too large.
 #[pyfunction]
 #[pyo3(signature = (data, pattern, *, regex = false, ignore_case = false, start = 0, limit = 50, context = 80, index = None))]
 #[allow(clippy::too_many_arguments, reason = "the signature Python sees")]
@@ -78,14 +78,14 @@ pub fn search(
     let index = index.map(|index| &index.0);
     let find = |data: &[u8]| {
         let options = Options {
-            start: size("start", start)?,
-            limit: size("limit", limit)?,
-            context: size("context", context)?,
+            start: to_usize("start", start)?,
+            limit: to_usize("limit", limit)?,
+            context: to_usize("context", context)?,
         };
         let compile = if regex { Pattern::regex } else { Pattern::literal };
         core::search(data, &compile(pattern, ignore_case)?, options, index)
     };
-    let page = data.detached(py, find).map_err(CoreError::from)?;
+    let page = data.detach(py, find).map_err(CoreError::from)?;
     let matches = page.matches.into_iter().map(|found| Py::new(py, Match::from(found)));
     Ok(SearchResult { matches: matches.collect::<PyResult<_>>()?, next_start: page.next_start })
 }

@@ -1,4 +1,4 @@
-//! `Survey`, and what it finds; `checksum`.
+//! `Survey` and its result; `checksum`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,18 +9,18 @@ use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
 
-/// What a payload is, as far as its bytes say.
+/// Result of a `Survey`: the type of a payload, and its indexes.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Findings {
-    /// "json", "ndjson", "text" or "binary".
+    /// Type of the payload: "json", "ndjson", "text" or "binary".
     nature: &'static str,
-    /// Where its items are, if it is JSON or NDJSON.
+    /// Index of its items, if it is JSON or NDJSON.
     items: Option<Py<ItemIndex>>,
-    /// Where its lines are, unless it is binary.
+    /// Index of its lines, unless it is binary.
     lines: Option<Py<ItemIndex>>,
 }
 
-/// Finds out what a payload is that arrives in pieces; the answer is the same for every way of cutting it.
+/// Detector of the type of a payload that arrives in pieces. The result does not depend on where it is cut.
 #[pyclass(frozen, module = "forebay._core")]
 pub struct Survey(Mutex<Option<survey::Survey>>);
 
@@ -32,20 +32,20 @@ impl Survey {
         Self(Mutex::new(Some(survey::Survey::new(is_json))))
     }
 
-    /// Takes the next piece.
+    /// Feed the next piece.
     fn feed(&self, py: Python<'_>, data: Payload) -> Result<(), CoreError> {
-        Ok(data.detached(py, |data| {
+        Ok(data.detach(py, |data| {
             let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.as_mut().ok_or_else(ended)?.feed(data);
+            slot.as_mut().ok_or_else(finished_error)?.feed(data);
             Ok::<_, Error>(())
         })?)
     }
 
-    /// What the pieces were. Nothing can be fed after it.
+    /// Return the result for all pieces. Nothing can be fed after it.
     fn finish(&self, py: Python<'_>) -> PyResult<Findings> {
         let survey = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let survey::Findings { nature, items, lines } =
-            survey.ok_or_else(ended).map_err(CoreError::from)?.finish();
+            survey.ok_or_else(finished_error).map_err(CoreError::from)?.finish();
         let wrap = |index: Option<_>| index.map(|index| Py::new(py, ItemIndex(index))).transpose();
         let nature = match nature {
             Nature::Json => "json",
@@ -57,13 +57,13 @@ impl Survey {
     }
 }
 
-fn ended() -> Error {
+fn finished_error() -> Error {
     let why = "this survey has finished; make a new one for the next payload";
     Error { kind: ErrorKind::InvalidArgument(why.to_owned()), index: 0 }
 }
 
-/// XXH64, the checksum of zstd's frames: those end in its lower four bytes.
+/// Return the XXH64 of `data`, the checksum of zstd: its frames end with the lower four bytes.
 #[pyfunction]
 pub fn checksum(py: Python<'_>, data: Payload) -> u64 {
-    data.detached(py, forebay_core::checksum)
+    data.detach(py, forebay_core::checksum)
 }

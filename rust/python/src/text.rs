@@ -2,20 +2,20 @@ use forebay_core::{Escaping, Range};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::convert::{count, int, optional_int, repr};
+use crate::convert::{int, optional_int, repr, to_u64};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// Whole characters within a budget.
+/// A page of whole characters within a byte budget.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct TextPage {
-    /// `data[start:end]`.
+    /// The text `data[start:end]`.
     text: Py<PyString>,
-    /// Where the text really starts: an offset inside a character moves back to its first byte.
+    /// Offset of the text. A requested offset inside a character moves back to its first byte.
     start: usize,
-    /// The byte after the text.
+    /// Offset of the byte after the text.
     end: usize,
-    /// `end`, or `None` exactly at the end of the payload.
+    /// `end`; `None` at the end of the payload.
     next_offset: Option<u64>,
 }
 
@@ -28,10 +28,10 @@ impl TextPage {
     }
 }
 
-/// Text from byte `offset` on that is at most `max_bytes` once it was JSON-escaped `escape_levels` times.
+/// Return text from byte `offset` on that takes at most `max_bytes` once escaped.
 ///
-/// `last=n` reads from the n-th byte before the end instead. Never cut inside a character. Raises `InvalidText` where
-/// what would be returned is not UTF-8.
+/// `escape_levels` is how many times it will be JSON-escaped. `last=n` reads from the n-th byte before the
+/// end instead. No character is cut. Raise `InvalidText` if the text is not UTF-8.
 #[pyfunction]
 #[pyo3(signature = (data, offset = 0, max_bytes = 65536, *, last = None, escape_levels = 0))]
 pub fn read_text(
@@ -44,13 +44,13 @@ pub fn read_text(
 ) -> PyResult<TextPage> {
     let read = |data: &[u8]| {
         let range = match last {
-            Some(last) => Range::Suffix(count("last", last)?),
-            None => Range::From(count("offset", offset)?),
+            Some(last) => Range::Suffix(to_u64("last", last)?),
+            None => Range::From(to_u64("offset", offset)?),
         };
-        let escaping = Escaping::from_levels(count("escape_levels", escape_levels)?)?;
-        forebay_core::read_text(data, range, count("max_bytes", max_bytes)?, escaping)
+        let escaping = Escaping::from_levels(to_u64("escape_levels", escape_levels)?)?;
+        forebay_core::read_text(data, range, to_u64("max_bytes", max_bytes)?, escaping)
     };
-    let page = data.detached(py, read).map_err(CoreError::from)?;
+    let page = data.detach(py, read).map_err(CoreError::from)?;
     let text = PyString::from_bytes(py, &data.as_slice(py)[page.span.clone()])?.unbind();
     Ok(TextPage { text, start: page.span.start, end: page.span.end, next_offset: page.next_offset })
 }

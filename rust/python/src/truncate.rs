@@ -4,14 +4,14 @@ use forebay_core::Limits;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{int, size};
+use crate::convert::{int, to_usize};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// An overview of a JSON document: valid JSON, never longer than `max_bytes`.
+/// Return an overview of a JSON document: valid JSON, never longer than `max_bytes`.
 ///
-/// Long arrays become `{"items": […], "totalCount": n, "showing": k}`, long strings end in `...`, what is too deep
-/// becomes `"[truncated]"`. A larger budget never shows less. What is left out is trusted, not checked.
+/// Long arrays become `{"items": […], "totalCount": n, "showing": k}`, long strings end in `...`, and what is
+/// too deep becomes `"[truncated]"`. A larger budget never shows less. What is left out is not validated.
 #[pyfunction]
 #[pyo3(signature = (data, *, max_bytes=10240, max_array_items=10, max_string_chars=500, max_depth=4, max_object_keys=100))]
 pub fn truncate<'py>(
@@ -24,12 +24,12 @@ pub fn truncate<'py>(
     #[pyo3(from_py_with = int::max_object_keys)] max_object_keys: i64,
 ) -> Result<Bound<'py, PyBytes>, CoreError> {
     let limits = Limits {
-        max_bytes: size("max_bytes", max_bytes)?,
-        max_array_items: size("max_array_items", max_array_items)?,
-        max_string_chars: size("max_string_chars", max_string_chars)?,
-        max_depth: size("max_depth", max_depth)?,
-        max_object_keys: size("max_object_keys", max_object_keys)?,
+        max_bytes: to_usize("max_bytes", max_bytes)?,
+        max_array_items: to_usize("max_array_items", max_array_items)?,
+        max_string_chars: to_usize("max_string_chars", max_string_chars)?,
+        max_depth: to_usize("max_depth", max_depth)?,
+        max_object_keys: to_usize("max_object_keys", max_object_keys)?,
     };
-    let answer = data.detached(py, |data| forebay_core::truncate(data, &limits))?;
-    Ok(PyBytes::new(py, &answer))
+    let overview = data.detach(py, |data| forebay_core::truncate(data, &limits))?;
+    Ok(PyBytes::new(py, &overview))
 }

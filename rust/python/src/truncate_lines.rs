@@ -1,12 +1,13 @@
 use pyo3::prelude::*;
 
-use crate::convert::{count, int};
+use crate::convert::{int, to_u64};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// The first and last lines of a text, and between them `[... 1,234 lines left out ...]`; never over `max_bytes`.
+/// Return the first and last lines of a text, with a note between them, in at most `max_bytes`.
 ///
-/// Lines over an equal share of the budget are cut and say so. A budget under 64 is refused.
+/// The note is `[... 1,234 lines left out ...]`. Lines over an equal share of the budget are cut, and end in
+/// a note as well. A budget under 64 is rejected.
 #[pyfunction]
 #[pyo3(signature = (data, head = 10, tail = 10, *, max_bytes = 10240))]
 pub fn truncate_lines(
@@ -17,8 +18,8 @@ pub fn truncate_lines(
     #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
 ) -> PyResult<String> {
     let truncate = |data: &[u8]| {
-        let (head, tail) = (count("head", head)?, count("tail", tail)?);
-        forebay_core::truncate_lines(data, head, tail, count("max_bytes", max_bytes)?)
+        let (head, tail) = (to_u64("head", head)?, to_u64("tail", tail)?);
+        forebay_core::truncate_lines(data, head, tail, to_u64("max_bytes", max_bytes)?)
     };
-    Ok(data.detached(py, truncate).map_err(CoreError::from)?)
+    Ok(data.detach(py, truncate).map_err(CoreError::from)?)
 }

@@ -1,4 +1,4 @@
-"""Servers that cannot be listened to for changes: some just now, others never."""
+"""Servers that refuse a subscription to changes, for a while or for good."""
 
 import asyncio
 import itertools
@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 
-class _Refusing:
-    """A client whose server answers like this when it is listened to, once."""
+class _RefusingClient:
+    """A client whose server refuses the first subscription with an error code."""
 
     protocol_version = "2026-07-28"
 
@@ -32,13 +32,13 @@ class _Refusing:
         await asyncio.Event().wait()
 
 
-async def _is_heard(code: int) -> bool:
-    heard: asyncio.Queue[bool] = asyncio.Queue()
-    client: Any = _Refusing(code)
-    following = asyncio.create_task(changes.follow_changes(client, heard.put, lambda: True))
+async def _is_refreshed(code: int) -> bool:
+    announced: asyncio.Queue[bool] = asyncio.Queue()
+    client: Any = _RefusingClient(code)
+    following = asyncio.create_task(changes.follow_changes(client, announced.put, lambda: True))
     try:
         async with asyncio.timeout(1):
-            return await heard.get()
+            return await announced.get()
     except TimeoutError:
         return False
     finally:
@@ -48,5 +48,5 @@ async def _is_heard(code: int) -> bool:
 @pytest.mark.slow
 def test_a_server_that_is_just_being_started_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_MIN_DELAY_SECONDS", 0)
-    assert asyncio.run(_is_heard(INTERNAL_ERROR))
-    assert not asyncio.run(_is_heard(METHOD_NOT_FOUND))
+    assert asyncio.run(_is_refreshed(INTERNAL_ERROR))
+    assert not asyncio.run(_is_refreshed(METHOD_NOT_FOUND))

@@ -1,4 +1,4 @@
-"""Tools of MCP servers as operations: what is listed, and what their results become."""
+"""Tools of MCP servers as operations: listing, and the envelopes of their results."""
 
 import asyncio
 import json
@@ -12,9 +12,8 @@ import pytest
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, to_envelope
 from forebay.operations.envelope import MCPResponseMeta, unwrap
-from forebay.operations.mcp import errors as results
-from forebay.operations.mcp.errors import result_to_envelope
-from forebay.operations.mcp.operations import MCPOperations, from_mcp
+from forebay.operations.mcp import operations as mcp_operations
+from forebay.operations.mcp.operations import MCPOperations, from_mcp, result_to_envelope
 from forebay.operations.registry import run_handler
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -22,7 +21,7 @@ from mcp.server import Server
 from mcp_server import make_server
 from mcp_types import ElicitResult
 from raw_server import NUMBER
-from upstreams import TRANSPORTS, target_of, until, with_tools_of
+from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
 from wires import LEGACY, MODERN
 
 TEXT = {"type": "text", "text": "t"}
@@ -33,7 +32,7 @@ STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "raw server (tests)", "v
 
 @pytest.fixture(params=TRANSPORTS)
 def raw(request: pytest.FixtureRequest) -> Any:
-    with target_of("raw_server.py", request.param) as target:
+    with open_target("raw_server.py", request.param) as target:
         yield target
 
 
@@ -42,7 +41,7 @@ def changing(request: pytest.FixtureRequest) -> Any:
     if request.param == "memory":
         yield changing_server.make_server()
         return
-    with target_of("changing_server.py", request.param) as target:
+    with open_target("changing_server.py", request.param) as target:
         yield target
 
 
@@ -65,7 +64,7 @@ def test_all_pages_of_tools_become_operations(raw: Any, era: str, caplog: pytest
         assert number.output_schema == NUMBER
 
     with caplog.at_level(logging.WARNING, "forebay"):
-        with_tools_of(raw, test, mode=era)
+        run_with_tools(raw, test, mode=era)
     assert "is left out" in caplog.text
 
 
@@ -87,7 +86,7 @@ def test_results_become_envelopes(raw: Any, era: str) -> None:
         assert meta_of(blocks).structured_content is None
 
         for tool in ("says", "says_a_number"):
-            # JSON or not: what a tool says of its failing is no answer.
+            # Error results are never parsed, JSON or not.
             why = {"type": "text", "text": '{"n": 1}'}
             failed = await says(tool, content=[why], isError=True)
             assert failed.is_error
@@ -96,7 +95,7 @@ def test_results_become_envelopes(raw: Any, era: str) -> None:
             assert failed.is_error
             assert unwrap(failed) == {"why": "x"}
 
-    with_tools_of(raw, test, mode=era, namespace="up")
+    run_with_tools(raw, test, mode=era, namespace="up")
 
 
 def test_what_is_not_an_object_is_data_too() -> None:
@@ -104,8 +103,8 @@ def test_what_is_not_an_object_is_data_too() -> None:
         envelope = await registry.execute("up.says", {"result": {"content": [], "structuredContent": [1, 2]}})
         assert unwrap(envelope) == [1, 2]
 
-    with target_of("raw_server.py", "stdio") as target:
-        with_tools_of(target, test, mode=MODERN, namespace="up")
+    with open_target("raw_server.py", "stdio") as target:
+        run_with_tools(target, test, mode=MODERN, namespace="up")
 
 
 @pytest.mark.parametrize(
@@ -125,15 +124,15 @@ def test_a_text_is_parsed_where_a_schema_asks_for_it(tool: str, blocks: Any, par
         assert unwrap(envelope) == (blocks if data is None else data)
         assert meta_of(envelope).content == blocks
 
-    with target_of("raw_server.py", "stdio") as target:
-        with_tools_of(target, test, mode=LEGACY, namespace="up", parse_json=parse_json)
+    with open_target("raw_server.py", "stdio") as target:
+        run_with_tools(target, test, mode=LEGACY, namespace="up", parse_json=parse_json)
 
 
 def test_a_text_is_not_parsed_where_nothing_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(_: bytes) -> None:
         raise AssertionError("this must not be parsed")
 
-    monkeypatch.setattr(results, "parse", never)
+    monkeypatch.setattr(mcp_operations, "parse", never)
     block = {"type": "text", "text": "[1]"}
     for result, schema in (
         ({"content": [block]}, None),
@@ -157,7 +156,7 @@ def test_what_does_not_fit_the_schema_is_told_and_returned(
         assert meta_of(envelope).structured_content == {"n": "x"}
         assert "up.says_a_number" in caplog.text
 
-    with_tools_of(raw, test, mode=era, namespace="up")
+    run_with_tools(raw, test, mode=era, namespace="up")
 
 
 @pytest.mark.slow
@@ -166,30 +165,30 @@ def test_changes_of_the_list_are_followed(changing: Any, era: str) -> None:
         registry.register(OperationSpec(namespace="mine", name="op"), lambda *_: None)
         text = registry.get_handler("changing.text")
         await registry.execute("changing.add", {"name": "new"})
-        await until(lambda: "changing.new" in registry)
+        await wait_until_async(lambda: "changing.new" in registry)
         assert unwrap(await registry.execute("changing.new", {})) == [{"type": "text", "text": "new"}]
         await registry.execute("changing.remove", {"name": "new"})
-        await until(lambda: "changing.new" not in registry)
-        # What did not change is what it was.
+        await wait_until_async(lambda: "changing.new" not in registry)
+        # Unchanged tools keep their operation objects.
         assert registry.get_handler("changing.text") is text
         assert "mine.op" in registry
         await server.close()
         assert [spec.id for spec in registry] == ["mine.op"]
 
-    with_tools_of(changing, test, mode=era)
+    run_with_tools(changing, test, mode=era)
 
 
 def test_an_id_that_is_taken_later_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         mine = registry.register(OperationSpec(namespace="changing", name="new"), lambda *_: None)
         await registry.execute("changing.add", {"name": "new"})
-        await until(lambda: "registered already" in caplog.text)
+        await wait_until_async(lambda: "registered already" in caplog.text)
         assert registry.get_spec("changing.new") is mine
         await server.close()
         assert registry.list() == [mine]
 
     with caplog.at_level(logging.WARNING, "forebay"):
-        with_tools_of(changing_server.make_server(), test)
+        run_with_tools(changing_server.make_server(), test)
 
 
 @pytest.mark.slow
@@ -198,26 +197,26 @@ def test_megabytes_come_in_one_event(era: str) -> None:
         envelope = await registry.execute("changing.text", {"size": 5_000_000})
         assert unwrap(envelope) == [{"type": "text", "text": "é" * 5_000_000}]
 
-    with target_of("changing_server.py", "http") as target:
-        with_tools_of(target, test, mode=era)
-        with_tools_of(Client(target, mode=era), test)
+    with open_target("changing_server.py", "http") as target:
+        run_with_tools(target, test, mode=era)
+        run_with_tools(Client(target, mode=era), test)
 
 
 def test_a_client_that_is_connected_stays_its_owners(era: str) -> None:
     async def check() -> None:
         registry = OperationRegistry()
-        heard: list[Any] = []
+        messages: list[Any] = []
 
-        async def hear(message: Any) -> None:
-            heard.append(message)
+        async def on_message(message: Any) -> None:
+            messages.append(message)
 
-        async with Client(changing_server.make_server(), mode=era, message_handler=hear) as client:
+        async with Client(changing_server.make_server(), mode=era, message_handler=on_message) as client:
             async with from_mcp(client, namespace="up") as server:
                 server.register_into(registry)
                 await registry.execute("up.add", {"name": "new"})
-                await until(lambda: "up.new" in registry)
-                # What it did with such news it still does; since 2026-07-28 they are only for who listens.
-                await until(lambda: bool(heard) or era == MODERN)
+                await wait_until_async(lambda: "up.new" in registry)
+                # The handler of the client still gets notifications; since 2026-07-28 only subscribers get them.
+                await wait_until_async(lambda: bool(messages) or era == MODERN)
             assert len(registry) == 0
             assert (await client.list_tools()).tools
             late = await from_mcp(client, namespace="up").connect()
@@ -245,10 +244,10 @@ def test_a_tool_may_ask_back_whoever_can_be_asked() -> None:
             await registry.execute("changing.ask", {})
         assert caught.value.code == "EXECUTION_ERROR"
 
-    with target_of("changing_server.py", "stdio") as target:
+    with open_target("changing_server.py", "stdio") as target:
         parameters = StdioServerParameters(command=target[0], args=target[1:])
-        with_tools_of(Client(parameters, mode=MODERN, elicitation_callback=answer), can_be_asked)
-        with_tools_of(parameters, cannot, mode=MODERN)
+        run_with_tools(Client(parameters, mode=MODERN, elicitation_callback=answer), can_be_asked)
+        run_with_tools(parameters, cannot, mode=MODERN)
 
 
 @pytest.mark.slow
@@ -269,7 +268,7 @@ def test_targets_of_every_kind_are_servers() -> None:
         assert "changing.text" in registry
 
     for target in targets:
-        with_tools_of(target, test)
+        run_with_tools(target, test)
 
 
 @pytest.mark.parametrize("wrong", [7, None, [], [1], {"a": 1}])
@@ -285,7 +284,7 @@ def test_a_namespace_that_is_taken_is_refused_whole() -> None:
             server.register_into(other)
         assert len(other) == 1
 
-    with_tools_of(make_server(), test)
+    run_with_tools(make_server(), test)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +295,8 @@ def test_a_servers_name_is_made_fit(name: str, namespace: str, mode: str) -> Non
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert (server.namespace, len(registry)) == (namespace, 0)
 
-    # It has no tools at all, and says that there is no such method.
-    with_tools_of(Server(name), test, mode=mode)
+    # A server without tools answers that the method is unknown.
+    run_with_tools(Server(name), test, mode=mode)
 
 
 @pytest.mark.parametrize("wrong", [[1], "a", {"a": "\ud800"}, {"a": float("nan")}, {"a": object()}])
@@ -309,7 +308,7 @@ def test_arguments_that_cannot_be_sent_are_refused(wrong: Any) -> None:
         assert caught.value.code == "VALIDATION_ERROR"
         assert unwrap(await registry.execute("tests.rows", {})) == unwrap(await run_handler(rows, None, CallContext()))
 
-    with_tools_of(make_server(), test, mode=LEGACY)
+    run_with_tools(make_server(), test, mode=LEGACY)
 
 
 def test_operations_do_not_need_the_mcp_package() -> None:

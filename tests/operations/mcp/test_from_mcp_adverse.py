@@ -1,4 +1,4 @@
-"""Servers that answer nonsense, and callers that connect, close and call at odd times."""
+"""Servers that send invalid messages, and callers that connect, close and call at odd times."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from failing_calls import failing, told
+from failing_calls import call_error, server_state
 from fastmcp import FastMCP
 from forebay import InvalidArgument
 from forebay.operations import CallError, OperationRegistry, OperationSpec
@@ -19,7 +19,7 @@ from forebay.operations.mcp import changes
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
-from upstreams import TRANSPORTS, target_of, until, with_tools_of
+from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
 from wires import LEGACY
 
 TEXT = {"type": "text", "text": "t"}
@@ -27,7 +27,7 @@ TEXT = {"type": "text", "text": "t"}
 
 @pytest.fixture
 def stdio() -> Any:
-    with target_of("raw_server.py", "stdio") as target:
+    with open_target("raw_server.py", "stdio") as target:
         yield target
 
 
@@ -46,12 +46,12 @@ def stdio() -> Any:
 def test_a_tools_own_words_neither_run_it_twice_nor_end_the_connection(transport: str, error: Any, era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         before = server._shared._connection
-        assert (await failing(registry, "up.refuses", {"error": error})).code == "EXECUTION_ERROR"
-        assert (await told(registry))["refuses"] == 1
+        assert (await call_error(registry, "up.refuses", {"error": error})).code == "EXECUTION_ERROR"
+        assert (await server_state(registry))["refuses"] == 1
         assert server._shared._connection is before
 
-    with target_of("raw_server.py", transport) as target:
-        with_tools_of(target, test, mode=era, namespace="up")
+    with open_target("raw_server.py", transport) as target:
+        run_with_tools(target, test, mode=era, namespace="up")
 
 
 def test_a_client_of_someone_else_is_not_given_up_for_words(stdio: Any, era: str) -> None:
@@ -60,8 +60,8 @@ def test_a_client_of_someone_else_is_not_given_up_for_words(stdio: Any, era: str
         parameters = StdioServerParameters(command=stdio[0], args=stdio[1:])
         async with Client(parameters, mode=era) as client, from_mcp(client, namespace="up") as server:
             server.register_into(registry)
-            await failing(registry, "up.refuses", {"error": {"code": -32600, "message": "Session terminated"}})
-            assert (await told(registry))["refuses"] == 1
+            await call_error(registry, "up.refuses", {"error": {"code": -32600, "message": "Session terminated"}})
+            assert (await server_state(registry))["refuses"] == 1
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
@@ -77,11 +77,11 @@ def test_bytes_that_are_no_text_do_not_end_a_connection(stdio: Any, era: str) ->
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         for line in ("caf\xe9", "not json", "5", '{"jsonrpc": "2.0", "id": 9999, "result": {}}'):
             assert unwrap(await registry.execute("up.writes", {"lines": [line, OK]})) == {"ok": True}
-        said = await registry.execute("up.writes", {"lines": [answer_of('{"structuredContent": {"a": "\xff"}}')]})
-        assert unwrap(said) == {"a": "\ufffd"}
+        envelope = await registry.execute("up.writes", {"lines": [answer_of('{"structuredContent": {"a": "\xff"}}')]})
+        assert unwrap(envelope) == {"a": "\ufffd"}
 
-    with_tools_of(stdio, test, mode=era, namespace="up")
-    with_tools_of(StdioServerParameters(command=stdio[0], args=stdio[1:]), test, mode=era, namespace="up")
+    run_with_tools(stdio, test, mode=era, namespace="up")
+    run_with_tools(StdioServerParameters(command=stdio[0], args=stdio[1:]), test, mode=era, namespace="up")
 
 
 @pytest.mark.slow
@@ -89,10 +89,10 @@ def test_bytes_that_are_no_text_do_not_end_a_connection(stdio: Any, era: str) ->
 def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         other = asyncio.create_task(registry.execute("up.waits", {}))
-        error = await failing(registry, "up.writes", {"lines": [line]})
+        error = await call_error(registry, "up.writes", {"lines": [line]})
         assert error.code == "EXECUTION_ERROR"
         assert "its answer cannot be read" in str(error)
-        # One that says whose answer it is fails nobody else.
+        # An unreadable response with an id fails only its own request.
         if "ID" in line:
             assert not other.done()
             other.cancel()
@@ -100,10 +100,10 @@ def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: s
         assert isinstance(failed, asyncio.CancelledError if "ID" in line else CallError)
         assert unwrap(await registry.execute("up.writes", {"lines": [OK]})) == {"ok": True}
 
-    with_tools_of(stdio, test, mode=era, namespace="up")
-    # A client that someone else connected hears of it as well.
+    run_with_tools(stdio, test, mode=era, namespace="up")
+    # The same with a client that its owner has connected.
 
-    async def borrowed() -> None:
+    async def with_connected_client() -> None:
         async with Client(StdioServerParameters(command=stdio[0], args=stdio[1:]), mode=era) as client:
             before = client.session._message_handler
             async with from_mcp(client, namespace="up") as server:
@@ -112,38 +112,38 @@ def test_an_answer_that_cannot_be_read_is_an_error(stdio: Any, line: str, era: s
                 await test(registry, server)
             assert client.session._message_handler is before
 
-    asyncio.run(asyncio.wait_for(borrowed(), 60))
+    asyncio.run(asyncio.wait_for(with_connected_client(), 60))
 
 
 @pytest.mark.slow
 def test_a_call_without_a_deadline_has_an_end(stdio: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
-        assert (await failing(registry, "up.waits")).code == "TIMEOUT"
+        assert (await call_error(registry, "up.waits")).code == "TIMEOUT"
 
-    with_tools_of(stdio, test, mode=era, namespace="up", call_timeout=0.2)
+    run_with_tools(stdio, test, mode=era, namespace="up", call_timeout=0.2)
     assert from_mcp(stdio)._call_timeout == 300
 
 
-def pids_of(script: Path, command: list[str]) -> tuple[list[str], Path]:
-    """A command that notes the processes it becomes."""
+def make_logged_command(script: Path, command: list[str]) -> tuple[list[str], Path]:
+    """Return a command that writes its process ids to a file, and that file."""
     starts = script.with_suffix(".pids")
     starts.touch()
     script.write_text(f'echo $$ >> {starts}\nexec "$@"\n')
     return ["sh", str(script), *command], starts
 
 
-def alive(starts: Path) -> list[str]:
+def running_pids(starts: Path) -> list[str]:
     return [pid for pid in starts.read_text().split() if Path("/proc", pid).exists()]
 
 
 def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
-    command, starts = pids_of(tmp_path / "server.sh", ["sleep", "60"])
+    command, starts = make_logged_command(tmp_path / "server.sh", ["sleep", "60"])
 
     async def check() -> None:
         before = asyncio.all_tasks()
         server = from_mcp(command, namespace="up")
         connecting = asyncio.create_task(server.connect())
-        await until(lambda: starts.read_text() != "")
+        await wait_until_async(lambda: starts.read_text() != "")
         await server.close()
         with pytest.raises(CallError, match="was closed") as caught:
             await connecting
@@ -151,11 +151,11 @@ def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
         assert asyncio.all_tasks() == before
 
     asyncio.run(asyncio.wait_for(check(), 60))
-    assert not alive(starts)
+    assert not running_pids(starts)
 
 
 def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: Any) -> None:
-    command, starts = pids_of(tmp_path / "server.sh", stdio)
+    command, starts = make_logged_command(tmp_path / "server.sh", stdio)
 
     async def check() -> None:
         server = from_mcp(command, namespace="up", mode=LEGACY)
@@ -164,16 +164,18 @@ def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: 
             assert len(starts.read_text().split()) == 1
 
     asyncio.run(asyncio.wait_for(check(), 60))
-    assert not alive(starts)
+    assert not running_pids(starts)
 
 
 @pytest.mark.slow
 def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        await failing(registry, "up.dies")
+        await call_error(registry, "up.dies")
         server._shared._target = from_mcp(["sleep", "60"])._shared._target
         calls = [asyncio.create_task(registry.execute("up.told", {})) for _ in range(3)]
-        await until(lambda: server._shared._connect_task is not None and not server._shared._connect_task.done())
+        await wait_until_async(
+            lambda: server._shared._connect_task is not None and not server._shared._connect_task.done()
+        )
         cancelled = calls.pop()
         cancelled.cancel()
         await asyncio.wait([cancelled])
@@ -183,20 +185,20 @@ def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> 
             assert isinstance(error, CallError)
             assert error.code == "ABORTED"
 
-    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+    run_with_tools(stdio, test, mode=LEGACY, namespace="up")
 
 
 def test_a_call_that_is_under_way_is_aborted_by_closing(stdio: Any, era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         call = asyncio.create_task(registry.execute("up.waits", {}))
-        while not (await told(registry))["waits"]:
+        while not (await server_state(registry))["waits"]:
             await asyncio.sleep(0.01)
         await server.close()
         with pytest.raises(CallError, match="may or may not have run") as caught:
             await call
         assert caught.value.code == "ABORTED"
 
-    with_tools_of(stdio, test, mode=era, namespace="up")
+    run_with_tools(stdio, test, mode=era, namespace="up")
 
 
 def test_asking_for_the_tools_has_an_end(stdio: Any) -> None:
@@ -206,7 +208,7 @@ def test_asking_for_the_tools_has_an_end(stdio: Any) -> None:
             await server.refresh()
         assert caught.value.code == "TIMEOUT"
 
-    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+    run_with_tools(stdio, test, mode=LEGACY, namespace="up")
 
 
 def test_another_event_loop_is_told_so(stdio: Any) -> None:
@@ -218,7 +220,7 @@ def test_another_event_loop_is_told_so(stdio: Any) -> None:
     server.register_into(registry)
 
     async def elsewhere() -> None:
-        assert "another event loop" in str(await failing(registry, "up.told"))
+        assert "another event loop" in str(await call_error(registry, "up.told"))
         await server.close()
         assert len(registry) == 0
 
@@ -234,7 +236,7 @@ def test_what_is_left_of_a_loop_that_ended_can_be_closed() -> None:
     server.register_into(registry)
 
     async def elsewhere() -> None:
-        assert "another event loop" in str(await failing(registry, "up.text", {"size": 1}))
+        assert "another event loop" in str(await call_error(registry, "up.text", {"size": 1}))
         await server.close()
 
     asyncio.run(asyncio.wait_for(elsewhere(), 60))
@@ -244,7 +246,7 @@ def test_what_is_left_of_a_loop_that_ended_can_be_closed() -> None:
 def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "object"}
     bad = [{"name": "no_schema"}, {"name": None, "inputSchema": schema}, 7, {"name": "odd", "inputSchema": True}]
-    twice = [{"name": "twice", "inputSchema": schema, "description": each} for each in ("first", "second")]
+    twice = [{"name": "twice", "inputSchema": schema, "description": text} for text in ("first", "second")]
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         assert {"up.says", "up.told", "up.last"} <= {spec.id for spec in registry}
@@ -255,7 +257,7 @@ def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCap
 
     more = json.dumps([*bad, *twice, {"name": "last", "inputSchema": schema}])
     with caplog.at_level(logging.WARNING, "forebay"):
-        with_tools_of([*stdio, more], test, mode=era, namespace="up")
+        run_with_tools([*stdio, more], test, mode=era, namespace="up")
     for name in ("no_schema", "odd", "lists two tools 'twice'"):
         assert name in caplog.text
 
@@ -265,19 +267,19 @@ def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: 
     changed = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
-        one = (await told(registry))["listed"]
+        page_count = (await server_state(registry))["listed"]
         for _each in range(20):
             await registry.execute("up.writes", {"lines": [changed, OK]})
-        while (await told(registry))["listed"] < 2 * one:
+        while (await server_state(registry))["listed"] < 2 * page_count:
             await asyncio.sleep(0.01)
         for _each in range(20):
             await registry.execute("up.writes", {"lines": [changed, OK]})
-        assert (await told(registry))["listed"] == 2 * one
+        assert (await server_state(registry))["listed"] == 2 * page_count
 
-    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+    run_with_tools(stdio, test, mode=LEGACY, namespace="up")
 
 
-class _Refusing(BaseHTTPRequestHandler):
+class _RefusingServer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(int(self.path.strip("/").partition("?")[0]))
@@ -288,7 +290,7 @@ class _Refusing(BaseHTTPRequestHandler):
         pass
 
 
-async def refused(target: Any, **options: Any) -> CallError:
+async def connect_error(target: Any, **options: Any) -> CallError:
     with pytest.raises(CallError) as caught:
         await from_mcp(target, **options).connect()
     assert "may or may not" not in str(caught.value)
@@ -301,10 +303,10 @@ async def refused(target: Any, **options: Any) -> CallError:
     [(404, "there is no MCP server at"), (401, "HTTP 401"), (429, "HTTP 429"), (500, "HTTP 500")],
 )
 def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says: str, era: str) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _RefusingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}/{status}"
-        error = asyncio.run(asyncio.wait_for(refused(f"http://user:pass@{place}?key=secret", mode=era), 60))
+        error = asyncio.run(asyncio.wait_for(connect_error(f"http://user:pass@{place}?key=secret", mode=era), 60))
         server.shutdown()
     assert error.details == {"status": status}
     assert says in str(error)
@@ -315,28 +317,28 @@ def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says
 @pytest.mark.slow
 def test_a_server_that_cannot_be_connected_is_named() -> None:
     async def check() -> None:
-        assert "the command true ended before it answered" in str(await refused(["true"]))
-        assert "the command /does/not/exist cannot be started" in str(await refused(["/does/not/exist"]))
-        assert "http://127.0.0.1:9/mcp cannot be connected" in str(await refused("http://127.0.0.1:9/mcp"))
-        late = await refused(["sleep", "60", "61"], connect_timeout=0.1)
+        assert "the command true ended before it answered" in str(await connect_error(["true"]))
+        assert "the command /does/not/exist cannot be started" in str(await connect_error(["/does/not/exist"]))
+        assert "http://127.0.0.1:9/mcp cannot be connected" in str(await connect_error("http://127.0.0.1:9/mcp"))
+        late = await connect_error(["sleep", "60", "61"], connect_timeout=0.1)
         assert (late.code, "sleep 60 did not answer" in str(late)) == ("TIMEOUT", True)
         assert "connect_timeout" in str(late)
-        # Later words may be secret.
+        # Later arguments may be secrets.
         assert "61" not in str(late)
         for word in ("--token=s3cret", "API_KEY=s3cret"):
-            assert "s3cret" not in str(await refused(["true", word]))
+            assert "s3cret" not in str(await connect_error(["true", word]))
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
 
 def test_a_lost_connection_that_cannot_be_made_again_is_no_call_that_may_have_run(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        assert "may or may not have run" in str(await failing(registry, "up.dies"))
+        assert "may or may not have run" in str(await call_error(registry, "up.dies"))
         server._shared._target = from_mcp(["true"])._shared._target
-        error = await failing(registry, "up.told")
+        error = await call_error(registry, "up.told")
         assert "the command true ended" in str(error)
 
-    with_tools_of(stdio, test, mode=LEGACY, namespace="up", connect_attempts=1)
+    run_with_tools(stdio, test, mode=LEGACY, namespace="up", connect_attempts=1)
 
 
 def test_mistakes_are_told_at_once() -> None:
@@ -361,21 +363,21 @@ def test_closing_leaves_what_others_registered() -> None:
 
 
 def test_a_fastmcp_server_is_taken(era: str) -> None:
-    made = FastMCP("fast")
+    server = FastMCP("fast")
 
-    @made.tool
+    @server.tool
     def double(n: int) -> int:
         return 2 * n
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         assert unwrap(await registry.execute("fast.double", {"n": 4}))["result"] == 8
 
-    with_tools_of(made, test, mode=era)
+    run_with_tools(server, test, mode=era)
 
 
 def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: Any) -> None:
-    """anyio cancels again at every step, also while it is closed."""
-    command, starts = pids_of(tmp_path / "server.sh", stdio)
+    """anyio cancels again at every step, even while the connection closes."""
+    command, starts = make_logged_command(tmp_path / "server.sh", stdio)
     registry = OperationRegistry()
 
     async def check() -> None:
@@ -389,13 +391,13 @@ def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: 
         assert asyncio.all_tasks() == before
 
     asyncio.run(asyncio.wait_for(check(), 60))
-    assert not alive(starts)
+    assert not running_pids(starts)
 
 
 def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         upstream = server._shared._target
-        await failing(registry, "up.dies")
+        await call_error(registry, "up.dies")
         server._shared._target = from_mcp(["false"])._shared._target
         with pytest.raises(CallError):
             await server.connect()
@@ -403,30 +405,30 @@ def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) 
         assert "up.told" in registry
         assert (await registry.execute("up.told", {})).meta.source == "mcp"
 
-    with_tools_of(stdio, test, mode=LEGACY, namespace="up")
+    run_with_tools(stdio, test, mode=LEGACY, namespace="up")
 
 
 def test_whoever_overhears_can_leave_in_any_order() -> None:
     async def check() -> None:
-        heard: list[str] = []
+        messages: list[str] = []
 
-        def hearing(name: str) -> Any:
-            async def hear(_: Any) -> None:
-                heard.append(name)
+        def make_observer(name: str) -> Any:
+            async def observer(_: Any) -> None:
+                messages.append(name)
 
-            return hear
+            return observer
 
-        async with Client(make_server(), message_handler=hearing("own")) as client:
+        async with Client(make_server(), message_handler=make_observer("own")) as client:
             session = client.session
             own = session._message_handler
-            stops = [changes.observe_messages(session, hearing(name)) for name in ("first", "middle", "last")]
+            stops = [changes.observe_messages(session, make_observer(name)) for name in ("first", "middle", "last")]
             await session._message_handler(RuntimeError("told"))
-            assert heard == ["last", "middle", "first", "own"]
+            assert messages == ["last", "middle", "first", "own"]
             stops[1]()
             stops[1]()
-            heard.clear()
+            messages.clear()
             await session._message_handler(RuntimeError("told"))
-            assert heard == ["last", "first", "own"]
+            assert messages == ["last", "first", "own"]
             stops[0]()
             stops[2]()
             assert session._message_handler is own

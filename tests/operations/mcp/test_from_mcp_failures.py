@@ -1,4 +1,4 @@
-"""Tools of MCP servers that cannot be called: what is told, what is passed on, and what connects again."""
+"""Failures of MCP servers: error messages, cancellation and reconnecting."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing_calls import failing, told
+from failing_calls import call_error, server_state
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, OperationRegistry
 from forebay.operations.envelope import unwrap
@@ -17,7 +17,7 @@ from forebay.operations.registry import run_handler
 from mcp.client.streamable_http import streamable_http_client
 from mcp_server import make_server
 from mcp_types import Tool
-from upstreams import TRANSPORTS, target_of, until, with_tools_of
+from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
 from wires import LEGACY, started
 
 pytestmark = pytest.mark.slow
@@ -25,32 +25,32 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(params=TRANSPORTS)
 def raw(request: pytest.FixtureRequest) -> Any:
-    with target_of("raw_server.py", request.param) as target:
+    with open_target("raw_server.py", request.param) as target:
         yield target
 
 
 def test_errors_of_the_protocol_are_told(raw: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         async def refused(**error: Any) -> CallError:
-            return await failing(registry, "up.refuses", {"error": error})
+            return await call_error(registry, "up.refuses", {"error": error})
 
-        pid = (await told(registry))["pid"]
+        pid = (await server_state(registry))["pid"]
         error = await refused(code=-32603, message="out of paper", data={"tray": 2})
         assert (error.code, error.details) == ("EXECUTION_ERROR", {"code": -32603, "data": {"tray": 2}})
         assert "up.refuses failed: out of paper" in str(error)
         error = await refused(code=-32603, message="m" * 5000, data="d" * 5000)
         assert (len(str(error)) < 1100, error.details) == (True, {"code": -32603})
-        # A code that the SDK has for lost connections is not taken for one, and nothing is started anew.
+        # The SDK's code for a lost connection, sent by a server, does not cause a reconnect.
         assert (await refused(code=-32000, message="busy")).details == {"code": -32000}
         assert (await refused(code=-32602, message="Unknown tool: refuses")).code == "OPERATION_NOT_FOUND"
         assert (await refused(code=-32602, message="no such colour")).code == "EXECUTION_ERROR"
-        # Headers by a list of another day are told by a code of their own: it is listed again, and called again once.
-        before = (await told(registry))["refuses"]
+        # After a header mismatch, tools are listed again and the call is repeated once.
+        before = (await server_state(registry))["refuses"]
         assert (await refused(code=-32020, message="header mismatch")).details == {"code": -32020}
-        after = await told(registry)
+        after = await server_state(registry)
         assert (after["refuses"] - before, after["pid"]) == (2, pid)
 
-    with_tools_of(raw, test, mode=era, namespace="up")
+    run_with_tools(raw, test, mode=era, namespace="up")
 
 
 def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
@@ -59,83 +59,83 @@ def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
         with pytest.raises(CallError, match=r"up\.gone is not there any more") as caught:
             await run_handler(gone, {}, CallContext())
         assert caught.value.code == "OPERATION_NOT_FOUND"
-        # A tool that fails with other words is a result.
+        # A tool error with another message is a result.
         assert (await registry.execute("up.failing", {})).is_error
 
-    with_tools_of(make_server(), test, mode=era, namespace="up")
+    run_with_tools(make_server(), test, mode=era, namespace="up")
 
 
 def test_a_deadline_is_kept_and_told_to_the_server(raw: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
-        error = await failing(registry, "up.waits", deadline=time.monotonic() + 0.3)
+        error = await call_error(registry, "up.waits", deadline=time.monotonic() + 0.3)
         assert error.code == "TIMEOUT"
-        await has_cancelled(registry)
-        # What is too late already is not even sent.
-        assert (await failing(registry, "up.waits", deadline=time.monotonic() - 1)).code == "TIMEOUT"
-        assert (await told(registry))["waits"] == 1
+        await wait_until_cancelled(registry)
+        # A call whose deadline has passed is not sent.
+        assert (await call_error(registry, "up.waits", deadline=time.monotonic() - 1)).code == "TIMEOUT"
+        assert (await server_state(registry))["waits"] == 1
 
-    with_tools_of(raw, test, mode=era, namespace="up")
+    run_with_tools(raw, test, mode=era, namespace="up")
 
 
 def test_cancelling_is_passed_on(raw: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         call = asyncio.create_task(registry.execute("up.waits", {}))
-        while not (await told(registry))["waits"]:
+        while not (await server_state(registry))["waits"]:
             await asyncio.sleep(0.01)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await has_cancelled(registry)
+        await wait_until_cancelled(registry)
 
-    with_tools_of(raw, test, mode=era, namespace="up")
+    run_with_tools(raw, test, mode=era, namespace="up")
 
 
-async def has_cancelled(registry: OperationRegistry) -> None:
-    while not (await told(registry))["cancelled"]:
+async def wait_until_cancelled(registry: OperationRegistry) -> None:
+    while not (await server_state(registry))["cancelled"]:
         await asyncio.sleep(0.01)
 
 
 def test_a_process_that_dies_in_mid_call_is_started_again_by_the_next(era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
-        before = (await told(registry))["pid"]
-        error = await failing(registry, "up.dies")
+        before = (await server_state(registry))["pid"]
+        error = await call_error(registry, "up.dies")
         assert (error.code, error.details["code"]) == ("EXECUTION_ERROR", -32000)
         assert "the next call connects again" in str(error)
-        # Those who come at once have one process between them.
-        several = await asyncio.gather(*(told(registry) for _ in range(8)))
-        assert len({each["pid"] for each in several}) == 1
+        # Concurrent calls share one new process.
+        several = await asyncio.gather(*(server_state(registry) for _ in range(8)))
+        assert len({state["pid"] for state in several}) == 1
         assert several[0]["pid"] != before
 
-    with target_of("raw_server.py", "stdio") as target:
-        with_tools_of(target, test, mode=era, namespace="up")
+    with open_target("raw_server.py", "stdio") as target:
+        run_with_tools(target, test, mode=era, namespace="up")
 
 
 def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         calls = [asyncio.create_task(registry.execute("up.waits", {})) for _ in range(3)]
-        while (state := await told(registry))["waits"] < 3:
+        while (state := await server_state(registry))["waits"] < 3:
             await asyncio.sleep(0.01)
         os.kill(state["pid"], signal.SIGKILL)
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, CallError)
             assert error.code == "EXECUTION_ERROR"
-        assert (await told(registry))["pid"] != state["pid"]
+        assert (await server_state(registry))["pid"] != state["pid"]
 
-    with target_of("raw_server.py", "stdio") as target:
-        with_tools_of(target, test, mode=era, namespace="up")
+    with open_target("raw_server.py", "stdio") as target:
+        run_with_tools(target, test, mode=era, namespace="up")
 
 
 def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        before = (await told(registry))["pid"]
+        before = (await server_state(registry))["pid"]
         os.kill(before, signal.SIGKILL)
         assert server._shared._connection is not None
         lost = server._shared._connection
-        await until(lambda: not lost.is_open)
-        assert (await told(registry))["pid"] != before
+        await wait_until_async(lambda: not lost.is_open)
+        assert (await server_state(registry))["pid"] != before
 
-    with target_of("raw_server.py", "stdio") as target:
-        with_tools_of(target, test, mode=era, namespace="up")
+    with open_target("raw_server.py", "stdio") as target:
+        run_with_tools(target, test, mode=era, namespace="up")
 
 
 def test_a_server_over_http_may_start_again(era: str) -> None:
@@ -148,20 +148,20 @@ def test_a_server_over_http_may_start_again(era: str) -> None:
             server = await from_mcp(url, mode=era, connect_attempts=2).connect()
             server.register_into(registry)
             await registry.execute("changing.add", {"name": "new"})
-            await until(lambda: "changing.new" in registry)
+            await wait_until_async(lambda: "changing.new" in registry)
             process.kill()
-        error = await failing(registry, "changing.text", {"size": 1})
+        error = await call_error(registry, "changing.text", {"size": 1})
         assert error.code == "EXECUTION_ERROR"
-        # It is still down, and nobody waits for it for ever.
-        assert (await failing(registry, "changing.text", {"size": 1})).code == "EXECUTION_ERROR"
+        # The server is still down, and the call fails in time.
+        assert (await call_error(registry, "changing.text", {"size": 1})).code == "EXECUTION_ERROR"
         with started("changing_server.py", "http", str(port)) as process:
             assert process.stdout
             process.stdout.readline()
             assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
-            # What is listed is asked for anew.
+            # The tools are listed again.
             assert "changing.new" not in registry
             await registry.execute("changing.add", {"name": "newer"})
-            await until(lambda: "changing.newer" in registry)
+            await wait_until_async(lambda: "changing.newer" in registry)
             await server.close()
             process.kill()
 
@@ -201,8 +201,8 @@ def test_over_a_transport_of_someone_else_a_forgotten_session_costs_a_call() -> 
             with started("changing_server.py", "http", str(port)) as again:
                 assert again.stdout
                 again.stdout.readline()
-                # Nobody knows whether it ran, so that it is not sent twice; the next one connects again.
-                assert (await failing(registry, "changing.text", {"size": 3})).code == "EXECUTION_ERROR"
+                # It may have run, so it is not repeated; the next call reconnects.
+                assert (await call_error(registry, "changing.text", {"size": 3})).code == "EXECUTION_ERROR"
                 assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
                 await server.close()
                 again.kill()
@@ -235,15 +235,15 @@ def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         script.write_text(f"echo >> {starts}\nexit 1\n")
-        await failing(registry, "up.dies")
-        errors = await asyncio.gather(*(failing(registry, "up.told") for _ in range(4)))
+        await call_error(registry, "up.dies")
+        errors = await asyncio.gather(*(call_error(registry, "up.told") for _ in range(4)))
         assert {error.code for error in errors} == {"EXECUTION_ERROR"}
         assert len(starts.read_text()) == 1 + 3
-        # A deadline is an end as well.
-        assert (await failing(registry, "up.told", deadline=time.monotonic() + 0.01)).code == "TIMEOUT"
+        # A deadline ends the attempts to connect too.
+        assert (await call_error(registry, "up.told", deadline=time.monotonic() + 0.01)).code == "TIMEOUT"
 
-    with target_of("raw_server.py", "stdio") as target:
-        with_tools_of(["sh", str(script), *target], test, mode=LEGACY, namespace="up", connect_attempts=3)
+    with open_target("raw_server.py", "stdio") as target:
+        run_with_tools(["sh", str(script), *target], test, mode=LEGACY, namespace="up", connect_attempts=3)
 
 
 def test_what_was_closed_stays_closed() -> None:

@@ -132,7 +132,7 @@ def test_numbers_stay_as_they_are_written(store: Store) -> None:
 
 
 def test_what_cannot_be_stored_is_said_beside_what_is_shown(tmp_path: Path) -> None:
-    with store_at(tmp_path / "store", quota=10) as full:
+    with store_at(tmp_path / "store", quota_bytes=10) as full:
         said = wrap_response(list(range(5000)), summary="many", store=full).to_dict()
         assert "artifactRef" not in said
         assert (said["error"]["code"], said["hasMore"], said["success"]) == ("store_full", True, True)

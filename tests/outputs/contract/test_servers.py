@@ -120,7 +120,7 @@ def test_what_cannot_be_stored_is_said(era: str, tmp_path: Path) -> None:
         assert (said["error"]["code"], said["hasMore"], "artifactRef" in said) == ("store_full", True, False)
         assert said["data"]["result"]["totalCount"] == 5000
 
-    serve(test, tmp_path / "store", era, contract=True, quota=10)
+    serve(test, tmp_path / "store", era, contract=True, quota_bytes=10)
 
 
 def test_what_must_not_be_shown_is_not_in_the_summary_either(era: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The events of the call protocol, and how they are written where they leave the process.
+"""Events of the call protocol, and their JSON form for transports between processes.
 
-Each is published under its name: `call.requested`, and then one of `call.responded`, `call.error` and `call.aborted`.
-Who calls is what `identity` says: let nobody publish whom you would not believe.
+Each event is published under its name: `call.requested`, then one of `call.responded`, `call.error` and
+`call.aborted`. The `identity` of an event is trusted: let only trusted processes publish.
 """
 
 from collections.abc import Mapping
@@ -33,33 +33,33 @@ CallEventName: TypeAlias = Literal["call.requested", "call.responded", "call.err
 
 
 class IdentityClaim(TypedDict):
-    """Who calls, as an event says it."""
+    """The caller of an event."""
 
     id: str
     scopes: list[str]
 
 
 class CallRequestedEvent(TypedDict):
-    """Someone wants an operation to run."""
+    """A request to run an operation."""
 
     requestId: str
     operationId: str
     input: Any
     parentRequestId: NotRequired[str]
     deadline: NotRequired[float]
-    """Milliseconds since 1970."""
+    """In milliseconds since 1970."""
     identity: NotRequired[IdentityClaim]
 
 
 class CallRespondedEvent(TypedDict):
-    """It ran, and this is its envelope, as a dict. One that says `isError` is a response like any other."""
+    """The response to a call: its envelope as a dict, which may have `isError`."""
 
     requestId: str
     output: Mapping[str, Any]
 
 
 class CallErrorEvent(TypedDict):
-    """It came to nothing."""
+    """The failure of a call."""
 
     requestId: str
     code: CallCode
@@ -68,7 +68,7 @@ class CallErrorEvent(TypedDict):
 
 
 class CallAbortedEvent(TypedDict):
-    """Nobody waits for it any longer."""
+    """The end of a call whose caller does not wait any more."""
 
     requestId: str
     reason: NotRequired[str]
@@ -104,16 +104,16 @@ CALL_EVENT_SCHEMAS: dict[CallEventName, dict[str, Any]] = {
     "call.error": _schema({"code": {"enum": [*CODES]}, "message": _STRING}, details={"type": "object"}),
     "call.aborted": _schema({}, reason=_STRING),
 }
-"""JSON Schemas (2020-12) of the events, by their names."""
+"""JSON Schemas (2020-12) of the events by their names."""
 
 
 def event_to_json(event: CallEvent) -> bytes:
-    """An event as JSON, with bytes and bodies as envelopes write them. Raises `TypeError` for what has no JSON."""
+    """Dump an event as JSON, bytes and bodies as in envelopes. Raises `TypeError` for objects without a JSON form."""
     return dump_reversible(event)
 
 
 def event_from_json(data: bytes | str) -> Any:
-    """The event that was written with `event_to_json`."""
+    """Read an event that `event_to_json` wrote."""
     try:
         content = data.encode() if isinstance(data, str) else data
         return from_jsonable(parse(content), content)
@@ -121,9 +121,10 @@ def event_from_json(data: bytes | str) -> Any:
         raise InvalidArgument(f"this is not JSON: {error}") from None
 
 
-def build_requested_event(operation_id: str, given: Any, context: CallContext) -> CallRequestedEvent:
-    """The request of a call that has this context."""
-    event: CallRequestedEvent = {"requestId": context.request_id or "", "operationId": operation_id, "input": given}
+def build_requested_event(operation_id: str, input_data: Any, context: CallContext) -> CallRequestedEvent:
+    """Build the `call.requested` event of a call."""
+    request_id = context.request_id or ""
+    event: CallRequestedEvent = {"requestId": request_id, "operationId": operation_id, "input": input_data}
     if context.parent_request_id is not None:
         event["parentRequestId"] = context.parent_request_id
     if context.deadline is not None:
@@ -134,7 +135,7 @@ def build_requested_event(operation_id: str, given: Any, context: CallContext) -
 
 
 def context_from_event(event: Mapping[str, Any]) -> CallContext:
-    """The context of a call that was requested. Raises `InvalidArgument` for what tells of none."""
+    """Read the context of a call from its `call.requested` event. Raises `InvalidArgument` if it is malformed."""
     parent, deadline = event.get("parentRequestId"), event.get("deadline")
     if parent is not None and not isinstance(parent, str):
         raise InvalidArgument("parentRequestId is the requestId of the call that this one is a part of")
@@ -160,7 +161,7 @@ _MAX_EPOCH_MS = 1e18
 
 def _parse_deadline(milliseconds: Any) -> float:
     is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
-    # Compared, because an integer may be more than any float.
+    # Compared and not converted: an integer may be too large for a float.
     if not is_number or not -_MAX_EPOCH_MS < milliseconds < _MAX_EPOCH_MS:
         raise InvalidArgument("deadline is a number of milliseconds since 1970")
     return from_epoch_ms(milliseconds)

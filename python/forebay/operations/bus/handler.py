@@ -1,4 +1,4 @@
-"""The side that answers: takes requests off the bus, runs them, and publishes what comes of each.
+"""The answering side of the call protocol: runs requested operations and publishes their outcomes.
 
 calls = PendingRequestMap()
 async with CallHandler(registry, calls):
@@ -29,17 +29,18 @@ __all__ = ["CallHandler"]
 _log = logging.getLogger("forebay")
 
 _MAX_SETTLED_IDS = 4096
+"""How many ids of settled calls are remembered, to ignore requests that are delivered again."""
 
 _Task: TypeAlias = asyncio.Task[None]
 
 _enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
-"""The tasks of the calls that whatever runs here is a part of."""
+"""The tasks of the calls that enclose the current code."""
 
 
 class CallHandler:
-    """Answers the calls of a registry's operations, each in a task of its own. Handlers return; they never publish.
+    """Runs the requested operations of a registry, each in its own task. Handlers return values and never publish.
 
-    What they call in turn, by `context.env`, is asked for in the same way: their caller's access counts for it too.
+    Nested calls through `context.env` go over the bus too, so the access of the original caller is checked again.
     """
 
     def __init__(self, registry: OperationRegistry, call_map: PendingRequestMap) -> None:
@@ -49,19 +50,19 @@ class CallHandler:
         self._call_map = call_map
         self._running: dict[str, _Task] = {}
         self._tasks: dict[_Task, frozenset[_Task]] = {}
-        """Of those that run, and of those that were aborted and have not ended yet; and what each is a part of."""
+        """All unfinished tasks, aborted ones included, each with its enclosing tasks and itself."""
         self._closing_tasks: set[_Task] = set()
-        """Of those that close this from within. Two that do would wait for each other."""
+        """Tasks of calls that close this handler themselves. Two of them would wait for each other."""
         self._deadline_scopes: dict[_Task, DeadlineScope] = {}
-        """Of those that run and have a deadline."""
+        """Deadlines of the running calls that have one."""
         self._settled_ids: dict[str, None] = {}
-        """The last of those that were, or were aborted: a transport may deliver more than once, or in another order."""
+        """Ids of the latest answered or aborted calls: a transport may deliver events again or out of order."""
         self._subscribe_lock = asyncio.Lock()
         self._unsubscribe: Unsubscribe | None = None
         self._is_closing = False
 
     async def start(self) -> None:
-        """Answers from now on."""
+        """Start answering calls."""
         async with self._subscribe_lock:
             self._is_closing = False
             if self._unsubscribe is None:
@@ -70,30 +71,30 @@ class CallHandler:
                 )
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Takes no more calls. Those that run have so many seconds, or all they need, and are aborted then.
+        """Accept no more calls, and abort those that still run after `timeout` seconds; without one, wait for them.
 
-        So they are if this is cancelled. Of an operation that closes what it runs in, the call itself is left alone.
+        They are also aborted if this is cancelled. An operation that closes its own handler is not aborted.
         """
         self._is_closing = True
         spared = self._tasks_to_spare()
         try:
             if others := self._tasks.keys() - spared:
-                # They may still ask for others, which is why this goes on listening.
+                # Still subscribed, because running calls may make nested calls.
                 await asyncio.wait(others, timeout=timeout)
         finally:
             await wait_shielded(self._shut_down(spared))
 
     def _tasks_to_spare(self) -> Set[_Task]:
-        """Those that are waiting themselves for whoever closes this, now and later."""
-        if not (own := _enclosing_calls.get() & self._tasks.keys()):
+        """Return the tasks that wait for this handler to close; the set grows if more of them do."""
+        if not (enclosing := _enclosing_calls.get() & self._tasks.keys()):
             return frozenset()
-        self._closing_tasks |= own
+        self._closing_tasks |= enclosing
         return self._closing_tasks
 
     async def _shut_down(self, spared: Set[_Task]) -> None:
         try:
             if others := self._tasks.keys() - spared:
-                # A task that is cancelled before it begins never does, and nobody would be told.
+                # Let new tasks start: one cancelled before its start would never publish its outcome.
                 await asyncio.sleep(0)
                 for task in others & {*self._running.values()}:
                     self._lift_deadline(task)
@@ -121,7 +122,7 @@ class CallHandler:
                 _log.warning("forebay: a request without requestId or operationId was ignored: %.200r", event)
 
     def _start_call(self, request_id: str, event: Mapping[str, Any]) -> None:
-        def ended(task: _Task) -> None:
+        def on_done(task: _Task) -> None:
             del self._tasks[task]
             self._closing_tasks.discard(task)
             if self._running.get(request_id) is task:
@@ -131,10 +132,10 @@ class CallHandler:
         task = asyncio.create_task(self._handle_call(request_id, event, is_closing=self._is_closing))
         self._tasks[task] = self._caller_tasks(event) | {task}
         self._running[request_id] = task
-        task.add_done_callback(ended)
+        task.add_done_callback(on_done)
 
     def _caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
-        """The tasks that wait for a call: on the bus it says whose part it is, in a process it is called from there."""
+        """Return the tasks that wait for a call: by its parent id, or by the current context."""
         match event:
             case {"parentRequestId": str(parent)} if parent in self._running:
                 return self._tasks[self._running[parent]]
@@ -148,15 +149,15 @@ class CallHandler:
     def _on_aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)}:
-                # Also if it comes before its request, or that comes again.
+                # Also if its request arrives later, or again.
                 self._remember_settled(request_id)
                 task = self._running.pop(request_id, None)
-                # Its deadline ends it by itself, and mostly is why its caller gave up: what cleans up is left to it.
+                # If its deadline has passed, it is ending already, and a second cancellation would disturb its cleanup.
                 if task is not None and self._lift_deadline(task):
                     task.cancel()
 
     def _lift_deadline(self, task: _Task) -> bool:
-        """Takes the deadline from a call that is about to be cancelled: it would cancel what cleans up then."""
+        """Lift the deadline of a call before it is cancelled, as it would cancel the cleanup too."""
         return task not in self._deadline_scopes or self._deadline_scopes[task].lift()
 
     async def _handle_call(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
@@ -168,10 +169,10 @@ class CallHandler:
         except asyncio.CancelledError:
             outcome = CallError("ABORTED", f"{operation_id} was cancelled where it ran; call it again")
         except BaseException as error:
-            # Whatever it is, someone waits.
+            # Any outcome has to be published: the caller waits for it.
             _log.exception("forebay: %s ended in a way that no handler should", operation_id)
             outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
-        # Of a call that was aborted, whoever waited for it knows already.
+        # The caller of an aborted call does not wait any more.
         if self._running.get(request_id) is task:
             await wait_shielded(self._publish_outcome(request_id, outcome, operation_id))
         if isinstance(failure, KeyboardInterrupt | SystemExit):
@@ -188,17 +189,16 @@ class CallHandler:
         except InvalidArgument as error:
             return CallError("VALIDATION_ERROR", f"this is no request: {error}")
 
-    async def _run_operation(self, operation_id: str, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
+    async def _run_operation(self, operation_id: str, input_data: Any, context: CallContext) -> ResponseEnvelope[Any]:
         operation = self._registry.find(operation_id)
         _check_access(operation.spec, context.identity)
-        env = build_env(self._call_map, context=context)
-        context = dataclasses.replace(context, env=env)
+        context = dataclasses.replace(context, env=build_env(self._call_map, context=context))
         if context.deadline is None:
-            return await run_operation(operation, given, context)
+            return await run_operation(operation, input_data, context)
         task = cast("_Task", asyncio.current_task())
-        limit = self._deadline_scopes[task] = DeadlineScope(context.deadline, operation_id)
+        scope = self._deadline_scopes[task] = DeadlineScope(context.deadline, operation_id)
         try:
-            return await run_operation(operation, given, context, limit)
+            return await run_operation(operation, input_data, context, scope)
         finally:
             del self._deadline_scopes[task]
 
@@ -209,7 +209,7 @@ class CallHandler:
             if isinstance(outcome, ResponseEnvelope):
                 return await self._call_map.respond(request_id, outcome)
         except Exception as error:
-            # A transport may have no way to write what a handler returned.
+            # A transport may be unable to serialize the result.
             outcome = CallError("EXECUTION_ERROR", f"the answer of {operation_id} could not be sent: {error!s:.1000}")
         try:
             await self._publish_error(request_id, outcome)
@@ -222,7 +222,7 @@ class CallHandler:
         except Exception:
             if not error.details:
                 raise
-            # Anyone may have put anything into them, and someone waits.
+            # The details may not be serializable, and the caller waits for an answer.
             await self._call_map.error(request_id, error.code, str(error))
 
 

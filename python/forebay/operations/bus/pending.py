@@ -1,4 +1,4 @@
-"""Calls that were asked for, and are waited for: the caller's side of the protocol, and how it is answered."""
+"""The caller's side of the call protocol: pending requests, and the events that settle them."""
 
 import asyncio
 import logging
@@ -27,9 +27,9 @@ _Outcome: TypeAlias = ResponseEnvelope[Any] | CallError
 
 
 class PendingRequestMap:
-    """Asks for calls over a `PubSub`, and waits for what comes back. Each is settled once; later answers are ignored.
+    """Requests calls over a `PubSub` and waits for their responses. Responses after the first are ignored.
 
-    A call waits as long as its deadline, or `timeout`, allows: without either, until it is answered.
+    A call waits until its deadline or `timeout`; without either, until it is answered.
     """
 
     def __init__(self, pubsub: PubSub | None = None, *, timeout: float | None = None) -> None:
@@ -50,10 +50,10 @@ class PendingRequestMap:
         timeout: float | None = None,
         parent_request_id: str | None = None,
     ) -> ResponseEnvelope[Any]:
-        """Asks for a call, and returns its envelope. Raises `CallError` for what comes to nothing.
+        """Request a call and return its envelope. Raises `CallError` if it fails.
 
-        `deadline` is by `time.monotonic()`; with a `timeout` too, the earlier counts. The other side is told when it
-        passes, or when whoever waits is cancelled.
+        `deadline` is in seconds of `time.monotonic()`; with a `timeout` too, the earlier one counts. When the deadline
+        passes or the caller is cancelled, the call is aborted on the other side too.
         """
         if not isinstance(operation_id, str):
             raise InvalidArgument(
@@ -69,18 +69,18 @@ class PendingRequestMap:
             raise outcome
         return outcome
 
-    async def call_nested(self, parent: CallContext, operation_id: str, given: Any, /) -> ResponseEnvelope[Any]:
-        """Asks for a call that is a part of another: for the same identity, and by the same deadline."""
+    async def call_nested(self, parent: CallContext, operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
+        """Request a call on behalf of another call, with its identity and deadline."""
         return await self.call(
             operation_id,
-            given,
+            input_data,
             identity=parent.identity,
             deadline=parent.deadline,
             parent_request_id=parent.request_id or parent.parent_request_id,
         )
 
     async def respond(self, request_id: str, envelope: ResponseEnvelope[Any] | Mapping[str, Any]) -> None:
-        """Answers a call with an envelope. Raises `InvalidArgument` for anything else."""
+        """Publish the envelope of a call. Raises `InvalidArgument` for anything that is not an envelope."""
         if not is_response_envelope(envelope):
             raise InvalidArgument(f"a call is answered with an envelope, not {type(envelope).__name__}; wrap it first")
         output = envelope.to_dict() if isinstance(envelope, ResponseEnvelope) else envelope
@@ -89,29 +89,29 @@ class PendingRequestMap:
     async def error(
         self, request_id: str, code: CallCode, message: str, details: Mapping[str, Any] | None = None
     ) -> None:
-        """Says that a call came to nothing."""
+        """Publish the failure of a call."""
         event: CallErrorEvent = {"requestId": request_id, "code": code, "message": message}
         if details:
             event["details"] = dict(details)
         await self.pubsub.publish("call.error", event)
 
     async def abort(self, request_id: str, reason: str | None = None) -> None:
-        """Ends a call on both sides: whoever waits for it, and whoever works on it."""
+        """Abort a call, both for its caller and for its handler."""
         event: CallAbortedEvent = {"requestId": request_id}
         if reason is not None:
             event["reason"] = reason
         await self.pubsub.publish("call.aborted", event)
 
     async def close(self) -> None:
-        """Ends all calls that are waited for, with `ABORTED`, and takes no more of them."""
+        """Settle all pending calls with `ABORTED`, and accept no more."""
         self._is_closed = True
-        waited_for = [*self._pending]
-        for request_id in waited_for:
+        request_ids = [*self._pending]
+        for request_id in request_ids:
             self._settle(request_id, CallError("ABORTED", _CLOSED_MESSAGE))
-        await wait_shielded(self._shut_down(waited_for))
+        await wait_shielded(self._shut_down(request_ids))
 
-    async def _shut_down(self, waited_for: list[str]) -> None:
-        await asyncio.gather(*(self._publish_abort(request_id, "its caller was closed") for request_id in waited_for))
+    async def _shut_down(self, request_ids: list[str]) -> None:
+        await asyncio.gather(*(self._publish_abort(request_id, "its caller was closed") for request_id in request_ids))
         async with asyncio.timeout(CLEANUP_SECONDS), self._subscribe_lock:
             if self._unsubscribe is not None:
                 await self._unsubscribe()
@@ -122,18 +122,18 @@ class PendingRequestMap:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _request(self, operation_id: str, given: Any, context: CallContext) -> _Outcome:
+    async def _request(self, operation_id: str, input_data: Any, context: CallContext) -> _Outcome:
         request_id = context.request_id or ""
-        answer: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         try:
             await self._ensure_subscribed()
             if self._is_closed:
                 return CallError("ABORTED", _CLOSED_MESSAGE)
-            self._pending[request_id] = answer
-            await self.pubsub.publish("call.requested", build_requested_event(operation_id, given, context))
-            return await answer
+            self._pending[request_id] = response
+            await self.pubsub.publish("call.requested", build_requested_event(operation_id, input_data, context))
+            return await response
         except asyncio.CancelledError:
-            # Of the caller, or of the deadline, which cancels this too.
+            # The caller was cancelled, or the deadline passed, which cancels this too.
             is_late = context.deadline is not None and time.monotonic() >= context.deadline
             reason = "its deadline passed" if is_late else "its caller was cancelled"
             await wait_shielded(self._publish_abort(request_id, reason))
@@ -172,20 +172,20 @@ class PendingRequestMap:
             self._settle(event["requestId"], CallError("ABORTED", f"this call was aborted: {reason[:1000]}"))
 
     def _is_pending(self, event: Any) -> bool:
-        """Whether an event is of a call of this map. Everyone's are on the same topics, and some come twice."""
+        """Return whether an event belongs to a pending call: topics are shared, and events may arrive twice."""
         match event:
             case {"requestId": str(request_id)}:
                 return request_id in self._pending
         return False
 
     def _settle(self, request_id: str, outcome: _Outcome) -> None:
-        answer = self._pending.pop(request_id)
-        if not answer.done():
-            answer.set_result(outcome)
+        response = self._pending.pop(request_id)
+        if not response.done():
+            response.set_result(outcome)
 
 
 def _parse_output(output: Any) -> _Outcome:
-    """What was answered: an envelope, also if it became a dict on its way."""
+    """Return the envelope of a response; transports may deliver it as a dict."""
     if isinstance(output, ResponseEnvelope):
         return output
     try:
@@ -195,7 +195,7 @@ def _parse_output(output: Any) -> _Outcome:
 
 
 def _parse_error(event: Mapping[str, Any]) -> CallError:
-    """The error that an event tells of, as far as it does."""
+    """Return the error of a `call.error` event, with defaults for missing or invalid fields."""
     code, message, details = event.get("code"), event.get("message"), event.get("details")
     return CallError(
         cast("CallCode", code) if code in CODES else "EXECUTION_ERROR",

@@ -1,6 +1,7 @@
-"""How events get from one to the other: in this process, or over whatever has topics.
+"""Publishing and subscribing to call events, in this process or over any transport with topics.
 
-A transport such as Redis or NATS needs two methods, and `event_to_json` and `event_from_json` for what it sends.
+A transport such as Redis or NATS implements the two methods of `PubSub`, and sends events with `event_to_json` and
+`event_from_json`.
 """
 
 import asyncio
@@ -17,32 +18,32 @@ __all__ = ["InProcessPubSub", "PubSub", "Receiver", "Unsubscribe", "listen", "su
 _log = logging.getLogger("forebay")
 
 Receiver: TypeAlias = Callable[[Any], None]
-"""Takes an event, and returns at once: `listen` is for whoever takes longer."""
+"""A callback for events, which must return at once. Slower consumers use `listen`."""
 
 Unsubscribe: TypeAlias = Callable[[], Awaitable[None]]
-"""Ends a subscription. A second time does nothing."""
+"""Ends a subscription. A second call does nothing."""
 
 
 class PubSub(Protocol):
-    """Everyone who subscribed to a topic receives what is published to it, on the event loop that they run on."""
+    """A transport with topics. Each subscriber receives events on its own event loop."""
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
-        """Hands an event on. Raises if it cannot be: whoever called is told then."""
+        """Send an event to all subscribers. Raises if it cannot be sent."""
         ...
 
     async def subscribe(self, topic: CallEventName, receive: Receiver) -> Unsubscribe:
-        """Has `receive` called with every event that is published after this returned."""
+        """Call `receive` with every event published after this returns."""
         ...
 
 
 class InProcessPubSub:
-    """Topics of one event loop. Events are delivered before `publish` returns, so there is no queue to run full."""
+    """Topics within one event loop. `publish` delivers events before it returns, so there is no queue."""
 
     def __init__(self) -> None:
         self._receivers: dict[str, dict[object, Receiver]] = {}
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
-        """Hands an event to everyone. One that raises is logged, and keeps it from nobody."""
+        """Call all receivers with an event. One that raises is logged and does not stop the others."""
         if topic == "call.requested" and not self._receivers.get(topic):
             _log.warning("forebay: nobody answers this call; start one with `async with CallHandler(registry, calls)`")
         for receive in [*self._receivers.get(topic, {}).values()]:
@@ -52,7 +53,7 @@ class InProcessPubSub:
                 _log.warning("forebay: a subscriber to %s failed", topic, exc_info=True)
 
     async def subscribe(self, topic: CallEventName, receive: Receiver) -> Unsubscribe:
-        """Has `receive` called with every event of a topic, from now on."""
+        """Call `receive` with every later event of a topic."""
         receivers, key = self._receivers.setdefault(topic, {}), object()
         receivers[key] = receive
 
@@ -63,19 +64,19 @@ class InProcessPubSub:
 
 
 async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiver]) -> Unsubscribe:
-    """Subscribes to several topics, or to none of them if one cannot be subscribed to."""
-    ends: list[Unsubscribe] = []
+    """Subscribe to several topics; to none of them if one fails."""
+    subscriptions: list[Unsubscribe] = []
 
     async def unsubscribe() -> None:
-        # Side by side, so that one that hangs keeps nobody from the others.
-        leaving = [wait_bounded(ends.pop()()) for _ in range(len(ends))]
-        for outcome in await asyncio.gather(*leaving, return_exceptions=True):
+        # Concurrently, so that one that hangs does not delay the others.
+        ending = [wait_bounded(subscriptions.pop()()) for _ in range(len(subscriptions))]
+        for outcome in await asyncio.gather(*ending, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
     try:
         for topic, receive in receivers.items():
-            ends.append(await pubsub.subscribe(topic, receive))
+            subscriptions.append(await pubsub.subscribe(topic, receive))
     except BaseException:
         await wait_shielded(unsubscribe())
         raise
@@ -84,21 +85,21 @@ async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiv
 
 @contextlib.asynccontextmanager
 async def listen(pubsub: PubSub, topic: CallEventName, *, limit: int = 1024) -> AsyncIterator[AsyncIterator[Any]]:
-    """Events to iterate over, however long each of them takes. Whoever is `limit` of them behind misses the next."""
-    waiting: asyncio.Queue[Any] = asyncio.Queue(limit)
-    has_missed = False
+    """Iterate over the events of a topic. Up to `limit` events are queued; further ones are dropped and logged."""
+    queue: asyncio.Queue[Any] = asyncio.Queue(limit)
+    has_dropped = False
 
     def receive(event: Any) -> None:
-        nonlocal has_missed
-        if not waiting.full():
-            waiting.put_nowait(event)
-        elif not has_missed:
-            has_missed = True
+        nonlocal has_dropped
+        if not queue.full():
+            queue.put_nowait(event)
+        elif not has_dropped:
+            has_dropped = True
             _log.warning("forebay: a listener to %s is %d events behind, and misses some", topic, limit)
 
     async def events() -> AsyncIterator[Any]:
         while True:
-            yield await waiting.get()
+            yield await queue.get()
 
     unsubscribe = await pubsub.subscribe(topic, receive)
     try:

@@ -1,4 +1,4 @@
-"""One result type whatever the source: the data of an operation, and what is known of where it came from.
+"""One result type for all sources: the data of an operation and metadata of its source.
 
 from forebay.operations.envelope import local_envelope, unwrap
 

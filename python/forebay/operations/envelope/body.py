@@ -1,4 +1,8 @@
-"""The body of a response as it came: bytes that nobody has parsed."""
+"""Unparsed response bodies, and JSON with bytes in it.
+
+Where data is written as JSON, bytes become `{"$base64": "…"}`. A key of the data that looks like that gets one more
+`$` in front, so that `from_jsonable` can tell the two apart.
+"""
 
 import base64
 import codecs
@@ -34,22 +38,22 @@ _BASE64_KEY = "$base64"
 
 _LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
 _RESERVED_KEY = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
-"""Where a key in a JSON text begins that would be taken for ours, whichever of its letters are escapes.
+"""The opening quote of a `$base64` key in JSON text, whichever of its letters are escaped.
 
-No quote that begins anything stands behind a backslash; one that is a part of a key does.
+A quote after a backslash is part of a string and opens nothing.
 """
 
 _PASSTHROUGH = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 _LONG_NUMBER = r"[0-9]{19}"
-"""Beyond 64 bits `orjson` makes a float of an integer."""
+"""Matches every integer beyond 64 bits, which `orjson` would read as a float."""
 
 _POSSIBLE_OVERFLOW = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
-"""In every number that is more than a float can be, and in every integer that Python refuses to read."""
+"""Matches every number beyond the range of a float, and every integer with more digits than Python reads."""
 
 
 class Body:
-    """Bytes and what they are said to be. `json()` parses them, once, and only if it is called."""
+    """The bytes of a response and their content type. They are parsed on the first call of `json()`."""
 
     __slots__ = ("_value", "content", "content_type")
 
@@ -59,13 +63,13 @@ class Body:
         self._value: tuple[Any] | None = None
 
     def json(self) -> Any:
-        """The value of a JSON body. Raises `ValueError` for what is none."""
+        """Return the value of a JSON body. Raises `ValueError` if it is not JSON."""
         if self._value is None:
             self._value = (parse(self.content),)
         return self._value[0]
 
     def text(self) -> str:
-        """The body as text. Raises `InvalidText` for what is not UTF-8."""
+        """Return the body as text. Raises `InvalidText` if it is not UTF-8."""
         try:
             return self.content.decode()
         except UnicodeDecodeError as error:
@@ -73,7 +77,7 @@ class Body:
 
     @property
     def is_json(self) -> bool:
-        """Whether it says that it is JSON, and is."""
+        """Whether both the content type and the bytes are JSON."""
         if not is_json_type(self.content_type):
             return False
         survey = _core.Survey(True)
@@ -96,20 +100,19 @@ class Body:
 
 
 _BINARY_TYPES = (Body, bytes, bytearray, memoryview)
-"""What JSON has nothing of."""
+"""Types that JSON has no form for."""
 
 
 def is_json_type(content_type: str) -> bool:
-    """Whether a content type is that of JSON."""
+    """Return whether a content type is JSON, and not NDJSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind in ("application/json", "text/json") or kind.endswith("+json")
 
 
 def parse(data: bytes) -> Any:
-    """The value of JSON, exactly: what `orjson` has no room for takes longer."""
-    has_long = _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches
-    if not has_long:
-        # Half of a surrogate pair can be written in JSON, and some do: that takes longer, too.
+    """Parse JSON exactly. Long integers and lone surrogates take the slower `json` module."""
+    if not _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches:
+        # `orjson` rejects lone surrogates, which `json` reads.
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(data)
     try:
@@ -130,9 +133,9 @@ def _parse_finite(text: str) -> float:
 
 
 def has_only_json_types(data: Any) -> bool:
-    """Whether it is of JSON's own types all through, so that nothing in it has to be made JSON of first.
+    """Return whether data consists of JSON's own types at every level.
 
-    `orjson` writes UUIDs and enums as well, and `marshal` bytes and sets: what both write is JSON's own.
+    `orjson` also writes UUIDs and enums, `marshal` also bytes and sets; only JSON's own types are written by both.
     """
     try:
         orjson.dumps(data, option=_PASSTHROUGH)
@@ -143,36 +146,36 @@ def has_only_json_types(data: Any) -> bool:
 
 
 def dump(data: Any) -> bytes:
-    """Data as JSON for whoever knows nothing of us: what is JSON is as it is, and bytes are `{"$base64": …}`."""
+    """Dump data as JSON for clients: JSON bodies are embedded unchanged, bytes become `{"$base64": …}`."""
 
-    def other(value: object) -> object:
+    def default(value: object) -> object:
         if isinstance(value, Body) and value.is_json:
             return orjson.Fragment(value.content)
         return to_jsonable(value) if isinstance(value, _BINARY_TYPES) else value
 
-    return encode(data, other)
+    return encode(data, default)
 
 
 def dump_reversible(data: Any) -> bytes:
-    """Data as JSON that `from_jsonable` reads: a JSON body is not parsed for it, and keys that look like ours are told."""
-    ours: set[int] = set()
+    """Dump data as JSON that `from_jsonable` can restore. JSON bodies are embedded without parsing."""
+    encoded_ids: set[int] = set()
 
-    def other(value: object) -> object:
+    def default(value: object) -> object:
         if not isinstance(value, _BINARY_TYPES):
             return value
-        found = to_jsonable(value)
-        if isinstance(found, dict):
-            ours.add(id(value))
-        return found
+        jsonable = to_jsonable(value)
+        if isinstance(jsonable, dict):
+            encoded_ids.add(id(value))
+        return jsonable
 
-    told = encode(data, other)
-    # Whether a key of theirs looks like ours is seen at once; only then all of it is walked through. There are never
-    # fewer of ours than were counted, so an equal number means that there are none of theirs.
-    return told if told.count(_BASE64_KEY.encode()) == len(ours) else encode(to_jsonable(data))
+    text = encode(data, default)
+    # Keys of the data are escaped only if there are more `$base64` than were written here, as walking through all of
+    # the data is slow. At least `len(encoded_ids)` were written here, so an equal count means the data has none.
+    return text if text.count(_BASE64_KEY.encode()) == len(encoded_ids) else encode(to_jsonable(data))
 
 
 def to_jsonable(data: Any) -> Any:
-    """Data in which bytes are objects that say so, and a JSON body is what it stands for."""
+    """Replace bytes with `{"$base64": …}`, escape keys that look like that, and embed JSON bodies."""
     match data:
         case Body(is_json=True) if _can_parse(data):
             return orjson.Fragment(_RESERVED_KEY.sub(b'"$', data.content))
@@ -192,7 +195,7 @@ def to_jsonable(data: Any) -> Any:
 
 
 def _can_parse(body: Body) -> bool:
-    """Whether `parse` has room for all of its numbers. Few bodies have to be parsed to see it."""
+    """Return whether `parse` can read all numbers of a body. Only a body with a suspicious number is parsed."""
     if _core.search(body.content, _POSSIBLE_OVERFLOW, regex=True, limit=1, context=0).matches:
         try:
             body.json()
@@ -202,9 +205,12 @@ def _can_parse(body: Body) -> bool:
 
 
 def from_jsonable(data: Any, content: bytes) -> Any:
-    """What `to_jsonable` made JSON of; `content` is that JSON. Raises `InvalidArgument` for what is nested too deeply."""
+    """Restore the data that `dump_reversible` wrote; `data` is the parsed value of `content`.
+
+    Raises `InvalidArgument` if it is nested too deeply.
+    """
     if b"base64" not in content and b"\\u00" not in content:
-        # There is no key of ours, also none with letters that are escapes: nothing has to be looked at.
+        # No `$base64` key, not even one with escaped letters.
         return data
     try:
         return _restore(data)
@@ -227,12 +233,12 @@ def _decode_base64(text: str, data: Any) -> Any:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        # It is none of ours.
+        # Not base64, so not written by `to_jsonable`.
         return data
 
 
 def _escape_key(key: Any) -> Any:
-    """A key that would be taken for ours stands out by one more `$`."""
+    """Add a `$` to a key that looks like `$base64`."""
     return f"${key}" if isinstance(key, str) and _is_reserved_key(key) else key
 
 
@@ -247,14 +253,14 @@ def _is_reserved_key(key: str) -> bool:
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
-"""Encodings of text that are Python's own, or of names; some take forever."""
+"""Text codecs of Python that are no charsets; some take very long on large input."""
 
 
 def decode_text(content: bytes, content_type: str) -> str | None:
-    """Bytes as the text that they are said to be, if they are."""
-    found = _CHARSET.search(content_type)
+    """Decode bytes with the charset of their content type; return `None` if they are not valid in it."""
+    charset = _CHARSET.search(content_type)
     try:
-        codec = codecs.lookup(found[1] if found else "utf-8")
+        codec = codecs.lookup(charset[1] if charset else "utf-8")
         if not codec._is_text_encoding or codec.name in _EXCLUDED_CODECS:
             return None
         text = codec.decode(content)[0]

@@ -1,6 +1,7 @@
-"""Content blocks of tool results. They are our own types: nothing here needs the `mcp` package.
+"""Response envelopes: the data of a result, and metadata of its source.
 
-A block is a plain dict with the keys that it has on the wire, so what is not known of it yet is kept with it.
+Content blocks of tools are plain dicts with their wire keys, so unknown keys are preserved. The `mcp` package is not
+needed here.
 """
 
 import dataclasses
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class MCPAnnotations(TypedDict, total=False):
-    """For whom a block is, and how much it matters."""
+    """The intended audience and the priority of a block."""
 
     audience: list[Literal["user", "assistant"]]
     priority: float
@@ -50,7 +51,7 @@ class MCPAnnotations(TypedDict, total=False):
 
 
 class MCPTextBlock(TypedDict):
-    """Text."""
+    """A text block."""
 
     type: Literal["text"]
     text: str
@@ -58,7 +59,7 @@ class MCPTextBlock(TypedDict):
 
 
 class MCPImageBlock(TypedDict):
-    """A picture, in base64."""
+    """An image in base64."""
 
     type: Literal["image"]
     data: str
@@ -67,7 +68,7 @@ class MCPImageBlock(TypedDict):
 
 
 class MCPAudioBlock(TypedDict):
-    """A sound, in base64."""
+    """Audio in base64."""
 
     type: Literal["audio"]
     data: str
@@ -76,7 +77,7 @@ class MCPAudioBlock(TypedDict):
 
 
 class MCPResourceContent(TypedDict):
-    """What a resource holds: text, or a blob in base64."""
+    """The content of a resource: text, or a blob in base64."""
 
     uri: str
     mimeType: NotRequired[str]
@@ -85,7 +86,7 @@ class MCPResourceContent(TypedDict):
 
 
 class MCPResourceBlock(TypedDict):
-    """A resource that is embedded."""
+    """An embedded resource."""
 
     type: Literal["resource"]
     resource: MCPResourceContent
@@ -93,7 +94,7 @@ class MCPResourceBlock(TypedDict):
 
 
 class MCPResourceLink(TypedDict):
-    """A resource that can be read."""
+    """A link to a resource."""
 
     type: Literal["resource_link"]
     uri: str
@@ -107,7 +108,7 @@ MCPContentBlock: TypeAlias = MCPTextBlock | MCPImageBlock | MCPAudioBlock | MCPR
 
 
 def content_block(block: object) -> MCPContentBlock:
-    """A block of a result, as a plain dict; one of a type that is not known here becomes text with its JSON."""
+    """Return a block as a plain dict. A block of an unknown type becomes a text block with its JSON."""
     plain = _to_plain(block)
     match plain:
         case (
@@ -121,43 +122,43 @@ def content_block(block: object) -> MCPContentBlock:
 
 
 def content_blocks(blocks: Iterable[object] | None) -> list[MCPContentBlock]:
-    """All of them; a result without any has none."""
+    """Return all blocks as plain dicts."""
     return [content_block(block) for block in blocks or ()]
 
 
 def _to_plain(block: object) -> Any:
-    """A block as the wire has it, also if an SDK made a model of it."""
+    """Return a block with its wire keys; dump it if it is a pydantic model."""
     if isinstance(block, dict):
         return block
     if isinstance(block, Mapping):
         return dict(block)
-    dump = getattr(block, "model_dump", None)
-    return block if dump is None else dump(mode="json", by_alias=True, exclude_none=True)
+    model_dump = getattr(block, "model_dump", None)
+    return block if model_dump is None else model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 ResponseSource: TypeAlias = Literal["local", "http", "mcp"]
 
 RESPONSE_SOURCES: tuple[ResponseSource, ...] = get_args(ResponseSource)
-"""All there are: a new one has to be added here to be taken for one."""
+"""All sources; `is_response_envelope` accepts no others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalResponseMeta:
-    """Of a function in this process."""
+    """Metadata of a result of a function in this process."""
 
     operation_id: str
     timestamp: int
-    """Milliseconds since 1970, when the result was wrapped."""
+    """When the result was wrapped, in milliseconds since 1970."""
     source: Literal["local"] = "local"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a dict with wire keys."""
         return {"source": "local", "operationId": self.operation_id, "timestamp": self.timestamp}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HTTPResponseMeta:
-    """Of a response over HTTP. Headers of several values are joined with `, `, and so are cookies."""
+    """Metadata of an HTTP response. Repeated headers, cookies included, are joined with `, `."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -165,7 +166,7 @@ class HTTPResponseMeta:
     source: Literal["http"] = "http"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a dict with wire keys."""
         return {
             "source": "http",
             "statusCode": self.status_code,
@@ -176,30 +177,30 @@ class HTTPResponseMeta:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MCPResponseMeta:
-    """Of a tool's result. `is_error` is the tool's own word: it ran, and failed."""
+    """Metadata of an MCP tool result. `is_error` is the tool's own flag: it ran and failed."""
 
     is_error: bool
     content: list[MCPContentBlock]
     structured_content: Any = None
     meta: Mapping[str, Any] | None = None
-    """What the protocol calls `_meta`."""
+    """The protocol's `_meta`."""
     source: Literal["mcp"] = "mcp"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        told: dict[str, Any] = {"source": "mcp", "isError": self.is_error, "content": self.content}
+        """Return a dict with wire keys."""
+        data: dict[str, Any] = {"source": "mcp", "isError": self.is_error, "content": self.content}
         if self.structured_content is not None:
-            told["structuredContent"] = self.structured_content
+            data["structuredContent"] = self.structured_content
         if self.meta is not None:
-            told["_meta"] = dict(self.meta)
-        return told
+            data["_meta"] = dict(self.meta)
+        return data
 
 
 ResponseMeta: TypeAlias = LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta
 
 
 def meta_from_dict(data: Mapping[str, Any]) -> ResponseMeta:
-    """The meta that JSON tells of."""
+    """Read the metadata of an envelope from its dict. Raises `InvalidArgument` if it is incomplete."""
     match data:
         case {"source": "local", "operationId": str(operation), "timestamp": int() | float() as timestamp} if (
             -_MAX_EPOCH_MS < timestamp < _MAX_EPOCH_MS
@@ -223,7 +224,7 @@ def meta_from_dict(data: Mapping[str, Any]) -> ResponseMeta:
 
 
 _MAX_EPOCH_MS = 1e18
-"""Milliseconds beyond which no time is."""
+"""Bound for timestamps, in milliseconds."""
 
 _REQUIRED_KEYS = {
     "local": "operationId and timestamp",
@@ -237,45 +238,45 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseEnvelope(Generic[_T]):
-    """What an operation answered, and what its source says of that."""
+    """The data of a result and the metadata of its source."""
 
     data: _T
     meta: ResponseMeta
 
     @property
     def is_error(self) -> bool:
-        """Whether it is the result of a tool that ran and failed. No other source has such results: they raise."""
+        """Whether a tool ran and failed. Failures of other sources are raised instead."""
         return isinstance(self.meta, MCPResponseMeta) and self.meta.is_error
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, but for the data, which is as it is."""
+        """Return a dict with wire keys; the data itself is not converted."""
         return {"data": self.data, "meta": self.meta.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ResponseEnvelope[Any]":
-        """The envelope that a dict tells of. Raises `InvalidArgument` for what is none."""
+        """Read an envelope from its dict. Raises `InvalidArgument` if it is not one."""
         if not isinstance(data, Mapping) or "data" not in data or not isinstance(data.get("meta"), Mapping):
             raise InvalidArgument("an envelope has data, and meta with its source")
         return ResponseEnvelope(data["data"], meta_from_dict(data["meta"]))
 
     def to_json(self) -> bytes:
-        """The envelope as JSON. Bytes are `{"$base64": …}`, and a JSON body stands in it as it came."""
+        """Dump the envelope as JSON. Bytes become `{"$base64": …}`, JSON bodies are embedded unchanged."""
         return b'{"data":' + dump_reversible(self.data) + b',"meta":' + encode(self.meta.to_dict()) + b"}"
 
     @classmethod
     def from_json(cls, data: bytes | str) -> "ResponseEnvelope[Any]":
-        """The envelope that was written with `to_json`."""
+        """Read an envelope that `to_json` wrote."""
         try:
             content = data.encode() if isinstance(data, str) else data
-            told = parse(content)
+            value = parse(content)
         except ValueError as error:
             raise InvalidArgument(f"this is not JSON: {error}") from None
-        envelope = cls.from_dict(told)
+        envelope = cls.from_dict(value)
         return dataclasses.replace(envelope, data=from_jsonable(envelope.data, content))
 
 
 def is_response_envelope(value: object) -> TypeIs["ResponseEnvelope[Any] | Mapping[str, Any]"]:
-    """Whether a value is an envelope, or was one before it became JSON: `meta.source` is one of ours."""
+    """Return whether a value is an envelope, or the dict of one: `meta.source` is a known source."""
     if isinstance(value, ResponseEnvelope):
         return True
     if not isinstance(value, Mapping) or "data" not in value:
@@ -285,12 +286,12 @@ def is_response_envelope(value: object) -> TypeIs["ResponseEnvelope[Any] | Mappi
 
 
 def local_envelope(data: _T, operation_id: str) -> ResponseEnvelope[_T]:
-    """Around what a function in this process returned, now."""
+    """Wrap the result of a function in this process, with the current time."""
     return ResponseEnvelope(data, LocalResponseMeta(operation_id, time.time_ns() // 1_000_000))
 
 
 def http_envelope(data: _T, *, status_code: int, headers: Mapping[str, str], content_type: str) -> ResponseEnvelope[_T]:
-    """Around what a response over HTTP carried."""
+    """Wrap the data of an HTTP response."""
     return ResponseEnvelope(data, HTTPResponseMeta(status_code, dict(headers), content_type))
 
 
@@ -302,10 +303,10 @@ def mcp_envelope(
     structured_content: Any = None,
     meta: Mapping[str, Any] | None = None,
 ) -> ResponseEnvelope[_T]:
-    """Around what a tool answered."""
+    """Wrap the data of a tool result."""
     return ResponseEnvelope(data, MCPResponseMeta(is_error, content_blocks(content), structured_content, meta))
 
 
 def unwrap(envelope: ResponseEnvelope[_T]) -> _T:
-    """The data, where nothing else matters."""
+    """Return the data of an envelope."""
     return envelope.data

@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of envelopes, for call events and for whoever receives them elsewhere."""
+"""JSON Schemas (2020-12) of envelopes, for call events and for receivers in other languages."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ HTTP_RESPONSE_META_SCHEMA = _meta(
 MCP_RESPONSE_META_SCHEMA = _meta(
     "mcp",
     {"isError": {"type": "boolean"}, "content": {"type": "array", "items": MCP_CONTENT_BLOCK_SCHEMA}},
-    # Anything since 2026-07-28, and before that an object.
+    # Any JSON value since 2026-07-28, an object before that.
     structuredContent={},
     _meta=_OBJECT,
 )

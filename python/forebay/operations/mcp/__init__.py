@@ -1,4 +1,4 @@
-"""MCP servers on either side: their tools as operations, and operations as their tools."""
+"""Tools of MCP servers as operations, and operations as tools of an MCP server."""
 
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from forebay.operations.mcp.server import assign_tool_names, serve_operations

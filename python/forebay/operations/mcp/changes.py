@@ -1,4 +1,4 @@
-"""How a server says that its tools changed, in every version of the protocol."""
+"""Following changes of a server's tools, in every protocol version."""
 
 import asyncio
 import contextlib
@@ -13,23 +13,28 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from forebay.operations.mcp.sdk_internals import get_message_handler, set_message_handler
+
 __all__ = ["Refresh", "follow_changes", "observe_messages"]
 
 _log = logging.getLogger("forebay")
 
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 60.0
-"""Seconds before a stream of changes that broke off is opened again."""
+"""Bounds of the delay before a lost subscription is opened again."""
 
 _LISTING_INTERVAL_SECONDS = 1.0
-"""Seconds from one listing to the next, however often a server says that its tools changed."""
+"""Shortest time between two listings, however many changes a server announces."""
 
 _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 
 Refresh = Callable[[bool], Awaitable[None]]
+"""Lists the tools again. Its argument is whether the server has announced a change."""
+
+_Observer = Callable[[IncomingMessage], Awaitable[None]]
 
 
 class _ChangeSignal:
-    """That tools may have changed, until someone looks."""
+    """An event that the tools may have changed, with a flag whether the server announced it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -40,95 +45,92 @@ class _ChangeSignal:
         self._event.set()
 
     async def wait(self) -> bool:
-        """Until there may be changes; whether the server has said that there are."""
+        """Wait for the next notification; return whether the server announced a change."""
         await self._event.wait()
         self._event.clear()
-        is_said, self._is_announced = self._is_announced, False
-        return is_said
+        is_announced, self._is_announced = self._is_announced, False
+        return is_announced
 
 
 async def follow_changes(client: Client, refresh: Refresh, is_open: Callable[[], bool]) -> None:
-    """Awaits `refresh` whenever the tools may have changed, until it is cancelled.
-
-    It is given whether the server has said that they did.
-    """
-    changes = _ChangeSignal()
+    """Await `refresh` whenever the tools may have changed, until cancelled."""
+    signal = _ChangeSignal()
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_listen_for_changes(client, changes, is_open))
-            await _refresh_on_change(changes, refresh)
+            tasks.create_task(_listen_for_changes(client, signal, is_open))
+            await _refresh_on_change(signal, refresh)
     else:
-        stop = _observe_changes(client.session, changes)
+        stop = _observe_changes(client.session, signal)
         try:
-            await _refresh_on_change(changes, refresh)
+            await _refresh_on_change(signal, refresh)
         finally:
             stop()
 
 
-async def _refresh_on_change(changes: _ChangeSignal, refresh: Refresh) -> None:
+async def _refresh_on_change(signal: _ChangeSignal, refresh: Refresh) -> None:
     while True:
-        await refresh(await changes.wait())
+        await refresh(await signal.wait())
         await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
 
 
-def _observe_changes(session: ClientSession, changes: _ChangeSignal) -> Callable[[], object]:
-    """Until 2025-11-25, servers say of themselves that their tools changed. Returns what ends this."""
+def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[[], object]:
+    """Observe the notifications that servers send unasked up to 2025-11-25. Return a function that stops this."""
 
-    async def hear(message: IncomingMessage) -> None:
+    async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            changes.notify(is_announced=True)
+            signal.notify(is_announced=True)
 
-    return observe_messages(session, hear)
+    return observe_messages(session, on_message)
 
 
-def observe_messages(
-    session: ClientSession, hear: Callable[[IncomingMessage], Awaitable[None]]
-) -> Callable[[], object]:
-    """Has `hear` awaited with every message, before whoever hears them already. Returns what ends this."""
-    handler = session._message_handler
+def observe_messages(session: ClientSession, observer: _Observer) -> Callable[[], object]:
+    """Await `observer` with every message before earlier observers. Return a function that stops this."""
+    handler = get_message_handler(session)
     if not isinstance(handler, _ObservedHandler):
-        handler = session._message_handler = _ObservedHandler(handler)
-    handler.observers.insert(0, hear)
+        handler = _ObservedHandler(handler)
+        set_message_handler(session, handler)
+    handler.observers.insert(0, observer)
 
     def stop() -> None:
         with contextlib.suppress(ValueError):
-            handler.observers.remove(hear)
-        if not handler.observers and session._message_handler is handler:
-            session._message_handler = handler.before
+            handler.observers.remove(observer)
+        if not handler.observers and get_message_handler(session) is handler:
+            set_message_handler(session, handler.original)
 
     return stop
 
 
 class _ObservedHandler:
-    """All who overhear a session, so that each can leave whenever it likes."""
+    """A message handler that awaits observers, which may stop in any order, and then the original handler."""
 
     def __init__(self, original: MessageHandlerFnT) -> None:
-        # A client that someone else connected has a handler, which stays.
-        self.before = original
-        self.observers: list[Callable[[IncomingMessage], Awaitable[None]]] = []
+        self.original = original
+        self.observers: list[_Observer] = []
 
     async def __call__(self, message: IncomingMessage) -> None:
-        for hear in [*self.observers]:
-            await hear(message)
-        await self.before(message)
+        for observer in [*self.observers]:
+            await observer(message)
+        await self.original(message)
 
 
-async def _listen_for_changes(client: Client, changes: _ChangeSignal, is_open: Callable[[], bool]) -> None:
-    """Since 2026-07-28, servers tell only who listens. Nothing is repeated, so that each start is a change."""
+async def _listen_for_changes(client: Client, signal: _ChangeSignal, is_open: Callable[[], bool]) -> None:
+    """Subscribe to changes, as versions since 2026-07-28 require.
+
+    Changes between two subscriptions are not repeated, so that each new subscription counts as a change.
+    """
     delay = _MIN_DELAY_SECONDS
     while is_open():
         try:
             async with client.listen(tools_list_changed=True) as subscription:
-                changes.notify(is_announced=False)
+                signal.notify(is_announced=False)
                 async for _ in subscription:
-                    changes.notify(is_announced=True)
+                    signal.notify(is_announced=True)
                     delay = _MIN_DELAY_SECONDS
         except (SubscriptionLost, TimeoutError):
             pass
         except MCPError as error:
             _log.debug("forebay: changes of tools cannot be listened to", exc_info=True)
             if error.error.code in _UNSUPPORTED_CODES:
-                # It does not say such things.
                 return
         await asyncio.sleep(delay)
         delay = min(2 * delay, _MAX_DELAY_SECONDS)

@@ -1,4 +1,4 @@
-"""A client of the `mcp` SDK that any task may use, and what a server says before anything is made of it."""
+"""A connection to an MCP server that any task may use, and that returns results with their wire keys."""
 
 import asyncio
 import itertools
@@ -11,7 +11,6 @@ from mcp import Client
 from mcp.client import ClientSession
 from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -25,6 +24,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from forebay.operations.mcp import sdk_internals
 from forebay.operations.mcp.changes import Refresh, follow_changes, observe_messages
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected
@@ -35,13 +35,14 @@ __all__ = ["FIRST_REQUEST_ID", "ClientConnection", "fail_unreadable_response"]
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp.shared.dispatcher import CallOptions
-
 
 _log = logging.getLogger("forebay")
 
+FIRST_REQUEST_ID = 1_000_000
+"""The first id of requests sent here; the SDK's own start at 1. Numbers, as some servers accept no others."""
+
 _MAX_PAGES = 1000
-"""How many pages of tools are followed: some servers have no last one."""
+"""How many pages of tools are read: the lists of some servers never end."""
 
 _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 
@@ -50,19 +51,19 @@ _NOT_FOUND = 404
 _SESSION_LOST = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
 _SDK_PLACEHOLDERS = ("Server returned an error response", "Not Found")
-"""What the SDK says for a status that came without an error of the protocol."""
+"""Messages the SDK makes up for an HTTP status without a JSON-RPC error."""
 
 
 class ClientConnection:
-    """A client for one connection. It has a task of its own, because the SDK wants it left where it was entered."""
+    """One connection of an SDK client, in its own task: the SDK requires that the same task enters and exits it."""
 
     def __init__(self, client: Client, refusals: Refusals | None = None, *, has_custom_transport: bool = False) -> None:
         self.client = client
         self.is_lost = False
         self.listed_tools: list[dict[str, Any]] = []
-        """The tools as they are on the wire, when they were last asked for."""
+        """The tools of the latest listing, with their wire keys."""
         self.listing_extras: dict[str, Any] = {}
-        """What the pages had beside them, but for what is of a page."""
+        """Other keys of the latest listing, without those of single pages."""
         self._refusals: Refusals = {} if refusals is None else refusals
         self._has_custom_transport = has_custom_transport
         self._request_ids = itertools.count(FIRST_REQUEST_ID)
@@ -73,14 +74,14 @@ class ClientConnection:
 
     @classmethod
     def from_client(cls, client: Client) -> "ClientConnection":
-        """One over a client that someone else has connected, and will leave."""
+        """Use a client that its owner has connected and will disconnect."""
         connection = cls(client)
         connection._observe_unreadable()
         return connection
 
     @classmethod
     async def open(cls, target: ServerTarget, refusals: Refusals, timeout: float) -> "ClientConnection":
-        """Connects. Raises whatever the SDK does, or `TimeoutError`; what HTTP refused is in `refusals` then."""
+        """Connect to a server. Raises the SDK's exceptions or `TimeoutError`; `refusals` gets the HTTP errors."""
         connection = cls(target.new_client(refusals), refusals, has_custom_transport=target.has_custom_transport)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         connection._client_task = asyncio.create_task(connection._run_client(ready))
@@ -102,7 +103,7 @@ class ClientConnection:
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(_root_cause(error))
-                # Whoever waits may have given up.
+                # Mark the exception as retrieved: the caller may have been cancelled.
                 ready.exception()
             elif not isinstance(error, asyncio.CancelledError):
                 _log.debug("forebay: a connection broke off", exc_info=True)
@@ -110,7 +111,7 @@ class ClientConnection:
             self.is_lost = True
 
     async def close(self) -> None:
-        """Leaves the client, if it is ours to leave."""
+        """Stop using the client, and disconnect it unless it has another owner."""
         self.is_lost = True
         self._close_requested.set()
         if self._changes_task is not None:
@@ -122,41 +123,40 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a call could be sent, as far as anyone knows."""
+        """Whether a request can be sent, as far as is known."""
         if self.is_lost or not is_connected(self.client):
             return False
-        return not getattr(self.client.session._dispatcher, "_closed", False)
+        return not sdk_internals.is_dispatcher_closed(self.client.session)
 
     async def list_tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
-        """All pages of the server's tools, and what it calls itself. What cannot be a tool is left out."""
+        """Return all valid tools of the server, and the server's name."""
         tools: list[Tool] = []
         listed: list[dict[str, Any]] = []
-        beside: dict[str, Any] = {}
+        extras: dict[str, Any] = {}
         info = self.client.server_info
         name = info.name if info is not None else None
         cursor: object = None
-        seen: set[object] = set()
-        while cursor not in seen and len(seen) < _MAX_PAGES:
-            seen.add(cursor)
+        seen_cursors: set[object] = set()
+        while cursor not in seen_cursors and len(seen_cursors) < _MAX_PAGES:
+            seen_cursors.add(cursor)
             try:
                 page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     break
                 raise
-            # It is what makes the SDK send arguments as headers.
-            tools += self.client.session._absorb_tool_listing(_valid_tools(page), complete=False).tools
-            listed += [each for each in page.get("tools") or () if isinstance(each, dict)]
-            beside |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
+            tools += sdk_internals.absorb_tool_listing(self.client.session, _valid_tools(page)).tools
+            listed += [tool for tool in page.get("tools") or () if isinstance(tool, dict)]
+            extras |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
             name = name or _server_name(page.get("_meta"))
             cursor = next_cursor(page)
             if not isinstance(cursor, str):
                 break
-        self.listed_tools, self.listing_extras = listed, beside
+        self.listed_tools, self.listing_extras = listed, extras
         return tools, name
 
     async def call_tool(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
-        """The result of a `tools/call` as it is on the wire. Cancelling this cancels the call at the server."""
+        """Call a tool and return its result with wire keys. Cancelling this cancels the call on the server."""
 
         async def send(responses: InputResponses | None, state: str | None) -> dict[str, Any] | InputRequiredResult:
             params: dict[str, Any] = {"name": tool, "arguments": arguments}
@@ -177,31 +177,22 @@ class ClientConnection:
         except MCPError as error:
             if error.code != HEADER_MISMATCH:
                 raise
-            # Arguments go into headers as the list of tools says, which is of another day.
+            # The list of tools says which arguments are sent as headers, and it is outdated.
             await self.list_tools(timeout)
             first = await send(None, None)
-        return await self.client._drive_input_required(first, send)
+        return await sdk_internals.resolve_inputs(self.client, first, send)
 
     async def request(self, method: str, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
-        """The result of any request as it is on the wire. Cancelling this cancels it at the server."""
-        # The SDK's own functions raise for blocks of types that it does not know, for content that does not fit the
-        # output schema, and for all tools because of one, and drop fields of later versions: all of these are results,
-        # and what they are worth is said later.
-        session = self.client.session
-        request = {"method": method, "params": params}
+        """Send a request and return its result with wire keys. Cancelling this cancels the request on the server."""
         request_id = next(self._request_ids)
-        options: CallOptions = {"request_id": request_id}
-        session._stamp(request, options)
-        if timeout is not None:
-            options["timeout"] = timeout
         try:
-            return await session._dispatcher.send_raw_request(method, params, options)
+            return await sdk_internals.send_request(self.client.session, method, params, request_id, timeout)
         except MCPError as error:
             self._raise_connection_error(error, self._refusals.pop(request_id, None))
             raise
 
     def _raise_connection_error(self, error: MCPError, refusal: HTTPRefusal | None) -> None:
-        """Raises what an error means to the connection, by what the SDK and HTTP know; words are anyone's."""
+        """Raise the connection error behind an SDK error, if there is one."""
         if refusal is not None and refusal.had_session and refusal.status == _NOT_FOUND:
             self.is_lost = True
             raise SessionExpired from error
@@ -209,40 +200,40 @@ class ClientConnection:
             raise HTTPStatusError(refusal.status) from error
         if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
             raise ConnectionLost(error.message) from error
-        # Where HTTP is someone else's, only words can tell of a session that nobody knows any more. They may be a
-        # tool's own: the next call connects again, and nothing is sent twice.
+        # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. It
+        # may be a tool's own message, so the request is not repeated: the next one opens a new connection.
         if self._has_custom_transport and _SESSION_LOST.search(error.message):
             self.is_lost = True
 
     def start_following(self, refresh: Refresh) -> None:
-        """Has `refresh` run whenever the tools may have changed, for as long as the connection lasts."""
+        """Await `refresh` whenever the tools may have changed, until the connection is closed."""
         self._changes_task = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 
     def _observe_unreadable(self) -> None:
         session = self.client.session
 
-        async def hear(message: IncomingMessage) -> None:
+        async def on_message(message: IncomingMessage) -> None:
             if isinstance(message, Exception):
                 fail_unreadable_response(session, message)
 
-        self._stop_observing = observe_messages(session, hear)
+        self._stop_observing = observe_messages(session, on_message)
 
 
 def _valid_tools(page: dict[str, Any]) -> ListToolsResult:
-    """What of a page is tools."""
+    """Return the valid tools of a page; invalid ones are logged and left out."""
     listed = page.get("tools")
     tools: list[Tool] = []
-    for each in listed if isinstance(listed, list) else []:
+    for tool in listed if isinstance(listed, list) else []:
         try:
-            tools.append(Tool.model_validate(each, by_name=False))
+            tools.append(Tool.model_validate(tool, by_name=False))
         except ValidationError as error:
-            name = each.get("name") if isinstance(each, dict) else each
+            name = tool.get("name") if isinstance(tool, dict) else tool
             _log.warning("forebay: the tool %.64r is left out: %s", name, error.errors()[0]["msg"])
     return ListToolsResult(tools=tools)
 
 
 def _server_name(meta: Any) -> str | None:
-    """What a server calls itself beside a result: the newest version has no handshake to say it in."""
+    """Return the server's name from the `_meta` of a result, where versions without a handshake have it."""
     match meta:
         case {"io.modelcontextprotocol/serverInfo": {"name": str(name)}}:
             return name
@@ -250,42 +241,36 @@ def _server_name(meta: Any) -> str | None:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """What went wrong, without the groups that tasks of the SDK wrap around it."""
+    """Return the first exception inside the groups that the SDK's tasks raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError("the connection broke off before it was made")
 
 
-FIRST_REQUEST_ID = 1_000_000
-"""Where the ids of our own requests begin: numbers, because some servers know no others. The SDK's begin at 1."""
-
-
 def fail_unreadable_response(session: ClientSession, error: Exception) -> None:
-    """Fails the call that an unreadable message answers; all that wait, if it does not say which.
+    """Fail the request that an unreadable response belongs to; all pending requests if its id is unreadable too.
 
-    What is no message of the protocol at all, such as a line that a server prints, answers nothing.
+    Lines that are not JSON-RPC, such as a server's debug output, are ignored.
     """
-    dispatcher = session._dispatcher
-    if not isinstance(error, ValidationError) or not isinstance(dispatcher, JSONRPCDispatcher):
+    if not isinstance(error, ValidationError):
         return
     problem = error.errors(include_url=False)[0]
-    said = problem["input"]
-    why = problem["msg"] if problem["type"] == "json_invalid" else "it is neither a result nor an error"
-    outcome = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {why:.200}")
-    match _parse_line(said):
+    message = problem["input"]
+    reason = problem["msg"] if problem["type"] == "json_invalid" else "it is neither a result nor an error"
+    failure = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {reason:.200}")
+    match _parse_message(message):
         case {"id": str() | int() as request_id, **rest} if "method" not in rest:
-            dispatcher._resolve_pending(request_id, outcome)
-        case None if isinstance(said, str) and '"jsonrpc"' in said:
-            # Those of the SDK, such as for changes, go on for as long as the connection does.
-            for request_id in [
-                each for each in dispatcher._pending if isinstance(each, int) and each >= FIRST_REQUEST_ID
-            ]:
-                dispatcher._resolve_pending(request_id, outcome)
+            sdk_internals.fail_request(session, request_id, failure)
+        case None if isinstance(message, str) and '"jsonrpc"' in message:
+            for request_id in sdk_internals.get_pending_ids(session):
+                # The SDK's own requests, such as subscriptions, last as long as the connection.
+                if isinstance(request_id, int) and request_id >= FIRST_REQUEST_ID:
+                    sdk_internals.fail_request(session, request_id, failure)
 
 
-def _parse_line(said: Any) -> Any:
-    """The value of a line: `json` reads what the SDK's parser does not, such as half a character."""
+def _parse_message(message: Any) -> Any:
+    """Parse a message with `json`, which accepts more than the SDK's parser, such as lone surrogates."""
     try:
-        return json.loads(said) if isinstance(said, str) else said
+        return json.loads(message) if isinstance(message, str) else message
     except (ValueError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""The tools of an MCP server as operations, over stdio, HTTP or in memory, in every version of the protocol.
+"""Tools of an MCP server as operations, over stdio, HTTP or in memory, in every protocol version.
 
 async with from_mcp(["my-server"], namespace="crm") as server:
     server.register_into(registry)
@@ -6,6 +6,7 @@ async with from_mcp(["my-server"], namespace="crm") as server:
 """
 
 import asyncio
+import dataclasses
 import functools
 import json
 import logging
@@ -18,21 +19,18 @@ from typing import Any, Self
 from mcp_types import Tool
 
 from forebay.errors import InvalidArgument
+from forebay.operations.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope, mcp_envelope
+from forebay.operations.envelope.body import parse
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
-from forebay.operations.mcp.errors import (
-    ConnectionLost,
-    SessionExpired,
-    is_unknown_tool,
-    result_to_envelope,
-    to_call_error,
-)
+from forebay.operations.mcp.errors import ConnectionLost, SessionExpired, to_call_error
 from forebay.operations.mcp.shared_connection import SharedConnection
 from forebay.operations.mcp.targets import Target
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import CallContext, Operation, OperationSpec
+from forebay.operations.validation import is_meaningful
 
-__all__ = ["MCPOperations", "from_mcp"]
+__all__ = ["MCPOperations", "from_mcp", "result_to_envelope"]
 
 _log = logging.getLogger("forebay")
 
@@ -40,19 +38,20 @@ _DEFAULT_NAMESPACE = "mcp"
 
 
 class MCPOperations:
-    """The tools of a server, as operations. Use it with `async with`, or `connect` and `close` it.
+    """The tools of a server as operations. Use it with `async with`, or call `connect` and `close`.
 
-    What the server lists is followed, in all registries that they were registered into.
+    When the server's list of tools changes, all registries they were registered into are updated.
 
     `target` is a URL, a command as a list, `StdioServerParameters`, a server object, a transport, a function that
-    makes one, or an `mcp.Client`. A client that is not connected yet serves as the pattern of every connection; one
-    that is stays its owner's, and neither it nor a transport can be connected again once it is lost.
+    returns a transport, or an `mcp.Client`. An unconnected client is the template of every connection. A connected
+    client stays its owner's; like a transport, it cannot be reconnected once it is lost.
 
-    `namespace` is the server's name if it is not given. `mode` is as `mcp.Client` has it. With `parse_json`, a tool
-    that lists an output schema and answers with one text that is JSON, and nothing structured, has answered that JSON.
-    A connection that is lost is made again by the next call, in up to `connect_attempts` of `connect_timeout` seconds.
-    A call that has no deadline of its own has `call_timeout` seconds; with `None`, it waits for as long as it takes.
-    `on_change` is called whenever other tools are listed than before, or the server says that they changed.
+    `namespace` defaults to the server's name. `mode` is that of `mcp.Client`. With `parse_json`, the text of a tool
+    that has an output schema and returns a single JSON text without structured content is parsed.
+
+    A lost connection is reopened by the next call, in up to `connect_attempts` attempts of `connect_timeout` seconds.
+    Calls without a deadline have `call_timeout` seconds, or no limit with `None`. `on_change` is called when a listing
+    differs from the one before, or the server announces a change.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class MCPOperations:
         self._parse_json = parse_json
         self._call_timeout = call_timeout
         self.namespace = namespace
-        """What the operations are under. Until a server is connected it is `None`, unless it was given."""
+        """Namespace of the operations; `None` before the first connection, unless it was passed."""
         self._operations: dict[str, Operation] = {}
         self._registered: list[tuple[OperationRegistry, dict[str, Operation]]] = []
         self._on_change = on_change
@@ -85,26 +84,26 @@ class MCPOperations:
 
     @property
     def operations(self) -> list[Operation]:
-        """What the server lists, as operations."""
+        """The listed tools as operations."""
         return [*self._operations.values()]
 
     def find(self, tool: str) -> Operation | None:
-        """The operation that a tool is."""
+        """Return the operation of a tool, or `None`."""
         return self._operations.get(tool)
 
     async def connect(self) -> Self:
-        """Connects and asks for the tools, unless it is connected. Raises `CallError` if that cannot be done."""
+        """Connect and list the tools, unless connected. Raises `CallError` if that fails."""
         try:
             await self._shared.get_connection(attempts=1)
         except BaseException:
-            # Whoever cannot connect will not think of closing; but others may be connected, or wait for it.
+            # A caller that failed to connect will not call `close`; but other callers may use the connection.
             if not self._shared.is_in_use:
                 await self.close()
             raise
         return self
 
     async def close(self) -> None:
-        """Leaves the server, and takes its operations out of the registries."""
+        """Disconnect, and remove the operations from the registries."""
         self._operations = {}
         self._sync_registries()
         self._registered.clear()
@@ -119,23 +118,24 @@ class MCPOperations:
         await self.close()
 
     def register_into(self, registry: OperationRegistry) -> None:
-        """Registers the operations, and keeps them as the server lists them.
+        """Register the operations, and keep the registry up to date with the server's list.
 
-        Raises `InvalidArgument`, and registers none of them, if one of their ids is taken.
+        Raises `InvalidArgument` and registers nothing if one of the ids is taken.
         """
         if not self._shared.has_connected:
             raise InvalidArgument("it is not connected; use async with from_mcp(...) as server, and register it there")
-        if taken := [each.spec.id for each in self.operations if registry.get_handler(each.spec.id) is not None]:
-            raise InvalidArgument(f"{taken[0]} is registered already; give from_mcp() another namespace")
+        for operation in self.operations:
+            if registry.get_handler(operation.spec.id) is not None:
+                raise InvalidArgument(f"{operation.spec.id} is registered already; give from_mcp() another namespace")
         self._registered.append((registry, {}))
         self._sync_registries()
 
     async def get_connection(self) -> ClientConnection:
-        """The connection to the server, made again if it was lost. Raises `CallError` if that cannot be done."""
+        """Return the connection, reopened if it was lost. Raises `CallError` if that fails."""
         return await self._shared.get_connection()
 
     async def refresh(self) -> None:
-        """Asks the server for its tools now. It happens by itself when the server says that they changed."""
+        """List the tools now. This happens automatically when the server announces a change."""
         try:
             await self._refresh(await self._shared.get_connection())
         except Exception as error:
@@ -146,7 +146,7 @@ class MCPOperations:
         connection.start_following(functools.partial(self._try_refresh, connection))
 
     async def _refresh(self, connection: ClientConnection, is_announced: bool = False) -> None:
-        # Of two lists that are asked for at once, the one asked for last must be the one that stays.
+        # One at a time: of two concurrent listings, the later one must win.
         async with self._refresh_lock:
             tools, name = await connection.list_tools(self._shared.timeout)
             if self.namespace is None:
@@ -177,38 +177,38 @@ class MCPOperations:
             output_schema=tool.output_schema,
         )
         known = self._operations.get(tool.name)
-        return (
-            known if known is not None and known.spec == spec else Operation(spec, functools.partial(self._call, spec))
-        )
+        if known is not None and known.spec == spec:
+            return known
+        return Operation(spec, functools.partial(self._call, spec))
 
     def _sync_registries(self) -> None:
-        """Makes every registry hold what the server lists, and leaves what others have put there."""
+        """Update the registries to the listed tools, without touching operations of other sources."""
         listed = {operation.spec.id: operation for operation in self._operations.values()}
-        for registry, ours in self._registered:
-            for operation_id, operation in [*ours.items()]:
+        for registry, registered in self._registered:
+            for operation_id, operation in [*registered.items()]:
                 if listed.get(operation_id) != operation:
-                    # Someone may have put another in its place.
+                    # It may have been replaced with another operation.
                     if registry.get_handler(operation_id) is operation.handler:
                         registry.unregister(operation_id)
-                    del ours[operation_id]
+                    del registered[operation_id]
             for operation_id, operation in listed.items():
-                if operation_id in ours:
+                if operation_id in registered:
                     continue
                 try:
                     registry.register(operation.spec, operation.handler)
                 except InvalidArgument as error:
                     _log.warning("forebay: %s", error)
                 else:
-                    ours[operation_id] = operation
+                    registered[operation_id] = operation
 
-    async def _try_refresh(self, connection: ClientConnection, is_said: bool) -> None:
+    async def _try_refresh(self, connection: ClientConnection, is_announced: bool) -> None:
         try:
-            await self._refresh(connection, is_said)
+            await self._refresh(connection, is_announced)
         except Exception as error:
             _log.warning("forebay: the tools of %s cannot be listed just now: %s", self.namespace, error)
 
-    async def _call(self, spec: OperationSpec, given: Any, context: CallContext) -> Any:
-        arguments = _check_arguments(spec, {} if given is None else given)
+    async def _call(self, spec: OperationSpec, input_data: Any, context: CallContext) -> Any:
+        arguments = _check_arguments(spec, {} if input_data is None else input_data)
         try:
             result = await self._send_call(spec, arguments, context)
         except ConnectionLost as error:
@@ -217,7 +217,7 @@ class MCPOperations:
             raise to_call_error(error, spec.id) from error
         except Exception as error:
             raise to_call_error(error, spec.id) from error
-        if is_unknown_tool(result, spec.name):
+        if _is_unknown_tool(result, spec.name):
             raise CallError("OPERATION_NOT_FOUND", f"{spec.id} is not there any more: its server does not know it")
         return result_to_envelope(result, spec, parse_json=self._parse_json)
 
@@ -225,7 +225,7 @@ class MCPOperations:
         try:
             return await self._send_once(spec, arguments, context)
         except SessionExpired:
-            # Nobody has run it, so that it can be sent again; once, because a server may forget every session.
+            # The call did not run, so it is sent again; only once, as a server may forget every session.
             return await self._send_once(spec, arguments, context)
 
     async def _send_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -236,15 +236,15 @@ class MCPOperations:
 
 
 from_mcp = MCPOperations
-"""What it is called where it is used, beside `from_openapi`."""
+"""Alias that reads like `from_openapi`."""
 
 
-def _check_arguments(spec: OperationSpec, given: Any) -> dict[str, Any]:
-    """What a tool is called with. In the SDK, what cannot be written would take the connection down with it."""
-    if not isinstance(given, Mapping):
+def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
+    """Return the arguments of a tool. Raises `CallError` if they are not JSON: the SDK's connection would break."""
+    if not isinstance(input_data, Mapping):
         raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
     try:
-        arguments = dict(given)
+        arguments = dict(input_data)
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise CallError("VALIDATION_ERROR", f"{spec.id} takes what can be written as JSON: {error}") from None
@@ -252,15 +252,51 @@ def _check_arguments(spec: OperationSpec, given: Any) -> dict[str, Any]:
 
 
 def _seconds_left(context: CallContext) -> float | None:
-    """How many seconds a call has left. Raises `TimeoutError` if it has none."""
+    """Return the seconds until the deadline, or `None` without one. Raises `TimeoutError` if it has passed."""
     if context.deadline is None:
         return None
-    left = context.deadline - time.monotonic()
-    if left <= 0:
+    remaining = context.deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError("its deadline has passed")
-    return left
+    return remaining
+
+
+def _is_unknown_tool(result: dict[str, Any], tool: str) -> bool:
+    """Return whether a result is the error that the SDK's servers return for an unknown tool."""
+    match result:
+        case {"isError": True, "content": [{"type": "text", "text": str(text)}]}:
+            return text == f"Unknown tool: {tool}"
+    return False
+
+
+def result_to_envelope(result: dict[str, Any], spec: OperationSpec, *, parse_json: bool) -> ResponseEnvelope[Any]:
+    """Return the envelope of a tool result. Its data is the structured content, else the content blocks."""
+    content = result.get("content")
+    envelope: ResponseEnvelope[Any] = mcp_envelope(
+        result.get("structuredContent"),
+        is_error=result.get("isError") is True,
+        content=content if isinstance(content, list) else (),
+        structured_content=result.get("structuredContent"),
+        meta=result["_meta"] if isinstance(result.get("_meta"), dict) else None,
+    )
+    meta = envelope.meta
+    if envelope.data is not None or not isinstance(meta, MCPResponseMeta):
+        return envelope
+    should_parse = parse_json and not meta.is_error and is_meaningful(spec.output_schema)
+    return dataclasses.replace(envelope, data=_parse_single_text(meta.content) if should_parse else meta.content)
+
+
+def _parse_single_text(blocks: list[MCPContentBlock]) -> Any:
+    """Return the value of a single text block that is JSON, else the blocks."""
+    match blocks:
+        case [{"type": "text", "text": str(text)}]:
+            try:
+                return parse(text.encode())
+            except ValueError:
+                pass
+    return blocks
 
 
 def _to_namespace(name: str | None) -> str:
-    """A server's name as a namespace."""
+    """Make a valid namespace of a server's name."""
     return re.sub(r"[^A-Za-z0-9_./-]+", "_", name or "").lstrip("./")[:128] or _DEFAULT_NAMESPACE

@@ -1,4 +1,4 @@
-"""Operations as the tools of an MCP server.
+"""Operations as tools of an MCP server.
 
 server = serve_operations(registry, forebay=Forebay(output_mode="auto"))
 """
@@ -55,7 +55,7 @@ _MAX_NAME_CHARS = 128
 _INPUT_KEY = "input"
 
 _MAX_DEPTH = 180
-"""Levels of what is structured. The SDK writes 254 of a message, and reads 200 of it."""
+"""Nesting limit of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
 
 _UNSTRUCTURED_SCHEMA = {
     "type": "object",
@@ -63,8 +63,10 @@ _UNSTRUCTURED_SCHEMA = {
     "properties": {"unstructured": {"const": True}},
     "required": ["unstructured"],
 }
-"""What a schema cannot promise: there are responses without a body, pages of HTML, and tools that only say a text.
-Clients that check what comes refuse a result that is not what was listed, content and all."""
+"""Alternative in every listed output schema, for results that are not structured, such as an HTML page or plain text.
+
+Clients that validate results reject those that do not fit the listed schema, content included.
+"""
 
 
 def serve_operations(
@@ -74,13 +76,13 @@ def serve_operations(
     forebay: Forebay | None = None,
     identity: Callable[[_Context], Identity | None] | None = None,
 ) -> Server[Any]:
-    """Serves what a registry holds, at any time, as tools; subscriptions are left out.
+    """Serve the operations of a registry as tools, except subscriptions. Later changes of the registry are served too.
 
-    A tool has the name of its operation or, where that is not the only one of that name, the namespace before it. Who
-    calls is said by `identity`, else by the token of the request; what they may not call they are not shown either.
-    With a `forebay`, results that are too large become handles.
+    A tool has the name of its operation, prefixed with the namespace if several operations have that name. `identity`
+    returns the caller of a request, by default from its access token; operations the caller may not call are not
+    listed for it. With a `forebay`, large results become handles.
 
-    Names are stable: one that an operation had is never another's, and it can be called by it for as long as it lasts.
+    Names are stable: a name is never given to another operation, and stays valid as long as its operation exists.
     """
     if not isinstance(registry, OperationRegistry):
         raise InvalidArgument(f"serve_operations() takes an OperationRegistry, not {short_repr(registry)}")
@@ -100,34 +102,35 @@ def assign_tool_names(
     assigned_ids: dict[str, str] | None = None,
     prefixes: Mapping[str, str] | None = None,
 ) -> dict[str, OperationSpec]:
-    """Operations by the names of their tools. `assigned_ids` is the ids by the names they ever had; it is kept up.
+    """Return the operations by their tool names.
 
-    `prefixes` are what namespaces have before all of their names.
+    `assigned_ids` maps every name assigned so far to its operation id, and is updated. `prefixes` maps namespaces to
+    a prefix for all their names.
     """
     assigned_ids, prefixes = {} if assigned_ids is None else assigned_ids, prefixes or {}
 
-    def plainly(spec: OperationSpec) -> str:
+    def short_name(spec: OperationSpec) -> str:
         return _to_tool_name(prefixes.get(spec.namespace, "") + spec.name)
 
     specs = [spec for spec in specs if spec.type != "subscription"]
-    plain = collections.Counter(map(plainly, specs))
-    numbers: collections.Counter[str] = collections.Counter()
-    named: dict[str, OperationSpec] = {}
+    short_names = collections.Counter(map(short_name, specs))
+    suffixes: collections.Counter[str] = collections.Counter()
+    specs_by_name: dict[str, OperationSpec] = {}
     for spec in specs:
-        name = plainly(spec)
-        if plain[name] > 1 or assigned_ids.get(name, spec.id) != spec.id:
+        name = short_name(spec)
+        if short_names[name] > 1 or assigned_ids.get(name, spec.id) != spec.id:
             base = name = _to_tool_name(f"{spec.namespace}_{spec.name}")
-            # Counting goes on where it stopped, so that a thousand of a name are not tried a thousand times each.
-            while assigned_ids.get(name, spec.id) != spec.id or name in plain or name in named:
-                numbers[base] += 1
-                name = f"{base[: _MAX_NAME_CHARS - 8]}_{numbers[base] + 1}"
-        named[name] = spec
+            # The counter is kept between specs, so that a thousand equal names do not take a million attempts.
+            while assigned_ids.get(name, spec.id) != spec.id or name in short_names or name in specs_by_name:
+                suffixes[base] += 1
+                name = f"{base[: _MAX_NAME_CHARS - 8]}_{suffixes[base] + 1}"
+        specs_by_name[name] = spec
         assigned_ids[name] = spec.id
-    return named
+    return specs_by_name
 
 
 class OperationTools:
-    """What a registry holds as tools: the handlers of `tools/list` and `tools/call`."""
+    """The handlers of `tools/list` and `tools/call` for the operations of a registry."""
 
     def __init__(
         self,
@@ -139,32 +142,31 @@ class OperationTools:
         call_timeout: float | None = None,
     ) -> None:
         self._registry = registry
-        # Who comes first must not be a matter of who was there first: names depend on it.
-        self._namespace_ranks = {namespace: place for place, namespace in enumerate(namespace_order)}
+        # Names depend on the order of operations, so that it must not depend on which server connected first.
+        self._namespace_ranks = {namespace: rank for rank, namespace in enumerate(namespace_order)}
         self._prefixes = prefixes
         self._identity = identity or _identity_from_token
         self._assigned_ids: dict[str, str] = {} if assigned_ids is None else assigned_ids
         self._call_timeout = call_timeout
 
     def _visible_tools(self, identity: Identity | None) -> dict[str, OperationSpec]:
-        ordered = sorted(
-            self._registry, key=lambda spec: self._namespace_ranks.get(spec.namespace, len(self._namespace_ranks))
-        )
-        named = assign_tool_names(ordered, self._assigned_ids, self._prefixes)
-        return {name: spec for name, spec in named.items() if spec.access_control.allows(identity)}
+        ranks = self._namespace_ranks
+        ordered = sorted(self._registry, key=lambda spec: ranks.get(spec.namespace, len(ranks)))
+        tools = assign_tool_names(ordered, self._assigned_ids, self._prefixes)
+        return {name: spec for name, spec in tools.items() if spec.access_control.allows(identity)}
 
     async def list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
         del params
-        shown = self._visible_tools(self._identity(ctx))
-        return ListToolsResult(tools=[_to_tool(name, spec, _is_legacy(ctx)) for name, spec in shown.items()])
+        visible = self._visible_tools(self._identity(ctx))
+        return ListToolsResult(tools=[_to_tool(name, spec, _is_legacy(ctx)) for name, spec in visible.items()])
 
     async def call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
         identity = self._identity(ctx)
-        shown = self._visible_tools(identity)
-        spec = self._find_visible(params.name, shown)
+        visible = self._visible_tools(identity)
+        spec = self._find_visible(params.name, visible)
         if spec is None:
-            # Whoever may not call it does not learn that it is there.
-            near = difflib.get_close_matches(params.name[:_MAX_NAME_CHARS], shown, 3, 0.4)
+            # The same error for a tool the caller may not call: its existence is not revealed.
+            near = difflib.get_close_matches(params.name[:_MAX_NAME_CHARS], visible, 3, 0.4)
             hint = f"did you mean {' or '.join(near)}? tools/list has all" if near else "tools/list has all"
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}; {hint}")
         try:
@@ -174,33 +176,33 @@ class OperationTools:
         return {"resultType": "complete", **result}
 
     def find(self, ctx: _Context, name: str) -> OperationSpec | None:
-        """The operation that a tool is, if whoever asks may call it."""
+        """Return the operation of a tool, or `None` if the caller may not call it."""
         return self._find_visible(name, self._visible_tools(self._identity(ctx)))
 
     def find_all(self, ctx: _Context, names: Iterable[str]) -> dict[str, OperationSpec]:
-        """The same of many tools, without those that are none."""
-        shown = self._visible_tools(self._identity(ctx))
-        by_id = {spec.id: spec for spec in shown.values()}
-        found = ((name, shown.get(name) or by_id.get(self._assigned_ids.get(name, ""))) for name in names)
-        return {name: spec for name, spec in found if spec is not None}
+        """Return the operations of several tools, without unknown ones."""
+        visible = self._visible_tools(self._identity(ctx))
+        by_id = {spec.id: spec for spec in visible.values()}
+        specs = ((name, visible.get(name) or by_id.get(self._assigned_ids.get(name, ""))) for name in names)
+        return {name: spec for name, spec in specs if spec is not None}
 
-    def _find_visible(self, name: str, shown: Mapping[str, OperationSpec]) -> OperationSpec | None:
-        """By its name, else by what it was called when it was listed, before another came. An id is no name."""
-        if name in shown:
-            return shown[name]
+    def _find_visible(self, name: str, visible: Mapping[str, OperationSpec]) -> OperationSpec | None:
+        """Find a tool by its current name, or by an earlier one from before another operation clashed with it."""
+        if name in visible:
+            return visible[name]
         operation_id = self._assigned_ids.get(name)
-        return next((spec for spec in shown.values() if spec.id == operation_id), None)
+        return next((spec for spec in visible.values() if spec.id == operation_id), None)
 
     async def _execute(
         self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None
     ) -> dict[str, Any]:
-        request = None if ctx.request_id is None else str(ctx.request_id)
-        given = arguments.get(_INPUT_KEY) if _takes_input_argument(spec.input_schema) else dict(arguments)
-        context = CallContext(request, identity=identity, deadline=deadline_after(self._call_timeout))
-        envelope = await self._registry.execute(spec.id, given, context)
-        result = functools.partial(_to_result, envelope, spec, _is_legacy(ctx))
+        request_id = None if ctx.request_id is None else str(ctx.request_id)
+        input_data = arguments.get(_INPUT_KEY) if _takes_input_argument(spec.input_schema) else dict(arguments)
+        context = CallContext(request_id, identity=identity, deadline=deadline_after(self._call_timeout))
+        envelope = await self._registry.execute(spec.id, input_data, context)
+        to_result = functools.partial(_to_result, envelope, spec, _is_legacy(ctx))
         try:
-            return await run_in_thread(result) if is_large(envelope.data) else result()
+            return await run_in_thread(to_result) if is_large(envelope.data) else to_result()
         except (TypeError, ValueError, RecursionError) as error:
             _log.debug("forebay: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
@@ -209,38 +211,38 @@ class OperationTools:
 def _to_result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
     result = _match_listed_schema(to_call_tool_result(envelope, spec=spec, is_legacy=is_legacy), spec, is_legacy)
     if isinstance(envelope.meta, MCPResponseMeta):
-        # It goes out as a handler may have made it, and the SDK ends with what it cannot write.
+        # Handlers can build such results themselves, and the SDK's server ends when it cannot serialize one.
         to_json(result)
     return result
 
 
 def _match_listed_schema(result: dict[str, Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
-    """A result that is what was listed; where it is not, that it is not structured."""
+    """Return a result that fits the listed output schema, marked as unstructured if its data does not fit."""
     if _is_too_deep(result.get("structuredContent")):
         result = {key: value for key, value in result.items() if key != "structuredContent"}
     if result["isError"] or not _lists_output_schema(spec):
         return result
-    # On the wire, null is the same as nothing.
-    told = structured = result.get("structuredContent")
+    structured = data = result.get("structuredContent")
     if is_legacy and needs_result_wrapper(spec.output_schema) and isinstance(structured, Mapping):
-        structured = structured["result"]
-    is_fit = told is not None and not spec.output.problems(structured)
-    return result if is_fit else {**result, "structuredContent": UNSTRUCTURED}
+        data = structured["result"]
+    # On the wire, null means no structured content.
+    fits = structured is not None and not spec.output.problems(data)
+    return result if fits else {**result, "structuredContent": UNSTRUCTURED}
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Whether it is nested so deeply that it cannot be sent, or not be read where it arrives."""
+    """Return whether a value is nested too deeply to be sent or read."""
     level = [value]
     for _ in range(_MAX_DEPTH):
-        holding = [each for each in level if isinstance(each, Mapping | list | tuple)]
-        if not holding:
+        containers = [item for item in level if isinstance(item, Mapping | list | tuple)]
+        if not containers:
             return False
-        level = [inner for each in holding for inner in (each.values() if isinstance(each, Mapping) else each)]
+        level = [child for item in containers for child in (item.values() if isinstance(item, Mapping) else item)]
     return True
 
 
 def _lists_output_schema(spec: OperationSpec) -> bool:
-    """Whether its schema says something, and can be understood: clients refuse all results under one that cannot."""
+    """Return whether the output schema is listed: clients would reject all results of an invalid one."""
     return is_meaningful(spec.output_schema) and spec.output._validator is not None
 
 
@@ -256,27 +258,28 @@ def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
     )
 
 
-def _replace_surrogates(told: Any) -> Any:
-    """What can be sent. Half of a surrogate pair, as where a text was cut, cannot be, and the SDK ends with it."""
+def _replace_surrogates(value: Any) -> Any:
+    """Replace lone surrogates, as of a cut text: the SDK's server ends when it cannot serialize one."""
     try:
-        orjson.dumps(told)
+        orjson.dumps(value)
     except TypeError:
         with contextlib.suppress(TypeError, ValueError, RecursionError):
-            text = json.dumps(told, ensure_ascii=False)
+            text = json.dumps(value, ensure_ascii=False)
             return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return told
+    return value
 
 
 def _input_schema(schema: Schema | None) -> dict[str, Any]:
-    """What a tool is called with is an object, whether the operation says so or not."""
-    told = schema if isinstance(schema, Mapping) else {}
+    """Return the listed input schema, which is always of an object."""
+    original = schema if isinstance(schema, Mapping) else {}
     if not _takes_input_argument(schema):
-        return {**told, "type": "object"}
-    return {"type": "object", "properties": {_INPUT_KEY: {"$id": "forebay:input", **told}}, "required": [_INPUT_KEY]}
+        return {**original, "type": "object"}
+    properties = {_INPUT_KEY: {"$id": "forebay:input", **original}}
+    return {"type": "object", "properties": properties, "required": [_INPUT_KEY]}
 
 
 def _takes_input_argument(schema: Schema | None) -> bool:
-    """Whether what an operation takes is no object, such as a list, so that it is an argument of its own."""
+    """Return whether the input is not an object, such as a list, and is passed as the argument `input`."""
     if not isinstance(schema, Mapping) or "type" not in schema:
         return False
     return "object" not in (schema["type"] if isinstance(schema["type"], list) else [schema["type"]])
@@ -285,12 +288,12 @@ def _takes_input_argument(schema: Schema | None) -> bool:
 def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         schema = {"not": {}}
-    # Clients do not know what OpenAPI 3.0 says in words of its own.
-    told: Mapping[str, Any] = cast("Mapping[str, Any]", modern(schema)) if is_openapi_3_0(schema) else schema
+    # Clients do not understand the OpenAPI 3.0 dialect.
+    converted: Mapping[str, Any] = cast("Mapping[str, Any]", modern(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and needs_result_wrapper(schema)):
-        return allow_alternative(told, _UNSTRUCTURED_SCHEMA)
-    # With a name of its own, what it refers to is still looked for in it.
-    inner = {"$id": "forebay:result", **told}
+        return allow_alternative(converted, _UNSTRUCTURED_SCHEMA)
+    # With an `$id` of its own, references inside it still resolve.
+    inner = {"$id": "forebay:result", **converted}
     wrapped = {"properties": {"result": inner}, "required": ["result"]}
     return {"type": "object", "anyOf": [wrapped, _UNSTRUCTURED_SCHEMA]}
 
@@ -306,5 +309,5 @@ def _identity_from_token(ctx: _Context) -> Identity | None:
 
 
 def _to_tool_name(name: str) -> str:
-    """A name as tools have them."""
+    """Replace characters that tool names may not have."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:_MAX_NAME_CHARS]

@@ -1,4 +1,4 @@
-"""One connection to a server, made again when it is lost; all who need one wait for the same."""
+"""A connection that all callers share, and that is reopened after it is lost."""
 
 import asyncio
 import logging
@@ -19,11 +19,11 @@ __all__ = ["SharedConnection"]
 _log = logging.getLogger("forebay")
 
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 5.0
-"""Seconds between two attempts to connect."""
+"""Bounds of the delay between two attempts to connect."""
 
 
 class SharedConnection:
-    """The way to a server. `on_open` is awaited with every connection that is made, before anyone else has it."""
+    """The current connection to a server. `on_open` is awaited with each new connection before callers get it."""
 
     def __init__(
         self,
@@ -50,21 +50,21 @@ class SharedConnection:
 
     @property
     def label(self) -> str:
-        """What the server is called in messages."""
+        """The server's name in messages."""
         return self._target.label
 
     @property
     def has_connected(self) -> bool:
-        """Whether there has been a connection, and will be one again."""
+        """Whether it was connected and is not closed; a lost connection will be reopened."""
         return self._connection is not None and not self.is_closed
 
     @property
     def is_in_use(self) -> bool:
-        """Whether there is a connection, or was one that is made again by the next call, or someone waits for one."""
+        """Whether it was connected, or a caller waits for the connection."""
         return self._connection is not None or self._waiter_count > 0
 
     async def get_connection(self, attempts: int | None = None) -> ClientConnection:
-        """The connection, made again if it was lost. Raises `CallError` if that cannot be done."""
+        """Return the connection, reopened if it was lost. Raises `CallError` if that fails."""
         if self.is_closed:
             raise CallError("EXECUTION_ERROR", f"{self.label} was closed; use another from_mcp()")
         loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class SharedConnection:
             if self._connection is not None:
                 self._retire(self._connection)
             self._connect_task = asyncio.create_task(self._connect(attempts or self._attempts))
-            # All who wait may have given up by the time it fails.
+            # Mark the exception as retrieved: all callers may have been cancelled.
             self._connect_task.add_done_callback(lambda task: task.cancelled() or task.exception())
         connecting = self._connect_task
         self._waiter_count += 1
@@ -89,13 +89,13 @@ class SharedConnection:
         except asyncio.CancelledError:
             if not connecting.cancelled():
                 raise
-            # It was closed, and not whoever waits for it cancelled.
+            # `close` cancelled the connecting task; the caller itself was not cancelled.
             raise CallError("ABORTED", f"{self.label} was closed while it was connected") from None
         finally:
             self._waiter_count -= 1
 
     async def close(self) -> None:
-        """Leaves the server, from whatever loop; in one that has ended there is nothing to leave any more."""
+        """Disconnect, from any event loop. If the connection's own loop has ended, so has the connection."""
         self.is_closed = True
         if self._loop is asyncio.get_running_loop():
             await wait_shielded(self._close_all())
@@ -115,23 +115,23 @@ class SharedConnection:
         delay = _MIN_DELAY_SECONDS
         for attempt in range(attempts):
             if attempt:
-                # Not all clients of a server that comes back should come back at once.
+                # Random, so that not all clients of a restarted server reconnect at the same moment.
                 await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
                 delay = min(2 * delay, _MAX_DELAY_SECONDS)
-            answers: Refusals = {}
+            refusals: Refusals = {}
             try:
-                return await self._open(answers)
+                return await self._open(refusals)
             except CallError:
                 raise
             except Exception as error:
                 _log.debug("forebay: %s cannot be connected", self.label, exc_info=True)
                 failure = error
-        status = next((refusal.status for refusal in reversed(answers.values())), None)
+        status = next((refusal.status for refusal in reversed(refusals.values())), None)
         raise to_connect_error(failure, self._target, status, self.timeout) from failure
 
-    async def _open(self, answers: Refusals) -> ClientConnection:
+    async def _open(self, refusals: Refusals) -> ClientConnection:
         if self._external_client is None:
-            connection = await ClientConnection.open(self._target, answers, self.timeout)
+            connection = await ClientConnection.open(self._target, refusals, self.timeout)
         elif self._connection is None:
             connection = ClientConnection.from_client(self._external_client)
         else:
@@ -148,7 +148,7 @@ class SharedConnection:
         return connection
 
     def _retire(self, connection: ClientConnection) -> None:
-        """Leaves a connection in the background: what is dead may take its time."""
+        """Close a connection in the background: closing a dead one may take long."""
         connection.is_lost = True
         task = asyncio.create_task(connection.close())
         self._closing_tasks.add(task)

@@ -1,4 +1,4 @@
-"""What servers are reached by, and what HTTP answered where the SDK keeps it to itself."""
+"""Targets of `from_mcp`: how to connect to each, and the HTTP errors that the SDK hides."""
 
 import contextlib
 import dataclasses
@@ -11,11 +11,11 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer, Server
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from forebay.arguments import short_repr
 from forebay.config.masking import mask_args
 from forebay.errors import InvalidArgument
+from forebay.operations.mcp.sdk_internals import create_mcp_http_client
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -26,42 +26,42 @@ Target: TypeAlias = (
     "Client | Server[Any] | MCPServer[Any] | StdioServerParameters | Sequence[str] | str | Transport "
     "| Callable[[], Transport]"
 )
-"""A server: its URL, a command, the server itself, a transport or what makes one, or a client."""
+"""A server: its URL, its command, a server object, a transport, a function that returns a transport, or a client."""
 
 _FIRST_ERROR_STATUS = 400
 
 
 class HTTPRefusal(NamedTuple):
-    """What HTTP answered to a message that the server did not take."""
+    """An HTTP error status in response to a message."""
 
     status: int
     had_session: bool
 
 
 Refusals: TypeAlias = dict[object, HTTPRefusal]
-"""Refusals by the ids of their messages."""
+"""HTTP errors by the ids of their messages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ServerTarget:
-    """A server as its target says it."""
+    """How to connect to a server, resolved from what the user passed."""
 
     label: str
-    """What to call it in errors; nothing in it is secret."""
+    """The server's name in errors, without secrets."""
     make_transport: Callable[[Refusals], Any]
-    """What an `mcp.Client` takes as its server, made anew for every connection."""
+    """Returns what `mcp.Client` takes as its server, for one connection."""
     make_client: Callable[[Any], Client]
     is_command: bool = False
     has_custom_transport: bool = False
-    """Whether its transports are made by someone else, so that nothing is known of what HTTP answers."""
+    """Whether the user's function makes the transports, so that HTTP statuses are unknown."""
 
-    def new_client(self, answers: Refusals) -> Client:
-        """A client for one connection: the SDK's are for no more."""
-        return self.make_client(self.make_transport(answers))
+    def new_client(self, refusals: Refusals) -> Client:
+        """Return a client for one connection; the SDK's clients cannot connect twice."""
+        return self.make_client(self.make_transport(refusals))
 
 
 def is_connected(target: object) -> bool:
-    """Whether it is a client that someone else has connected, and will leave."""
+    """Return whether the target is a client that its owner has connected already."""
     if not isinstance(target, Client):
         return False
     try:
@@ -71,42 +71,42 @@ def is_connected(target: object) -> bool:
 
 
 def resolve_target(target: Target, mode: str) -> ServerTarget:
-    """What makes the clients of a target. Raises `InvalidArgument` for what is none."""
+    """Return how to connect to a target. Raises `InvalidArgument` if it is of no supported type."""
 
-    def make(server: Any) -> Client:
+    def make_client(server: Any) -> Client:
         return dataclasses.replace(target, server=server) if isinstance(target, Client) else Client(server, mode=mode)
 
     server: Any = target.server if isinstance(target, Client) else target
-    # A FastMCP is around a server of the SDK.
+    # A FastMCP server wraps a server of the SDK.
     inner = getattr(server, "_mcp_server", None)
     server = inner if isinstance(inner, Server) else server
     match server:
         case str(url):
             _check_url(url)
-            return ServerTarget(_strip_secrets(url), lambda answers: _connect_http(url, answers), make)
+            return ServerTarget(_strip_secrets(url), lambda refusals: _connect_http(url, refusals), make_client)
         case StdioServerParameters():
-            return _command_target(server, make)
+            return _command_target(server, make_client)
         case [str(command), *arguments] if all(isinstance(argument, str) for argument in arguments):
-            return _command_target(StdioServerParameters(command=command, args=arguments), make)
+            return _command_target(StdioServerParameters(command=command, args=arguments), make_client)
         case Server() | MCPServer():
-            return ServerTarget(f"the server {server.name:.64}", lambda _: server, make)
+            return ServerTarget(f"the server {server.name:.64}", lambda _: server, make_client)
     if hasattr(server, "__aenter__"):
-        return ServerTarget("the server", lambda _: server, make)
+        return ServerTarget("the server", lambda _: server, make_client)
     if callable(server):
-        return ServerTarget("the server", lambda _: server(), make, has_custom_transport=True)
+        return ServerTarget("the server", lambda _: server(), make_client, has_custom_transport=True)
     raise InvalidArgument(
         f"from_mcp() takes a URL, a command as a list, StdioServerParameters, a server, a transport or an mcp.Client, "
         f"not {short_repr(target)}"
     )
 
 
-def _command_target(parameters: StdioServerParameters, make: Callable[[Any], Client]) -> ServerTarget:
+def _command_target(parameters: StdioServerParameters, make_client: Callable[[Any], Client]) -> ServerTarget:
     if "encoding_error_handler" not in parameters.model_fields_set:
-        # In the SDK, one wrong byte would end the reading, and not the connection: every call would wait for ever.
+        # In the SDK, one invalid byte ends reading but not the connection, so that every call would wait forever.
         parameters = parameters.model_copy(update={"encoding_error_handler": "replace"})
-    # Later words are where secrets are, and the first may be one of an option.
+    # Arguments may hold secrets: only the first is shown, masked if it is an option with a value.
     label = " ".join([parameters.command, *mask_args(parameters.args[:1])])[:128]
-    return ServerTarget(label, lambda _: parameters, make, is_command=True)
+    return ServerTarget(label, lambda _: parameters, make_client, is_command=True)
 
 
 def _check_url(url: str) -> None:
@@ -122,16 +122,16 @@ def _strip_secrets(url: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _connect_http(url: str, answers: Refusals) -> AsyncIterator[Any]:
-    async def note(response: httpx2.Response) -> None:
+async def _connect_http(url: str, refusals: Refusals) -> AsyncIterator[Any]:
+    async def on_response(response: httpx2.Response) -> None:
         request = response.request
         if response.status_code >= _FIRST_ERROR_STATUS and request.method == "POST":
-            answers[json.loads(request.content).get("id")] = HTTPRefusal(
+            refusals[json.loads(request.content).get("id")] = HTTPRefusal(
                 response.status_code, "mcp-session-id" in request.headers
             )
 
     async with create_mcp_http_client() as http:
-        http.event_hooks = {"response": [note]}
-        # The SDK gives up on events of more than 1 MiB, and a result is one event.
+        http.event_hooks = {"response": [on_response]}
+        # By default the SDK fails on events of more than 1 MiB, and a result is one event.
         async with streamable_http_client(url, http_client=http, max_sse_event_size=None) as streams:
             yield streams

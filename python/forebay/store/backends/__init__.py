@@ -1,4 +1,4 @@
-"""What a place to keep objects must be able to do. All else stands above it, once."""
+"""The interface of a storage backend."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ __all__ = ["Backend", "Blob", "Counters", "ObjectInfo", "Upload"]
 
 
 class ObjectInfo(NamedTuple):
-    """An object, as a listing sees it."""
+    """An entry of a listing."""
 
     handle: str
     size: int
@@ -19,16 +19,16 @@ class ObjectInfo(NamedTuple):
 
 
 class Blob(Protocol):
-    """An object, open for reading."""
+    """An object that is open for reading."""
 
     @property
     def size(self) -> int: ...
     @property
     def version(self) -> object:
-        """Changes if the object does: what was read of it before holds as long as this is equal."""
+        """A value that changes whenever the object does."""
 
     def read(self, start: int, length: int) -> bytes:
-        """These bytes; fewer only at the end."""
+        """Read a range; the result is shorter only at the end of the object."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -36,47 +36,50 @@ class Blob(Protocol):
 
 
 class Upload(Protocol):
-    """An object in the making, that nobody sees before it is committed."""
+    """An object being written, invisible until it is committed."""
 
     def write(self, parts: Sequence[Buffer]) -> None: ...
     def commit(self, extension: str) -> None:
-        """Shows it to everyone, whole and at once. `extension` is for people who look at files."""
+        """Make the object visible atomically. `extension` is a hint for people who browse the files."""
 
     def abort(self) -> None:
-        """Forgets it; harmless after a commit."""
+        """Discard the object; does nothing after a commit."""
 
 
 class Counters(Protocol):
-    """Numbers that all users of a store share."""
+    """Integers shared by all users of a store."""
 
     def get(self, name: str) -> int | None:
-        """`None` if it was never set, or was forgotten."""
+        """Return a counter, or `None` if it is not set."""
 
     def set(self, name: str, value: int) -> None: ...
     def names(self) -> Iterator[str]:
-        """Of all that are set."""
+        """Return the names of the counters that are set."""
 
 
 class Backend(Protocol):
-    """Objects by handle. Failures are `StoreUnavailable`, `StoreFull` or, for an unknown handle, `KeyError`."""
+    """Objects by handle.
+
+    Methods raise `StoreUnavailable` or `StoreFull`, and `KeyError` for an unknown handle.
+    """
 
     @property
     def folder(self) -> Path | None:
-        """Where objects are files, if they are."""
+        """The folder of the objects, if they are files."""
 
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str) -> Blob: ...
     def list(self) -> Iterator[ObjectInfo]: ...
     def delete(self, handle: str) -> bool:
-        """Whether there was one."""
+        """Delete an object and return whether it existed."""
 
     def remove_leftovers(self) -> int:
-        """Removes what crashed writers left, and says how many files that were."""
+        """Remove what crashed writers left behind and return the number of files removed."""
 
     def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
-        """Whether nobody else is within it, in any process; with `wait` nobody is, in the end."""
+        """Hold the store's lock, across processes, and yield whether it was acquired: always, with `wait`."""
 
     def counters(self) -> AbstractContextManager[Counters]:
-        """Within it nobody else counts: what is stored and what is counted change together."""
+        """Hold the lock of the counters, so that objects and counters change together."""
 
     def close(self) -> None: ...

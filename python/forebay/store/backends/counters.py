@@ -1,7 +1,7 @@
-"""Numbers in files, that all processes on one root share.
+"""Counters in files, shared by all processes that use a root.
 
-<root>/.usage/total     what is stored in all; its lock is that of all counters
-<root>/.usage/<name>    another one; there is no file where the number is 0
+<root>/.usage/total     bytes stored in all; its file lock guards all counters
+<root>/.usage/<name>    another counter; no file if it is 0
 """
 
 import contextlib
@@ -32,10 +32,10 @@ _WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
 
 
 class LocalCounters:
-    """The counters of a root. They are read and set only while they are held.
+    """The counters of a root, to be read and set only inside `hold`.
 
-    The file whose lock it is stays open, so that a lock that an interrupt left behind is let go of by the next one who
-    holds them. Those of principals are opened anew every time: they are many, and the files that may be open few.
+    The file of `TOTAL` stays open, so that the next holder can release a lock that an interrupted one left behind. The
+    other files are opened for each access: principals may be many, and open files are limited.
     """
 
     def __init__(self, folders: Folders) -> None:
@@ -47,7 +47,7 @@ class LocalCounters:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[Self]:
-        """The counters, which other processes and other threads wait for meanwhile."""
+        """Hold the lock of the counters against other threads and processes."""
         with self._lock:
             try:
                 with translate_os_errors:
@@ -55,25 +55,22 @@ class LocalCounters:
                 yield self
             finally:
                 if self._total_fd >= 0:
-                    # Not by closing it: a child that was forked meanwhile has it open too.
+                    # Closing would not release it: a child forked meanwhile has the file open too.
                     fcntl.flock(self._total_fd, fcntl.LOCK_UN)
 
     def _acquire(self) -> None:
-        folder = self._folders.get_fd(".usage", make=True)
-        # What a child has from before the fork is locked by its parent, too.
-        if folder == self._folder_fd and self._opened_pid == os.getpid():
+        folder_fd = self._folders.get_fd(".usage", make=True)
+        # A descriptor from before a fork shares its lock with the parent, so a child opens its own.
+        if folder_fd == self._folder_fd and self._opened_pid == os.getpid():
             fcntl.flock(self._total_fd, fcntl.LOCK_EX)
             if os.fstat(self._total_fd).st_nlink:
                 return
         self._close()
-        self._total_fd, self._folder_fd, self._opened_pid = (
-            open_locked(TOTAL, _WRITE_FLAGS, folder),
-            folder,
-            os.getpid(),
-        )
+        self._total_fd = open_locked(TOTAL, _WRITE_FLAGS, folder_fd)
+        self._folder_fd, self._opened_pid = folder_fd, os.getpid()
 
     def get(self, name: str) -> int | None:
-        """`None` if it was never set, or to 0."""
+        """Return a counter, or `None` if it is not set or is 0."""
         with translate_os_errors, ignore_missing:
             if name == TOTAL:
                 return _read_count(self._total_fd)
@@ -85,6 +82,7 @@ class LocalCounters:
         return None
 
     def set(self, name: str, value: int) -> None:
+        """Set a counter. One that becomes 0 is removed."""
         with translate_os_errors:
             if name == TOTAL:
                 os.pwrite(self._total_fd, _COUNT_FORMAT.pack(value), 0)
@@ -100,7 +98,7 @@ class LocalCounters:
                     os.unlink(name, dir_fd=self._folder_fd)
 
     def names(self) -> Iterator[str]:
-        """All that are set."""
+        """Return the names of the counters that are set."""
         with translate_os_errors:
             for name in list_names(self._folder_fd):
                 with ignore_missing:
@@ -108,19 +106,20 @@ class LocalCounters:
                         yield name
 
     def close(self) -> None:
+        """Close the file that stays open."""
         with self._lock:
             self._close()
 
     def _close(self) -> None:
-        total, self._total_fd, self._folder_fd = self._total_fd, -1, -1
-        if total >= 0:
-            os.close(total)
+        fd, self._total_fd, self._folder_fd = self._total_fd, -1, -1
+        if fd >= 0:
+            os.close(fd)
 
 
-def open_locked(name: str, flags: int, folder: int) -> int:
-    """A file of this name, locked; opened again as often as it was removed before the lock was there."""
+def open_locked(name: str, flags: int, folder_fd: int) -> int:
+    """Open a file and lock it, again if it is removed before the lock is acquired; return its descriptor."""
     while True:
-        fd = os.open(name, flags, 0o600, dir_fd=folder)
+        fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if ensure_private(fd).st_nlink:

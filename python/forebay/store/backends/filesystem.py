@@ -1,6 +1,6 @@
-"""A folder that belongs to its user alone, and the folders in it, each opened once and from the one above.
+"""Access to a private folder through open descriptors, and errors of the operating system.
 
-No symbolic link is followed, so that nothing planted in the root leads out of it.
+Symbolic links are never followed, so that nothing planted in the folder leads out of it.
 """
 
 import contextlib
@@ -20,24 +20,28 @@ __all__ = ["SAFE_OPEN_FLAGS", "Folders", "ensure_private", "ignore_missing", "li
 _T = TypeVar("_T")
 
 _DAY_PATTERN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-# Not blocking: what someone planted may be a pipe.
+
+# O_NONBLOCK, because opening a planted pipe would block.
 SAFE_OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folders:
-    """Open folders by name. They may be removed by others at any time: `refresh` notices."""
+    """Descriptors of a root and of the folders in it.
+
+    Other processes may remove any of them at any time; `refresh` notices that.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = ForkSafeLock()
         self._fds: dict[str, int] = {}
-        # Folders that are gone, still open: another thread may be about to use one, and a closed number is soon
-        # that of some other file.
+        # Descriptors of removed folders stay open: another thread may be about to use one, and the number of a
+        # closed descriptor is soon that of another file.
         self._stale_fds: list[int] = []
         self._days: list[str] = []
         self.version = 0
-        """Another one each time that folders are found to have come or gone, by whichever thread."""
+        """Incremented whenever folders turn out to have been added or removed."""
         self._root_fd = _open_root(root)
         try:
             self.refresh()
@@ -46,7 +50,7 @@ class Folders:
             raise
 
     def get_fd(self, name: str, *, make: bool = False) -> int:
-        """The folder `name`, made if it is not there and `make` says so."""
+        """Return the descriptor of a folder; with `make`, create the folder if it is missing."""
         fd = self._fds.get(name)
         if fd is not None:
             return fd
@@ -56,16 +60,16 @@ class Folders:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=self.root_fd)
-                        # The umask may have taken from that.
+                        # The umask may have removed permissions.
                         os.chmod(name, 0o700, dir_fd=self.root_fd)
                 fd = self._fds[name] = os.open(name, _DIRECTORY_FLAGS, dir_fd=self.root_fd)
                 self._refresh_days()
         return fd
 
     def get_current_fd(self, name: str) -> int:
-        """The folder `name`, made if it is not there: the one that everyone who opens the store now would find.
+        """Return the descriptor of the folder that is at this path now, created if it is missing.
 
-        An open folder may have been moved away, itself or with the root, and another one be in its place.
+        A folder that is open may have been moved away, alone or with the root, and replaced.
         """
         fd = self.get_fd(name, make=True)
         with ignore_missing:
@@ -76,17 +80,18 @@ class Folders:
 
     @property
     def days(self) -> list[str]:
-        """The folders of days, newest first, as far as known."""
+        """Names of the day folders as of the last refresh, newest first."""
         return self._days
 
     @property
     def root_fd(self) -> int:
+        """The descriptor of the root. Raises `StoreUnavailable` if the store is closed."""
         if self._root_fd < 0:
             raise StoreUnavailable("this store is closed; open it again with open_store")
         return self._root_fd
 
     def refresh(self) -> None:
-        """Looks again which folders there are."""
+        """Drop the descriptors of folders that were removed or replaced, and list the day folders again."""
         with self._lock:
             if self._is_root_replaced():
                 root_fd = _open_root(self.root)
@@ -105,16 +110,16 @@ class Folders:
         return False
 
     def _is_root_replaced(self) -> bool:
-        """Whether the root was removed, or another one is in its place; one that was moved away is still good."""
-        ours = os.fstat(self.root_fd)
-        if ours.st_nlink == 0:
+        """Return whether the root was removed or replaced. One that was only moved away still works."""
+        status = os.fstat(self.root_fd)
+        if status.st_nlink == 0:
             return True
         with ignore_missing:
-            return not os.path.samestat(ours, os.stat(self.root, follow_symlinks=False))
+            return not os.path.samestat(status, os.stat(self.root, follow_symlinks=False))
         return False
 
     def retry(self, attempt: Callable[[], _T]) -> _T:
-        """Tries again when a folder turns out to be gone: others remove them, the root too."""
+        """Call a function again, after a refresh, if a folder it uses is missing."""
         for _ in range(3):
             with ignore_missing:
                 return attempt()
@@ -128,22 +133,22 @@ class Folders:
             self.version += 1
 
     def close(self) -> None:
+        """Close all descriptors."""
         with self._lock:
             fds = (self._root_fd, *self._fds.values(), *self._stale_fds)
-            # Never used again: the numbers are soon those of other files.
+            # Forget the numbers first: they are soon those of other files.
             self._root_fd, self._fds, self._stale_fds, self._days = -1, {}, [], []
             for fd in fds:
                 if fd >= 0:
                     os.close(fd)
 
 
-def list_names(folder: int) -> list[str]:
-    """What is in an open folder.
+def list_names(folder_fd: int) -> list[str]:
+    """Return the names in an open folder.
 
-    It is opened once more for that: all who list through one descriptor share the place they have got to, and miss what
-    the others were given.
+    The folder is opened again: a descriptor has one read position, and threads that list through it miss entries.
     """
-    fd = os.open(".", _DIRECTORY_FLAGS, dir_fd=folder)
+    fd = os.open(".", _DIRECTORY_FLAGS, dir_fd=folder_fd)
     try:
         return os.listdir(fd)
     finally:
@@ -151,7 +156,7 @@ def list_names(folder: int) -> list[str]:
 
 
 def ensure_private(fd: int) -> os.stat_result:
-    """What is known of an open file of ours, which only its owner may read and write, whatever the umask."""
+    """Restrict an open file to its owner, whatever the umask, and return its status."""
     status = os.fstat(fd)
     if stat.S_IMODE(status.st_mode) != 0o600:
         os.fchmod(fd, 0o600)
@@ -165,9 +170,9 @@ def _open_root(root: Path) -> int:
             root.mkdir(mode=0o700)
             root.chmod(0o700)
     except OSError as error:
-        why = error.strerror or error
+        reason = error.strerror or error
         raise StoreUnavailable(
-            f"{root} cannot be made: {why}; name a folder of your own, here or in FOREBAY_HOME"
+            f"{root} cannot be made: {reason}; name a folder of your own, here or in FOREBAY_HOME"
         ) from error
     if root.is_symlink():
         raise StoreUnavailable(f"{root} is a symbolic link; name the folder it leads to, or another one")
@@ -185,6 +190,7 @@ def _open_root(root: Path) -> int:
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+# These two are classes because a context manager made by `contextlib` can be entered only once.
 class _TranslateOSErrors:
     def __enter__(self) -> None:
         pass
@@ -204,12 +210,12 @@ class _IgnoreMissing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return True
-        # A symbolic link is refused as a loop: it is nothing of ours.
+        # O_NOFOLLOW reports a symbolic link as ELOOP; the store never creates one.
         return isinstance(error, OSError) and error.errno == errno.ELOOP
 
 
 translate_os_errors = _TranslateOSErrors()
-"""Within it, an `OSError` becomes `StoreFull` or `StoreUnavailable`, with the reason in its message."""
+"""Context manager that raises `StoreFull` or `StoreUnavailable` in place of an `OSError`."""
 
 ignore_missing = _IgnoreMissing()
-"""Within it, what is not there ends the block quietly."""
+"""Context manager that ends its block quietly if a file or folder does not exist."""

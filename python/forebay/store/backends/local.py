@@ -1,7 +1,7 @@
-"""Objects as files: the default, with nothing to set up.
+"""The default backend: objects as files.
 
-<root>/<YYYY-MM-DD>/<handle>.<extension>.zst    an object, in the folder of the day it was made
-<root>/.partial/<handle>                        one in the making: locked as long as its writer lives
+<root>/<YYYY-MM-DD>/<handle>.<extension>.zst    an object, in the folder of the day it was stored
+<root>/.partial/<handle>                        an unfinished object, locked while its writer is alive
 """
 
 import contextlib
@@ -32,7 +32,10 @@ _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
 
 
 class LocalBackend:
-    """Files under `root`, which is made if it is not there. `is_durable`: what was committed survives a power cut."""
+    """Objects as files under `root`, which is created if it is missing.
+
+    With `is_durable`, a committed object survives a power cut.
+    """
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
         with translate_os_errors:
@@ -52,23 +55,23 @@ class LocalBackend:
     def open(self, handle: str) -> "LocalBlob":
         with translate_os_errors:
             version = self.folders.version
-            found = self._find(handle)
-            if found is None:
-                # Other processes make folders, and remove them.
+            blob = self._find(handle)
+            if blob is None:
+                # Other processes add and remove day folders.
                 self.folders.refresh()
                 if self.folders.version != version:
-                    found = self._find(handle)
-        if found is None:
+                    blob = self._find(handle)
+        if blob is None:
             raise KeyError(handle)
-        return found
+        return blob
 
     def _find(self, handle: str) -> "LocalBlob | None":
         for day in self.folders.days:
             with ignore_missing:
-                folder = self.folders.get_fd(day)
+                folder_fd = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
                     with ignore_missing:
-                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ_FLAGS, dir_fd=folder))
+                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ_FLAGS, dir_fd=folder_fd))
         return None
 
     def list(self) -> Iterator[ObjectInfo]:
@@ -76,12 +79,12 @@ class LocalBackend:
             self.folders.refresh()
             for day in self.folders.days:
                 with ignore_missing:
-                    folder = self.folders.get_fd(day)
-                    for name in list_names(folder):
+                    folder_fd = self.folders.get_fd(day)
+                    for name in list_names(folder_fd):
                         file = _FILE_PATTERN.fullmatch(name)
                         if file and is_handle(file[1]):
                             with ignore_missing:
-                                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                                status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
                                 if stat.S_ISREG(status.st_mode):
                                     yield ObjectInfo(file[1], status.st_size, status.st_mtime)
 
@@ -90,22 +93,22 @@ class LocalBackend:
             self.folders.refresh()
             for day in self.folders.days:
                 with ignore_missing:
-                    folder = self.folders.get_fd(day)
+                    folder_fd = self.folders.get_fd(day)
                     for extension in EXTENSIONS:
                         with ignore_missing:
-                            os.unlink(f"{handle}.{extension}.zst", dir_fd=folder)
+                            os.unlink(f"{handle}.{extension}.zst", dir_fd=folder_fd)
                             return True
         return False
 
     def remove_leftovers(self) -> int:
-        """Removes what crashed writers left, and the folders of days of which nothing is left."""
+        """Remove the files of crashed writers and the day folders that are empty; return the number of files."""
         with translate_os_errors:
             self.folders.refresh()
             partial = self.folders.get_fd(".partial", make=True)
             removed = sum(_remove_orphan(name, partial) for name in list_names(partial))
             for day in self.folders.days:
                 if day != format_date(self.clock()):
-                    # Mostly not empty.
+                    # Fails on a folder that is not empty.
                     with contextlib.suppress(OSError):
                         os.rmdir(day, dir_fd=self.folders.root_fd)
             self.folders.refresh()
@@ -113,21 +116,21 @@ class LocalBackend:
 
     @contextlib.contextmanager
     def lock(self, *, wait: bool) -> Iterator[bool]:
-        fd, how = -1, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        fd, operation = -1, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
             with translate_os_errors:
                 fd = self.folders.retry(
                     lambda: os.open(".", os.O_RDONLY | SAFE_OPEN_FLAGS, dir_fd=self.folders.root_fd)
                 )
                 try:
-                    fcntl.flock(fd, how)
-                    is_alone = True
+                    fcntl.flock(fd, operation)
+                    is_acquired = True
                 except BlockingIOError:
-                    is_alone = False
-            yield is_alone
+                    is_acquired = False
+            yield is_acquired
         finally:
             if fd >= 0:
-                # Not only by closing it: a child that was forked meanwhile has it open too.
+                # Closing alone would not release it: a child forked meanwhile has the file open too.
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 os.close(fd)
 
@@ -140,13 +143,13 @@ class LocalBackend:
 
 
 class LocalUpload:
-    """A file in the making. Its lock tells sweeps, of this process and of others, that its writer is alive."""
+    """An unfinished file. Its lock tells the sweeps of all processes that its writer is alive."""
 
     def __init__(self, backend: LocalBackend, handle: str) -> None:
         self._backend = backend
         self._handle = handle
         self._folder_fd = backend.folders.get_fd(".partial", make=True)
-        # Until it is locked, a sweep takes it for an orphan: then it is made again.
+        # Before it is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
         self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
 
     def write(self, parts: Sequence[Buffer]) -> None:
@@ -155,29 +158,29 @@ class LocalUpload:
                 batch = parts[i : i + _MAX_WRITEV_PARTS]
                 written = os.writev(self._fd, batch)
                 if written < sum([memoryview(part).nbytes for part in batch]):
-                    # A disk that is nearly full takes a part of it; what is left says why.
+                    # A disk that is nearly full takes only a part; writing the rest raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
     def commit(self, extension: str) -> None:
         with translate_os_errors:
             if self._backend.is_durable:
                 os.fsync(self._fd)
-            # The folder of today was empty a moment ago, and a sweep at midnight may have removed it.
+            # Retried, because a sweep at midnight may have removed today's folder while it was empty.
             self._backend.folders.retry(lambda: self._move_into_place(f"{self._handle}.{extension}.zst"))
             self._close()
 
     def _move_into_place(self, name: str) -> None:
         folders, today = self._backend.folders, format_date(self._backend.clock())
-        folder = folders.get_current_fd(today)
-        os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder)
+        folder_fd = folders.get_current_fd(today)
+        os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder_fd)
         try:
             if self._backend.is_durable:
-                os.fsync(folder)
+                os.fsync(folder_fd)
                 os.fsync(folders.root_fd)
         except BaseException:
-            # What is not acknowledged is not there.
+            # The caller gets an error, so the object must not stay.
             with ignore_missing:
-                os.unlink(name, dir_fd=folder)
+                os.unlink(name, dir_fd=folder_fd)
             raise
 
     def abort(self) -> None:
@@ -197,7 +200,7 @@ def _write_all(fd: int, view: memoryview) -> None:
 
 
 class LocalBlob:
-    """A file, open for reading: it stays readable when it is deleted meanwhile."""
+    """A file that is open for reading, and stays readable when it is deleted."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -210,13 +213,13 @@ class LocalBlob:
 
     def read(self, start: int, length: int) -> bytes:
         with translate_os_errors:
-            found = os.pread(self._fd, length, start)
-            while len(found) < length:
-                more = os.pread(self._fd, length - len(found), start + len(found))
-                if not more:
+            data = os.pread(self._fd, length, start)
+            while len(data) < length:
+                chunk = os.pread(self._fd, length - len(data), start + len(data))
+                if not chunk:
                     break
-                found += more
-            return found
+                data += chunk
+            return data
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -230,17 +233,17 @@ class LocalBlob:
         self.close()
 
 
-def _remove_orphan(name: str, folder: int) -> bool:
-    """Removes a file if its writer is dead: then nobody's lock is on it."""
+def _remove_orphan(name: str, folder_fd: int) -> bool:
+    """Remove a file whose lock is free, because its writer is dead; return whether it was removed."""
     try:
-        fd = os.open(name, _READ_FLAGS, dir_fd=folder)
+        fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
     except OSError:
-        # Committed meanwhile; or not a file, and then not one of ours.
+        # It was committed meanwhile, or is not a file and so not of this store.
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # It may have been committed, under its other name, just before it was locked.
-        os.unlink(name, dir_fd=folder)
+        # Removes only this name: an object committed just before the lock already has another one.
+        os.unlink(name, dir_fd=folder_fd)
     except OSError:
         return False
     finally:

@@ -1,22 +1,22 @@
-//! From a byte to the item it belongs to.
+//! Maps byte offsets to item numbers.
 
 use super::{Entry, ItemIndex, Kind};
 use crate::scan::Isa;
 use crate::scan::nesting::Nesting;
 use crate::scan::rows::Rows;
 
-/// Finds the items of bytes that are asked for in rising order: what was passed once is not passed again.
-pub(crate) struct Finder<'a> {
+/// Maps ascending byte offsets to item numbers, in one pass over the payload.
+pub(crate) struct ItemFinder<'a> {
     data: &'a [u8],
     index: &'a ItemIndex,
     isa: Isa,
-    /// The byte that was asked for last, and the item it belongs to.
+    /// The last offset looked up, and its item.
     at: Entry,
     nesting: Nesting,
     rows: Rows,
 }
 
-impl<'a> Finder<'a> {
+impl<'a> ItemFinder<'a> {
     pub(crate) fn new(data: &'a [u8], index: &'a ItemIndex) -> Self {
         let at = Entry { offset: 0, number: 0 };
         Self { data, index, isa: Isa::detect(), at, nesting: Nesting::inside(), rows: Self::rows(index) }
@@ -26,7 +26,8 @@ impl<'a> Finder<'a> {
         Rows::inside(index.kind() == Some(Kind::Ndjson))
     }
 
-    /// The item that the byte belongs to, its comma included; `None` outside of the items.
+    /// Returns the number of the item that the byte at `offset` belongs to; `None` outside the items. A comma
+    /// belongs to the item before it.
     pub(crate) fn item_at(&mut self, offset: u64) -> Option<u64> {
         let after = self.index.entries.partition_point(|entry| entry.offset <= offset);
         let entry = self.index.entries[..after].last()?;
@@ -38,16 +39,16 @@ impl<'a> Finder<'a> {
             self.nesting = Nesting::inside();
             self.rows = Self::rows(self.index);
         }
-        let passed = usize::try_from(self.at.offset).ok()?..usize::try_from(offset).ok()?;
-        let passed = self.data.get(passed)?;
+        let skipped = usize::try_from(self.at.offset).ok()?..usize::try_from(offset).ok()?;
+        let skipped = self.data.get(skipped)?;
         self.at.number += match self.index.kind()? {
-            Kind::Array => self.nesting.close(self.isa, passed).commas,
-            // A line that starts at the byte itself is the byte's own.
-            Kind::Ndjson | Kind::Lines => self.rows.count(self.isa, passed),
+            Kind::Array => self.nesting.close(self.isa, skipped).commas,
+            // Counts the lines before `offset`; one that starts at `offset` itself is added below.
+            Kind::Ndjson | Kind::Lines => self.rows.count(self.isa, skipped),
         };
         self.at.offset = offset;
-        let own = self.data.get(usize::try_from(offset).ok()?..)?.first()?;
-        Some(self.at.number + { self.rows }.count(self.isa, &[*own]))
+        let byte = self.data.get(usize::try_from(offset).ok()?..)?.first()?;
+        Some(self.at.number + { self.rows }.count(self.isa, &[*byte]))
     }
 }
 
@@ -59,25 +60,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_array_is_cut_at_its_commas(items in prop::collection::vec(prop_oneof![Just("1"), Just("[2, 3]"), Just(" \"a,b\" "), Just("{\"k\": [0,0]}\n")], 1..40), step in 1..9_usize) {
+        fn array_items_end_after_their_comma(items in prop::collection::vec(prop_oneof![Just("1"), Just("[2, 3]"), Just(" \"a,b\" "), Just("{\"k\": [0,0]}\n")], 1..40), step in 1..9_usize) {
             let data = format!("{{\"a\": [{}]}}", items.join(","));
             let index = index_items(data.as_bytes(), None, true).unwrap();
             let mut expected = vec![None; 7];
             for (number, item) in items.iter().enumerate() {
-                // The last one is followed by the bracket, which counts as little as a comma does.
+                // The last item is followed by the bracket instead of a comma.
                 expected.extend(vec![Some(number as u64); item.len() + 1]);
             }
             expected.push(None);
-            let mut finder = Finder::new(data.as_bytes(), &index);
+            let mut finder = ItemFinder::new(data.as_bytes(), &index);
             for (offset, item) in expected.iter().enumerate().step_by(step) {
                 prop_assert_eq!(finder.item_at(offset as u64), *item, "{} of {}", offset, data);
             }
         }
 
         #[test]
-        fn lines_are_cut_behind_their_ends(text in "[a\n]{1,300}", step in 1..9_usize) {
+        fn lines_end_after_their_newline(text in "[a\n]{1,300}", step in 1..9_usize) {
             let index = index_lines(text.as_bytes());
-            let mut finder = Finder::new(text.as_bytes(), &index);
+            let mut finder = ItemFinder::new(text.as_bytes(), &index);
             for offset in (0..text.len()).step_by(step) {
                 let line = text[..offset].matches('\n').count() as u64;
                 prop_assert_eq!(finder.item_at(offset as u64), Some(line));
@@ -85,13 +86,13 @@ mod tests {
         }
 
         #[test]
-        fn rows_are_cut_where_they_start(rows in prop::collection::vec("(1|\\[2\\]) ?(\n){1,3} ?", 2..60), step in 1..9_usize) {
+        fn rows_begin_at_their_first_byte(rows in prop::collection::vec("(1|\\[2\\]) ?(\n){1,3} ?", 2..60), step in 1..9_usize) {
             let data = rows.concat();
             let index = index_items(data.as_bytes(), None, true).unwrap();
-            let mut finder = Finder::new(data.as_bytes(), &index);
+            let mut finder = ItemFinder::new(data.as_bytes(), &index);
             for offset in (0..data.len()).step_by(step) {
-                let begun = data[..=offset].lines().filter(|line| !line.trim().is_empty()).count() as u64;
-                prop_assert_eq!(finder.item_at(offset as u64), begun.checked_sub(1), "{} of {:?}", offset, data);
+                let started = data[..=offset].lines().filter(|line| !line.trim().is_empty()).count() as u64;
+                prop_assert_eq!(finder.item_at(offset as u64), started.checked_sub(1), "{} of {:?}", offset, data);
             }
         }
     }

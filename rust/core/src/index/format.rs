@@ -1,13 +1,13 @@
-//! An index as bytes: a header, then the differences between entries as variable-length numbers.
+//! Serialized form of an index: a header, then the differences between entries as variable-length integers.
 
-use super::{BLOCK, Entry, ItemIndex, Kind};
+use super::{BLOCK_BYTES, Entry, ItemIndex, Kind};
 use crate::error::{Error, Result};
 
-/// Read by whoever opens a stored payload; a different layout gets a different number.
+/// First bytes of every serialized index. Stored payloads contain it, so a new layout needs a new number.
 const MAGIC: &[u8; 4] = b"hgi1";
 
 impl ItemIndex {
-    /// Compact bytes that [`ItemIndex::from_bytes`] loads again.
+    /// Serializes the index; [`ItemIndex::from_bytes`] loads it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -17,26 +17,26 @@ impl ItemIndex {
             Some(Kind::Ndjson) => 2,
             Some(Kind::Lines) => 3,
         });
-        // No path and the empty path differ: the length is written one larger, 0 is none.
+        // The length is stored plus one; 0 means no path, which is not the same as the empty path.
         push_number(&mut out, self.path.as_ref().map_or(0, |path| path.len() as u64 + 1));
         out.extend_from_slice(self.path.as_deref().unwrap_or_default().as_bytes());
         for number in [self.start, self.end - self.start, self.count, self.entries.len() as u64] {
             push_number(&mut out, number);
         }
-        let (mut block, mut number) = (self.start / BLOCK, 0);
+        let (mut block, mut number) = (self.start / BLOCK_BYTES, 0);
         for entry in &self.entries {
-            push_number(&mut out, entry.offset / BLOCK - block);
-            push_number(&mut out, entry.offset % BLOCK);
+            push_number(&mut out, entry.offset / BLOCK_BYTES - block);
+            push_number(&mut out, entry.offset % BLOCK_BYTES);
             push_number(&mut out, entry.number - number);
-            (block, number) = (entry.offset / BLOCK, entry.number);
+            (block, number) = (entry.offset / BLOCK_BYTES, entry.number);
         }
         out
     }
 
-    /// Loads what [`ItemIndex::to_bytes`] wrote.
+    /// Loads an index that [`ItemIndex::to_bytes`] wrote.
     ///
     /// # Errors
-    /// Anything else is `CorruptIndex`.
+    /// `CorruptIndex` for any other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(|| Error::index("unknown format"))?;
         let kind = match take(&mut rest, 1)?[0] {
@@ -60,8 +60,8 @@ impl ItemIndex {
         if !rest.is_empty() {
             return Err(Error::index("more bytes than entries"));
         }
-        let index = Self { kind, path, start, end, count, entries }.checked()?;
-        // A number has more spellings than the one it is written in.
+        let index = Self { kind, path, start, end, count, entries }.validate()?;
+        // A number has several encodings; only the one that `to_bytes` writes is accepted.
         if index.to_bytes() != bytes {
             return Err(Error::index("not as it was written"));
         }
@@ -71,15 +71,15 @@ impl ItemIndex {
 
 fn take_entries(rest: &mut &[u8], start: u64) -> Result<Vec<Entry>> {
     let len = take_number(rest)?;
-    // An entry takes three bytes at least: what claims more than that is not believed, nor allocated for.
+    // An entry takes at least three bytes, so a larger count is rejected before anything is allocated.
     if len > rest.len() as u64 / 3 {
         return Err(Error::index("fewer bytes than entries"));
     }
     let mut entries = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
-    let (mut block, mut number) = (start / BLOCK, 0);
+    let (mut block, mut number) = (start / BLOCK_BYTES, 0);
     for _ in 0..len {
         block = add(block, take_number(rest)?)?;
-        let base = block.checked_mul(BLOCK).ok_or_else(|| Error::index("number too large"))?;
+        let base = block.checked_mul(BLOCK_BYTES).ok_or_else(|| Error::index("number too large"))?;
         let offset = add(base, take_number(rest)?)?;
         number = add(number, take_number(rest)?)?;
         entries.push(Entry { offset, number });
@@ -97,7 +97,7 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
-/// Seven bits a byte, low ones first; the top bit says that more follow.
+/// Appends an integer as LEB128: seven bits per byte, low bits first; the top bit says that more follow.
 fn push_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);

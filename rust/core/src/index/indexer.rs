@@ -1,15 +1,15 @@
-//! Indexing a payload, whole or as it arrives.
+//! Indexing of payloads, whole or in pieces.
 
-use super::items::Items;
+use super::builder::IndexBuilder;
 use super::locator::Locator;
-use super::{BLOCK, ItemIndex, Kind};
+use super::{BLOCK_BYTES, ItemIndex, Kind};
 use crate::error::Result;
 use crate::pointer::Pointer;
 use crate::scan::Isa;
 use crate::scan::rows::Rows;
 use crate::validate::Validator;
 
-/// Indexes a payload that arrives in pieces. Every way of cutting it gives the same answer.
+/// Indexes a payload that arrives in pieces. The result does not depend on where it is cut.
 #[derive(Debug, Clone)]
 pub struct ItemIndexer {
     validator: Option<Validator>,
@@ -17,7 +17,7 @@ pub struct ItemIndexer {
 }
 
 impl ItemIndexer {
-    /// Looks for the items at `path`, or for the main array where there is none.
+    /// Creates an indexer for the array at `path`, or for the main array if there is no path.
     ///
     /// # Errors
     /// `InvalidArgument` if `path` is not a JSON Pointer.
@@ -25,7 +25,7 @@ impl ItemIndexer {
         Self::with_isa(path, validate, Isa::detect())
     }
 
-    /// The same with instructions of one's choice.
+    /// Like [`ItemIndexer::new`], with a given instruction set.
     ///
     /// # Errors
     /// `InvalidArgument` if `path` is not a JSON Pointer.
@@ -36,33 +36,33 @@ impl ItemIndexer {
         })
     }
 
-    /// Looks for the main items of what is known to be text, and validates the rest.
-    pub(crate) fn of_text() -> Self {
+    /// Creates a validating indexer for the main array of a payload that is known to be UTF-8.
+    pub(crate) fn for_utf8() -> Self {
         let isa = Isa::detect();
-        Self { validator: Some(Validator::of_text(isa)), locator: Locator::new(None, isa) }
+        Self { validator: Some(Validator::for_utf8(isa)), locator: Locator::new(None, isa) }
     }
 
-    /// Takes the next piece of the payload.
+    /// Feeds the next piece of the payload.
     ///
     /// # Errors
-    /// `InvalidJson` as soon as the payload cannot be right, if it is to be validated.
+    /// `InvalidJson` as soon as the payload is known to be invalid, if it is validated.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(validator) = &mut self.validator else {
             self.locator.feed(bytes);
             return Ok(());
         };
-        // In pieces that stay in the cache between the two passes.
-        for piece in bytes.chunks(BLOCK as usize / 2) {
+        // Small enough to stay in the cache between the two passes.
+        for piece in bytes.chunks(BLOCK_BYTES as usize / 2) {
             validator.feed(piece)?;
             self.locator.feed(piece);
         }
         Ok(())
     }
 
-    /// The index of all that was fed.
+    /// Returns the index of everything that was fed.
     ///
     /// # Errors
-    /// `InvalidJson` if the payload ends too early, `PathNotFound` if it has no array at the path.
+    /// `InvalidJson` if the payload ends too early, `NoArray` if there is no array at the path.
     pub fn finish(self) -> Result<ItemIndex> {
         if let Some(validator) = self.validator {
             validator.finish()?;
@@ -71,11 +71,11 @@ impl ItemIndexer {
     }
 }
 
-/// Finds the items of a payload: of a top-level array, of the array at `path`, of NDJSON, or of the main
-/// array of an object.
+/// Indexes the items of a top-level array, of the array at `path`, of NDJSON, or of the main array of an
+/// object.
 ///
 /// # Errors
-/// As [`ItemIndexer`].
+/// Those of [`ItemIndexer`].
 pub fn index_items(data: &[u8], path: Option<&str>, validate: bool) -> Result<ItemIndex> {
     let mut indexer = ItemIndexer::new(path, validate)?;
     indexer.feed(data)?;
@@ -85,40 +85,40 @@ pub fn index_items(data: &[u8], path: Option<&str>, validate: bool) -> Result<It
 /// Indexes the lines of a text that arrives in pieces.
 #[derive(Debug, Clone)]
 pub struct LineIndexer {
-    found: Items,
+    items: IndexBuilder,
     rows: Rows,
     pos: u64,
 }
 
 impl Default for LineIndexer {
     fn default() -> Self {
-        Self { found: Items::default(), rows: Rows::inside(false), pos: 0 }
+        Self { items: IndexBuilder::default(), rows: Rows::inside(false), pos: 0 }
     }
 }
 
 impl LineIndexer {
-    /// Takes the next piece of the text.
+    /// Feeds the next piece of the text.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.pos == 0 && !bytes.is_empty() {
-            self.found.push(0);
+            self.items.push(0);
         }
         let isa = Isa::detect();
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = self.found.take_rows(&mut self.rows, isa, self.pos, rest);
-            self.pos += taken as u64;
-            rest = &rest[taken..];
+            let consumed = self.items.scan_rows(&mut self.rows, isa, self.pos, rest);
+            self.pos += consumed as u64;
+            rest = &rest[consumed..];
         }
     }
 
-    /// The index of all that was fed. A newline at the very end begins no line.
+    /// Returns the index of everything that was fed. A newline at the very end does not start a line.
     #[must_use]
     pub fn finish(self) -> ItemIndex {
-        self.found.into_index(Kind::Lines, None, 0, self.pos)
+        self.items.into_index(Kind::Lines, None, 0, self.pos)
     }
 }
 
-/// Finds the lines of a text.
+/// Indexes the lines of a text.
 #[must_use]
 pub fn index_lines(data: &[u8]) -> ItemIndex {
     let mut indexer = LineIndexer::default();

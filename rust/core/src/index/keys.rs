@@ -1,9 +1,9 @@
-//! The keys that lead from the root to where a locator stands.
+//! The object keys from the root to the locator's position.
 
 use crate::pointer::push_token;
 
-/// Longer keys lead nowhere: what is remembered of a stream stays small.
-const MOST_BYTES: usize = 4096;
+/// Longest key that can be part of a path. Bounds what has to be remembered of a stream.
+const MAX_KEY_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Default)]
 struct Key {
@@ -11,7 +11,7 @@ struct Key {
     is_too_long: bool,
 }
 
-/// A stack of keys as they stand in the payload. It keeps its memory: objects come and go by the million.
+/// A stack of raw keys. It reuses its memory, since a payload may have millions of objects.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     keys: Vec<Key>,
@@ -42,22 +42,22 @@ impl Keys {
         }
     }
 
-    /// Adds to the innermost key.
+    /// Appends to the innermost key.
     pub(super) fn push_text(&mut self, text: &[u8]) {
         if let Some(key) = self.keys[..self.depth].last_mut() {
-            key.is_too_long |= key.text.len() + text.len() > MOST_BYTES;
+            key.is_too_long |= key.text.len() + text.len() > MAX_KEY_BYTES;
             if !key.is_too_long {
                 key.text.extend_from_slice(text);
             }
         }
     }
 
-    /// The innermost key, unless it is too long.
+    /// Returns the innermost key, unless it is too long.
     pub(super) fn last(&self) -> Option<&[u8]> {
         self.keys[..self.depth].last().filter(|key| !key.is_too_long).map(|key| &key.text[..])
     }
 
-    /// The JSON Pointer of all keys; `None` if one is too long or cannot be written in one.
+    /// Returns the JSON Pointer of all keys; `None` if one is too long or is not text.
     pub(super) fn pointer(&self) -> Option<String> {
         let mut pointer = String::new();
         let mut keys = self.keys[..self.depth].iter();

@@ -1,9 +1,8 @@
-//! Finds the items in a payload that streams by, trusting its structure.
+//! Finds the items of a streamed payload, without validating its structure.
 //!
-//! Among the keys of objects it goes byte by byte. Inside the arrays it counts, and past everything else, it
-//! goes by blocks.
+//! Object keys are read byte by byte. Arrays are counted, and everything else is skipped, in blocks.
 
-use super::items::Items;
+use super::builder::IndexBuilder;
 use super::keys::Keys;
 use super::{ItemIndex, Kind};
 use crate::error::{Error, Result};
@@ -12,38 +11,38 @@ use crate::scan::Isa;
 use crate::scan::nesting::{Nesting, Stop};
 use crate::scan::rows::Rows;
 
-/// How many object keys may lead to the main array.
-const MAIN_DEPTH: usize = 4;
+/// Maximum number of object keys on the path of the main array.
+const MAX_MAIN_DEPTH: usize = 4;
 
 #[derive(Debug, Clone)]
 pub(super) struct Locator {
     isa: Isa,
     pos: u64,
     state: State,
-    /// Where the wanted array is; `None` for the main one.
+    /// Path of the requested array; `None` for the main one.
     pointer: Option<Pointer>,
-    /// How many tokens of the pointer have led here.
+    /// How many tokens of the pointer are matched.
     matched: usize,
     keys: Keys,
-    /// Where the first top-level value starts.
+    /// Offset of the first top-level value.
     root: Option<u64>,
-    /// The items of the array that starts at `array`: one of possibly many.
-    items: Items,
+    /// Items of the array that starts at `array`, the one being counted.
+    items: IndexBuilder,
     array: u64,
     found: Option<ItemIndex>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before a value: one that may be or hold the wanted array, or another.
+    /// Before a value. `wanted`: it may be or contain the requested array.
     Value {
         wanted: bool,
     },
-    /// Behind the bracket of an array whose items are wanted.
-    First,
+    /// After the opening bracket of an array whose items are counted.
+    FirstItem,
     Items(Nesting),
-    /// In an array on the pointer's way: so many commas before the item to enter.
-    Seeking(Nesting, u64),
+    /// In an array on the pointer's path: this many commas before the item to enter.
+    SeekItem(Nesting, u64),
     Key,
     KeyText {
         escaped: bool,
@@ -55,15 +54,15 @@ enum State {
         escaped: bool,
     },
     Scalar,
-    Skipping(Nesting),
-    /// Behind a value inside an object.
-    Member,
-    /// Behind the first top-level value.
-    End {
+    SkipValue(Nesting),
+    /// After a value inside an object.
+    AfterMember,
+    /// After the first top-level value.
+    AfterRoot {
         newline: bool,
     },
     Rows(Rows),
-    /// Nothing that follows matters.
+    /// The rest of the payload does not matter.
     Done,
 }
 
@@ -77,7 +76,7 @@ impl Locator {
             matched: 0,
             keys: Keys::default(),
             root: None,
-            items: Items::default(),
+            items: IndexBuilder::default(),
             array: 0,
             found: None,
         }
@@ -86,19 +85,19 @@ impl Locator {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = self.step(rest);
-            self.pos += taken as u64;
-            rest = &rest[taken..];
+            let consumed = self.step(rest);
+            self.pos += consumed as u64;
+            rest = &rest[consumed..];
         }
     }
 
     pub(super) fn finish(mut self) -> Result<ItemIndex> {
-        let unfinished = match self.state {
-            State::Scalar | State::End { .. } => self.keys.depth() > 0,
+        let is_incomplete = match self.state {
+            State::Scalar | State::AfterRoot { .. } => self.keys.depth() > 0,
             State::Rows(_) | State::Done => false,
             _ => true,
         };
-        if unfinished {
+        if is_incomplete {
             return Err(Error::json(self.pos, "unexpected end"));
         }
         if let State::Rows(_) = self.state {
@@ -113,31 +112,31 @@ impl Locator {
         }
     }
 
-    /// Takes some bytes, or changes to a state that does.
+    /// Consumes some bytes, or changes to a state that will.
     fn step(&mut self, bytes: &[u8]) -> usize {
         match self.state {
             State::Items(nesting) => self.count_items(nesting, bytes),
-            State::Skipping(mut nesting) => {
-                let passed = nesting.close(self.isa, bytes);
-                self.state = State::Skipping(nesting);
-                if passed.stop == Stop::Closed {
+            State::SkipValue(mut nesting) => {
+                let progress = nesting.close(self.isa, bytes);
+                self.state = State::SkipValue(nesting);
+                if progress.stop == Stop::Closed {
                     self.end_value();
                 }
-                passed.consumed
+                progress.consumed
             }
-            State::Seeking(mut nesting, commas) => {
-                let passed = nesting.seek(self.isa, bytes, commas);
-                self.state = match passed.stop {
+            State::SeekItem(mut nesting, commas) => {
+                let progress = nesting.seek(self.isa, bytes, commas);
+                self.state = match progress.stop {
                     Stop::Reached => State::Value { wanted: true },
                     Stop::Closed => State::Done,
-                    Stop::Exhausted => State::Seeking(nesting, commas - passed.commas),
+                    Stop::Exhausted => State::SeekItem(nesting, commas - progress.commas),
                 };
-                passed.consumed
+                progress.consumed
             }
             State::Rows(mut rows) => {
-                let taken = self.items.take_rows(&mut rows, self.isa, self.pos, bytes);
+                let consumed = self.items.scan_rows(&mut rows, self.isa, self.pos, bytes);
                 self.state = State::Rows(rows);
-                taken
+                consumed
             }
             State::Text { escaped } => {
                 let text = text_end(escaped, bytes);
@@ -165,7 +164,7 @@ impl Locator {
                 }
                 end.unwrap_or(bytes.len())
             }
-            State::End { newline } => self.end(newline, bytes),
+            State::AfterRoot { newline } => self.after_root(newline, bytes),
             State::Done => bytes.len(),
             _ => match bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
                 Some(at) => at + self.token(bytes[at], self.pos + at as u64),
@@ -174,12 +173,12 @@ impl Locator {
         }
     }
 
-    /// Acts on a byte that is not white space; 1 if it was taken.
+    /// Handles a byte that is not white space. Returns 1 if it was consumed, else 0.
     fn token(&mut self, byte: u8, pos: u64) -> usize {
         match (self.state, byte) {
             (State::Value { wanted }, _) => return self.begin_value(byte, wanted, pos),
-            (State::First, b']') => self.end_array(pos + 1),
-            (State::First, _) => {
+            (State::FirstItem, b']') => self.end_array(pos + 1),
+            (State::FirstItem, _) => {
                 self.items.push(self.array + 1);
                 self.state = State::Items(Nesting::inside());
                 return 0;
@@ -188,21 +187,21 @@ impl Locator {
                 self.keys.begin_text();
                 self.state = State::KeyText { escaped: false };
             }
-            (State::Key | State::Member, b'}') => {
+            (State::Key | State::AfterMember, b'}') => {
                 self.keys.leave();
-                // An object on the pointer's way that has ended did not have the key.
-                if self.is_led() { self.state = State::Done } else { self.end_value() }
+                // An object on the pointer's path has ended without the key.
+                if self.follows_pointer() { self.state = State::Done } else { self.end_value() }
             }
             (State::Colon { wanted }, b':') => self.state = State::Value { wanted },
-            (State::Member, b',') => self.state = State::Key,
-            // Not JSON, and nobody asked to be told.
+            (State::AfterMember, b',') => self.state = State::Key,
+            // Not JSON, which is for the validator to report.
             _ => {}
         }
         1
     }
 
-    /// Whether there is a pointer that must be followed down from the root.
-    fn is_led(&self) -> bool {
+    /// Whether a pointer is followed down from the root.
+    fn follows_pointer(&self) -> bool {
         self.pointer.as_ref().is_some_and(|pointer| !pointer.tokens().is_empty())
     }
 
@@ -213,7 +212,7 @@ impl Locator {
             b'[' if wanted && token.is_none() => {
                 self.array = pos;
                 self.items.clear();
-                State::First
+                State::FirstItem
             }
             b'[' if wanted => match token.and_then(|token| token.index()) {
                 Some(index) => {
@@ -221,21 +220,21 @@ impl Locator {
                     if index == 0 {
                         State::Value { wanted }
                     } else {
-                        State::Seeking(Nesting::inside(), index)
+                        State::SeekItem(Nesting::inside(), index)
                     }
                 }
                 None => State::Done,
             },
             b'{' if wanted
-                && (token.is_some() || self.pointer.is_none() && self.keys.depth() < MAIN_DEPTH) =>
+                && (token.is_some() || self.pointer.is_none() && self.keys.depth() < MAX_MAIN_DEPTH) =>
             {
                 self.keys.enter();
                 State::Key
             }
-            _ if wanted && self.is_led() => State::Done,
-            b'[' | b'{' => State::Skipping(Nesting::inside()),
+            _ if wanted && self.follows_pointer() => State::Done,
+            b'[' | b'{' => State::SkipValue(Nesting::inside()),
             b'"' => State::Text { escaped: false },
-            // The first byte of a scalar may be its last, or no scalar at all: whoever finds the end takes it.
+            // Any other byte starts a scalar, which may be that byte alone; the next step finds its end.
             _ => State::Scalar,
         };
         1
@@ -256,31 +255,33 @@ impl Locator {
     }
 
     fn end_value(&mut self) {
-        self.state = if self.keys.depth() == 0 { State::End { newline: false } } else { State::Member };
+        self.state =
+            if self.keys.depth() == 0 { State::AfterRoot { newline: false } } else { State::AfterMember };
     }
 
     fn count_items(&mut self, mut nesting: Nesting, bytes: &[u8]) -> usize {
-        // A comma announces the item behind it, so what begins in the next block is announced a byte earlier.
+        // An item begins right after its comma, so the comma of one that begins in the next block may be a
+        // byte before it.
         let countable = self.items.countable(self.pos + 1, bytes.len());
-        let passed = if countable > 0 {
-            let passed = nesting.close(self.isa, &bytes[..countable]);
-            self.items.add(passed.commas);
-            passed
+        let progress = if countable > 0 {
+            let progress = nesting.close(self.isa, &bytes[..countable]);
+            self.items.add_count(progress.commas);
+            progress
         } else {
-            let passed = nesting.seek(self.isa, bytes, 1);
-            if passed.stop == Stop::Reached {
-                self.items.push(self.pos + passed.consumed as u64);
+            let progress = nesting.seek(self.isa, bytes, 1);
+            if progress.stop == Stop::Reached {
+                self.items.push(self.pos + progress.consumed as u64);
             }
-            passed
+            progress
         };
         self.state = State::Items(nesting);
-        if passed.stop == Stop::Closed {
-            self.end_array(self.pos + passed.consumed as u64);
+        if progress.stop == Stop::Closed {
+            self.end_array(self.pos + progress.consumed as u64);
         }
-        passed.consumed
+        progress.consumed
     }
 
-    /// Keeps the array that ends here if it is the wanted one, or the largest so far.
+    /// Records the array that ends here, if it is the requested one or the largest so far.
     fn end_array(&mut self, end: u64) {
         let is_better = self.found.as_ref().is_none_or(|best| end - self.array > best.end - best.start);
         let path = match &self.pointer {
@@ -292,15 +293,15 @@ impl Locator {
             let items = std::mem::take(&mut self.items);
             self.found = Some(items.into_index(Kind::Array, path, self.array, end));
         }
-        if self.is_led() { self.state = State::Done } else { self.end_value() }
+        if self.follows_pointer() { self.state = State::Done } else { self.end_value() }
     }
 
-    /// What stands behind the first top-level value: if that is another one, on a new line, both are rows.
-    fn end(&mut self, newline: bool, bytes: &[u8]) -> usize {
+    /// Handles what follows the first top-level value: another value on a new line makes both rows of NDJSON.
+    fn after_root(&mut self, newline: bool, bytes: &[u8]) -> usize {
         let at = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
         let white = &bytes[..at.unwrap_or(bytes.len())];
         let newline = newline || white.contains(&b'\n');
-        self.state = State::End { newline };
+        self.state = State::AfterRoot { newline };
         if at.is_some() {
             self.state = State::Done;
             if newline {
@@ -320,7 +321,8 @@ struct TextEnd {
     escaped: bool,
 }
 
-/// Where a string ends, closing quote included. `escaped`: the first byte is, or the byte behind these is.
+/// Returns where a string ends, closing quote included. `escaped` says whether the first byte is escaped;
+/// that of the result, whether the byte after `bytes` is.
 fn text_end(escaped: bool, bytes: &[u8]) -> TextEnd {
     let mut pos = usize::from(escaped);
     while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(pos..).unwrap_or_default()) {

@@ -1,27 +1,28 @@
-//! Where the items of a payload are: one entry a block of 64 KiB, whatever the items' size.
+//! Item indexes: where the items of a payload are, with one entry per 64 KiB block, whatever the size of the
+//! items.
 
+mod builder;
 mod finder;
 mod format;
 mod indexer;
-mod items;
 mod keys;
 mod locator;
 
 use crate::error::{Error, Result};
 use crate::range::Range;
 
-pub(crate) use finder::Finder;
+pub(crate) use finder::ItemFinder;
 pub use indexer::{ItemIndexer, LineIndexer, index_items, index_lines};
 
-/// How far apart entries are, in bytes of the payload.
-pub(crate) const BLOCK: u64 = 64 * 1024;
+/// Bytes of the payload per entry.
+pub(crate) const BLOCK_BYTES: u64 = 64 * 1024;
 
-/// What an item is.
+/// Kind of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A value in an array.
     Array,
-    /// A value on a line of its own.
+    /// A value of NDJSON, one per line.
     Ndjson,
     /// A line of text.
     Lines,
@@ -29,15 +30,15 @@ pub enum Kind {
 
 /// The first item of a block.
 ///
-/// In an array an item begins right behind the bracket or comma before it, white space and all; in NDJSON
-/// at its first byte that is not white space; a line at its first byte.
+/// An array item begins right after the bracket or comma before it, leading white space included; an NDJSON
+/// value begins at its first byte that is not white space; a line begins at its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) offset: u64,
     pub(crate) number: u64,
 }
 
-/// Where the items of a payload are. Small, and independent of the payload once made.
+/// Where the items of a payload are. Small, and does not borrow the payload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ItemIndex {
     kind: Option<Kind>,
@@ -48,21 +49,21 @@ pub struct ItemIndex {
     entries: Vec<Entry>,
 }
 
-/// Bytes that hold the items asked for, and possibly others around them.
+/// Bytes that contain the requested items, and possibly others around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The first byte of item `first`.
     pub start: u64,
-    /// The byte behind the last item asked for, or behind the block it ends in.
+    /// The byte after the last requested item, or after the block it ends in.
     pub end: u64,
     /// The number of the item that begins at `start`.
     pub first: u64,
-    /// How many of the items asked for exist.
+    /// How many of the requested items exist.
     pub count: u64,
 }
 
 impl ItemIndex {
-    /// What an item is; `None` where there are none.
+    /// Returns the kind of items; `None` if there are none.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         self.kind
@@ -72,37 +73,37 @@ impl ItemIndex {
         self.kind == Some(Kind::Ndjson)
     }
 
-    /// The JSON Pointer of the items' array; empty for a top-level array and for NDJSON.
+    /// Returns the JSON Pointer of the items' array; empty for a top-level array and for NDJSON.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// The array's opening bracket, or the first byte of the first line.
+    /// Returns the offset of the array's opening bracket, or of the first line.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The byte behind the array's closing bracket, or behind the last line.
+    /// Returns the offset after the array's closing bracket, or after the last line.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes to read to have items whole.
+    /// Returns the bytes to read to get these items whole.
     #[must_use]
     pub fn span(&self, range: Range) -> Span {
         let items = range.resolve(self.count);
@@ -117,26 +118,26 @@ impl ItemIndex {
         Span { start: from.offset, end, first: from.number, count }
     }
 
-    /// The last entry at or before an item.
+    /// Returns the last entry at or before an item.
     pub(crate) fn entry_before(&self, number: u64) -> Entry {
         let after = self.entries.partition_point(|entry| entry.number <= number);
         after.checked_sub(1).map_or(Entry { offset: self.start, number: 0 }, |last| self.entries[last])
     }
 
-    /// The first entry behind an item.
+    /// Returns the first entry after an item.
     pub(crate) fn entry_after(&self, number: u64) -> Option<Entry> {
         let after = self.entries.partition_point(|entry| entry.number <= number);
         self.entries.get(after).copied()
     }
 
-    /// An index is only ever made consistent, by a locator or by loading one that was checked.
-    fn checked(self) -> Result<Self> {
+    /// Returns the index if it is consistent. Only a loaded index can be inconsistent.
+    fn validate(self) -> Result<Self> {
         let mut before = None;
         for entry in &self.entries {
             let is_first = before.is_none();
             if is_first != (entry.number == 0)
                 || before.is_some_and(|Entry { offset, number }| {
-                    entry.offset / BLOCK <= offset / BLOCK || entry.number <= number
+                    entry.offset / BLOCK_BYTES <= offset / BLOCK_BYTES || entry.number <= number
                 })
                 || entry.number >= self.count
                 || entry.offset < self.start

@@ -4,11 +4,11 @@ use serde_json::Value;
 use super::*;
 use crate::testing::json;
 
-/// Where the items of a payload are, by reading all of it a byte at a time.
+/// Reference: reads the whole payload byte by byte.
 mod naive {
     use super::*;
 
-    /// A value's bytes, and what is in it.
+    /// A value's span and content.
     pub(super) struct Node {
         pub(super) start: usize,
         pub(super) end: usize,
@@ -17,12 +17,12 @@ mod naive {
 
     pub(super) enum Content {
         Scalar,
-        /// Items, and where each begins: right behind the bracket or comma before it.
+        /// Items, and where each begins: right after the bracket or comma before it.
         Array(Vec<(usize, Node)>),
         Object(Vec<(String, Node)>),
     }
 
-    pub(super) fn white(data: &[u8], mut at: usize) -> usize {
+    pub(super) fn skip_white(data: &[u8], mut at: usize) -> usize {
         while at < data.len() && data[at].is_ascii_whitespace() {
             at += 1;
         }
@@ -38,31 +38,31 @@ mod naive {
     }
 
     pub(super) fn read(data: &[u8], at: usize) -> Node {
-        let start = white(data, at);
+        let start = skip_white(data, at);
         let mut at = start + 1;
         let content = match data[start] {
             b'[' => {
                 let mut items = Vec::new();
-                while data[white(data, at)] != b']' {
+                while data[skip_white(data, at)] != b']' {
                     let node = read(data, at);
-                    let end = white(data, node.end);
+                    let end = skip_white(data, node.end);
                     items.push((at, node));
                     at = end + usize::from(data[end] == b',');
                 }
-                at = white(data, at) + 1;
+                at = skip_white(data, at) + 1;
                 Content::Array(items)
             }
             b'{' => {
                 let mut members = Vec::new();
-                while data[white(data, at)] != b'}' {
-                    let key = white(data, at);
+                while data[skip_white(data, at)] != b'}' {
+                    let key = skip_white(data, at);
                     let key_end = text_end(data, key);
-                    let node = read(data, white(data, key_end) + 1);
-                    let end = white(data, node.end);
+                    let node = read(data, skip_white(data, key_end) + 1);
+                    let end = skip_white(data, node.end);
                     members.push((serde_json::from_slice(&data[key..key_end]).unwrap(), node));
                     at = end + usize::from(data[end] == b',');
                 }
-                at = white(data, at) + 1;
+                at = skip_white(data, at) + 1;
                 Content::Object(members)
             }
             b'"' => {
@@ -85,7 +85,7 @@ mod naive {
         key.replace('~', "~0").replace('/', "~1")
     }
 
-    /// All arrays that object keys lead to.
+    /// Collects all arrays that object keys lead to.
     pub(super) fn arrays<'a>(node: &'a Node, path: &str, depth: usize, found: &mut Vec<(String, &'a Node)>) {
         match &node.content {
             Content::Array(_) => found.push((path.to_owned(), node)),
@@ -98,11 +98,11 @@ mod naive {
         }
     }
 
-    pub(super) fn at<'a>(node: &'a Node, tokens: &[String]) -> Option<&'a Node> {
+    pub(super) fn find<'a>(node: &'a Node, tokens: &[String]) -> Option<&'a Node> {
         let Some((token, rest)) = tokens.split_first() else { return Some(node) };
         match &node.content {
-            Content::Array(items) => at(&items.get(token.parse::<usize>().ok()?)?.1, rest),
-            Content::Object(members) => at(&members.iter().find(|(key, _)| key == token)?.1, rest),
+            Content::Array(items) => find(&items.get(token.parse::<usize>().ok()?)?.1, rest),
+            Content::Object(members) => find(&members.iter().find(|(key, _)| key == token)?.1, rest),
             Content::Scalar => None,
         }
     }
@@ -110,10 +110,10 @@ mod naive {
     pub(super) fn index(node: &Node, path: &str) -> Option<ItemIndex> {
         let Content::Array(items) = &node.content else { return None };
         let starts = items.iter().map(|(start, _)| *start);
-        Some(make(Kind::Array, Some(path), node.start, node.end, starts))
+        Some(build(Kind::Array, Some(path), node.start, node.end, starts))
     }
 
-    pub(super) fn make(
+    pub(super) fn build(
         kind: Kind,
         path: Option<&str>,
         start: usize,
@@ -123,7 +123,7 @@ mod naive {
         let mut entries: Vec<Entry> = Vec::new();
         let mut count = 0;
         for offset in starts.map(|start| start as u64) {
-            if entries.last().is_none_or(|last| offset / BLOCK > last.offset / BLOCK) {
+            if entries.last().is_none_or(|last| offset / BLOCK_BYTES > last.offset / BLOCK_BYTES) {
                 entries.push(Entry { offset, number: count });
             }
             count += 1;
@@ -133,7 +133,13 @@ mod naive {
     }
 }
 
-fn pieces(data: &[u8], cuts: &[usize], path: Option<&str>, validate: bool, isa: Isa) -> Result<ItemIndex> {
+fn index_in_pieces(
+    data: &[u8],
+    cuts: &[usize],
+    path: Option<&str>,
+    validate: bool,
+    isa: Isa,
+) -> Result<ItemIndex> {
     let mut indexer = ItemIndexer::with_isa(path, validate, isa)?;
     let mut at = 0;
     for &cut in cuts {
@@ -156,12 +162,17 @@ fn compare(
     for isa in Isa::available() {
         for validate in [true, false] {
             prop_assert_eq!(
-                &pieces(data, &[], path, validate, isa),
+                &index_in_pieces(data, &[], path, validate, isa),
                 expected,
                 "{:?}",
                 String::from_utf8_lossy(data)
             );
-            prop_assert_eq!(&pieces(data, cuts, path, validate, isa), expected, "in pieces {:?}", cuts);
+            prop_assert_eq!(
+                &index_in_pieces(data, cuts, path, validate, isa),
+                expected,
+                "in pieces {:?}",
+                cuts
+            );
         }
     }
     if let Ok(index) = expected {
@@ -215,14 +226,14 @@ proptest! {
         }
         let path: String = tokens.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect();
         let root = naive::read(&data, 0);
-        let expected = naive::at(&root, &tokens)
+        let expected = naive::find(&root, &tokens)
             .and_then(|node| naive::index(node, &path))
             .ok_or_else(|| Error::no_array(&path));
         compare(&data, &cuts, Some(&path), &expected)?;
     }
 
     #[test]
-    fn rows_are_items(values in prop::collection::vec(json(), 2..8), gap in "( ?\r?\n){1,3} ?", lead in "[ \n]{0,3}", cuts in cuts()) {
+    fn ndjson_values_are_items(values in prop::collection::vec(json(), 2..8), gap in "( ?\r?\n){1,3} ?", lead in "[ \n]{0,3}", cuts in cuts()) {
         let mut data = lead.into_bytes();
         let mut starts = Vec::new();
         for value in &values {
@@ -230,25 +241,25 @@ proptest! {
             data.extend(serde_json::to_vec(value).unwrap());
             data.extend(gap.as_bytes());
         }
-        let expected = naive::make(Kind::Ndjson, Some(""), starts[0], data.len(), starts.into_iter());
+        let expected = naive::build(Kind::Ndjson, Some(""), starts[0], data.len(), starts.into_iter());
         compare(&data, &cuts, None, &Ok(expected.clone()))?;
         compare(&data, &cuts, Some(""), &Ok(expected))?;
     }
 
     #[test]
-    fn lines_are_lines(text in "[a\n\r]{0,300}") {
+    fn every_line_is_indexed(text in "[a\n\r]{0,300}") {
         let starts = text.split_inclusive('\n').scan(0, |at, line| Some(std::mem::replace(at, *at + line.len())));
         let index = index_lines(text.as_bytes());
-        prop_assert_eq!(&index, &naive::make(Kind::Lines, None, 0, text.len(), starts));
+        prop_assert_eq!(&index, &naive::build(Kind::Lines, None, 0, text.len(), starts));
         prop_assert_eq!(ItemIndex::from_bytes(&index.to_bytes()).unwrap(), index);
     }
 
     #[test]
-    fn any_bytes_give_an_answer_or_an_error(data in prop::collection::vec(prop_oneof![Just(b'['), Just(b'{'), Just(b'"'), Just(b':'), Just(b','), Just(b']'), Just(b'}'), Just(b'\n'), any::<u8>()], 0..300), cuts in cuts()) {
+    fn arbitrary_bytes_give_an_index_or_an_error(data in prop::collection::vec(prop_oneof![Just(b'['), Just(b'{'), Just(b'"'), Just(b':'), Just(b','), Just(b']'), Just(b'}'), Just(b'\n'), any::<u8>()], 0..300), cuts in cuts()) {
         for path in [None, Some(""), Some("/0"), Some("/a/0")] {
-            let whole = pieces(&data, &[], path, false, Isa::detect());
+            let whole = index_in_pieces(&data, &[], path, false, Isa::detect());
             for isa in Isa::available() {
-                prop_assert_eq!(&pieces(&data, &cuts, path, false, isa), &whole);
+                prop_assert_eq!(&index_in_pieces(&data, &cuts, path, false, isa), &whole);
             }
             if let Ok(index) = whole {
                 let page = crate::items::read_items(&data, 0, &index, crate::Range::From(0), 100);
@@ -257,9 +268,9 @@ proptest! {
         }
     }
 
-    /// One index has one spelling, so equal indexes are equal bytes.
+    /// Every index has exactly one encoding, so equal indexes are equal bytes.
     #[test]
-    fn what_loads_is_what_was_written(
+    fn loaded_indexes_serialize_to_the_same_bytes(
         which in 0..5_usize,
         edits in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(vec![]), Just(vec![0x80, 0]), prop::collection::vec(any::<u8>(), 1..3)]), 1..4),
     ) {
@@ -285,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_an_index_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn damaged_indexes_fail_or_stay_in_bounds(bytes in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let _ = ItemIndex::from_bytes(&[&b"hgi1"[..], &bytes].concat());
         let text = "x\n".repeat(100_000);
         let mut good = index_lines(text.as_bytes()).to_bytes();
@@ -298,13 +309,13 @@ proptest! {
     }
 }
 
-/// Items smaller and larger than a block, so that entries are few and far between, and one every block.
+/// Items smaller and larger than a block: some blocks have many items, others none.
 fn large() -> Vec<u8> {
     let mut data = b" [ ".to_vec();
     for i in 0..3000_usize {
         let item = match i % 500 {
             7 => format!("\"{}\"", "x".repeat(200_000 + i)),
-            8 => format!("[{}\n]", "1 , ".repeat(BLOCK as usize / 4) + "2"),
+            8 => format!("[{}\n]", "1 , ".repeat(BLOCK_BYTES as usize / 4) + "2"),
             _ => format!("{{\"id\": {i}, \"t\": [{}]}}", "0,".repeat(i % 40) + "1"),
         };
         data.extend(item.as_bytes());
@@ -314,17 +325,17 @@ fn large() -> Vec<u8> {
 }
 
 #[test]
-fn entries_are_one_a_block() {
+fn each_block_has_one_entry() {
     let data = large();
     let expected = naive::index(&naive::read(&data, 0), "").unwrap();
     assert!(expected.entries.len() > 15);
     for isa in Isa::available() {
         for validate in [true, false] {
-            for step in [data.len(), 1, 63, 64, 65, BLOCK as usize - 1, BLOCK as usize] {
+            for step in [data.len(), 1, 63, 64, 65, BLOCK_BYTES as usize - 1, BLOCK_BYTES as usize] {
                 let step = if step == 1 && validate { 7 } else { step };
                 let cuts: Vec<_> = (0..data.len()).step_by(step).collect();
                 assert_eq!(
-                    pieces(&data, &cuts, None, validate, isa).as_ref(),
+                    index_in_pieces(&data, &cuts, None, validate, isa).as_ref(),
                     Ok(&expected),
                     "{isa:?} {step}"
                 );
@@ -335,7 +346,7 @@ fn entries_are_one_a_block() {
 }
 
 #[test]
-fn spans_hold_their_items() {
+fn spans_contain_their_items() {
     let data = large();
     let root = naive::read(&data, 0);
     let index = naive::index(&root, "").unwrap();
@@ -371,14 +382,15 @@ fn spans_hold_their_items() {
 }
 
 #[test]
-fn counts_and_offsets_beyond_32_bits_survive() {
-    let entries =
-        (0..70_000).map(|block| Entry { offset: block * BLOCK + 3, number: block * (1 << 16) }).collect();
+fn counts_and_offsets_beyond_32_bits_round_trip() {
+    let entries = (0..70_000)
+        .map(|block| Entry { offset: block * BLOCK_BYTES + 3, number: block * (1 << 16) })
+        .collect();
     let index = ItemIndex {
         kind: Some(Kind::Array),
         path: Some("/a~1b/ü".to_owned()),
         start: 2,
-        end: 70_000 * BLOCK,
+        end: 70_000 * BLOCK_BYTES,
         count: 70_000 << 16,
         entries,
     };
@@ -387,23 +399,26 @@ fn counts_and_offsets_beyond_32_bits_survive() {
     assert!((bytes.len() as u64) < index.end / 2000);
     assert_eq!(ItemIndex::from_bytes(&bytes), Ok(index.clone()));
     let span = index.span(crate::Range::Bounded { offset: (69_999 << 16) + 5, limit: 10 });
-    assert_eq!(span, Span { start: 69_999 * BLOCK + 3, end: index.end, first: 69_999 << 16, count: 10 });
+    assert_eq!(
+        span,
+        Span { start: 69_999 * BLOCK_BYTES + 3, end: index.end, first: 69_999 << 16, count: 10 }
+    );
 }
 
 #[test]
-fn a_forged_index_is_refused() {
+fn a_forged_index_is_rejected() {
     let good = ItemIndex {
         kind: Some(Kind::Array),
         path: Some(String::new()),
         start: 0,
-        end: 3 * BLOCK,
+        end: 3 * BLOCK_BYTES,
         count: 10,
-        entries: vec![Entry { offset: 1, number: 0 }, Entry { offset: BLOCK + 5, number: 4 }],
+        entries: vec![Entry { offset: 1, number: 0 }, Entry { offset: BLOCK_BYTES + 5, number: 4 }],
     };
     assert_eq!(ItemIndex::from_bytes(&good.to_bytes()).as_ref(), Ok(&good));
-    let behind = Entry { offset: 3 * BLOCK, number: 7 };
-    let too_many = Entry { offset: 2 * BLOCK, number: 10 };
-    for entry in [behind, too_many] {
+    let after_end = Entry { offset: 3 * BLOCK_BYTES, number: 7 };
+    let too_many = Entry { offset: 2 * BLOCK_BYTES, number: 10 };
+    for entry in [after_end, too_many] {
         let mut forged = good.clone();
         forged.entries.push(entry);
         assert!(ItemIndex::from_bytes(&forged.to_bytes()).is_err(), "{entry:?}");
@@ -416,8 +431,8 @@ fn a_forged_index_is_refused() {
     let no_path = ItemIndex { path: None, ..good.clone() };
     let rows_inside = ItemIndex { kind: Some(Kind::Ndjson), path: Some("/a".to_owned()), ..good.clone() };
     let lines_inside = ItemIndex { kind: Some(Kind::Lines), ..good.clone() };
-    let nothing_somewhere = ItemIndex { start: 1, end: 2, ..ItemIndex::default() };
-    for forged in [no_kind, no_path, rows_inside, lines_inside, nothing_somewhere] {
+    let empty_with_a_span = ItemIndex { start: 1, end: 2, ..ItemIndex::default() };
+    for forged in [no_kind, no_path, rows_inside, lines_inside, empty_with_a_span] {
         assert!(ItemIndex::from_bytes(&forged.to_bytes()).is_err(), "{forged:?}");
     }
 

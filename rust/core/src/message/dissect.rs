@@ -1,4 +1,4 @@
-//! A message as a small skeleton, and where its holes are.
+//! Splits a message into a small skeleton and the spans of its holes.
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -8,157 +8,161 @@ use crate::error::{Error, Result};
 use crate::reader::{check_string, is_number};
 use crate::scan::Isa;
 
-/// No number that is longer is exact.
-const MOST_SCALAR: usize = 64;
+/// Bytes of a scalar that are read. Longer numbers are never exact.
+const MAX_SCALAR_BYTES: usize = 64;
 
-/// What stays in a skeleton.
+/// What may stay in a skeleton.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The bytes of the longest string, quotes included.
-    pub most_string: usize,
-    /// The bytes of the largest container, as it stands in the skeleton.
-    pub most_container: usize,
-    /// How many containers may stand around a value.
-    pub most_depth: usize,
+    /// Maximum size of a string in bytes, quotes included.
+    pub max_string_bytes: usize,
+    /// Maximum size of a container in bytes, as written in the skeleton.
+    pub max_container_bytes: usize,
+    /// Maximum number of containers around a value.
+    pub max_depth: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { most_string: 1024, most_container: 8192, most_depth: 64 }
+        Self { max_string_bytes: 1024, max_container_bytes: 8192, max_depth: 64 }
     }
 }
 
-/// What a message comes to.
+/// A message split into its skeleton and its holes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dissected {
+pub struct Dissection {
     /// The message as JSON without white space, in which hole `n` is the string `token:n`.
     pub skeleton: Vec<u8>,
-    /// The bytes of each hole, in their order.
+    /// The span of each hole, in order.
     pub holes: Vec<Range<u64>>,
 }
 
-/// Takes a message apart.
+/// Splits a message into a skeleton and holes.
 ///
-/// A hole is what exceeds the [`Limits`]; a number that is not the same once it was read and written again; and a
-/// string that is no text: not UTF-8, with half of a surrogate pair, a control character or an escape that JSON does not know.
-/// An object with such a key is one as a whole. Nothing inside of a hole is checked, but that its brackets and quotes
-/// come to an end.
+/// A hole is a value that exceeds the [`Limits`], a number that would change if it were parsed and written
+/// again, or a string that is not text: invalid UTF-8, a lone surrogate, a control character or an unknown
+/// escape. An object with such a key becomes a hole as a whole. Inside a hole nothing is validated except
+/// that its brackets and quotes are closed.
 ///
-/// `token` must be nothing that JSON escapes, and nothing that whoever wrote the message can know.
-pub fn dissect(message: impl BufRead, token: &str, limits: Limits) -> Result<Dissected> {
-    let mut dissection = Dissection {
+/// `token` must not need escaping in JSON, and must be unpredictable for the author of the message.
+pub fn dissect(message: impl BufRead, token: &str, limits: Limits) -> Result<Dissection> {
+    let mut dissector = Dissector {
         scanner: Scanner::new(message, Isa::detect()),
         token,
         limits,
         skeleton: Vec::new(),
         holes: Vec::new(),
         open: Vec::new(),
-        kept: Vec::new(),
+        buffer: Vec::new(),
     };
-    dissection.run()?;
-    Ok(Dissected { skeleton: dissection.skeleton, holes: dissection.holes })
+    dissector.run()?;
+    Ok(Dissection { skeleton: dissector.skeleton, holes: dissector.holes })
 }
 
-struct Dissection<'a, R> {
+struct Dissector<'a, R> {
     scanner: Scanner<R>,
     token: &'a str,
     limits: Limits,
     skeleton: Vec<u8>,
     holes: Vec<Range<u64>>,
-    /// The containers that the next value is inside of, the innermost last.
+    /// The open containers around the next value, the innermost last.
     open: Vec<Container>,
-    /// The token at hand.
-    kept: Vec<u8>,
+    /// The current string or scalar.
+    buffer: Vec<u8>,
 }
 
-/// A container that was begun: where, and what there was before it.
+/// An open container: where it starts, and the lengths of the skeleton and of the holes before it.
 struct Container {
     is_object: bool,
     start: u64,
-    skeleton: usize,
-    holes: usize,
+    skeleton_len: usize,
+    holes_len: usize,
 }
 
-/// What comes next.
+/// What to read next.
 enum Next {
     Value,
-    /// A container was opened.
-    First,
-    /// A value was taken.
-    Behind,
+    /// What follows an opening bracket.
+    AfterOpening,
+    /// What follows a value.
+    AfterValue,
 }
 
-impl<R: BufRead> Dissection<'_, R> {
+impl<R: BufRead> Dissector<'_, R> {
     fn run(&mut self) -> Result<()> {
         let mut next = Next::Value;
         loop {
             next = match next {
-                Next::Value => self.value()?,
-                Next::First => self.first()?,
-                Next::Behind if self.open.is_empty() => return self.scanner.finish(),
-                Next::Behind => self.behind()?,
+                Next::Value => self.read_value()?,
+                Next::AfterOpening => self.read_after_opening()?,
+                Next::AfterValue if self.open.is_empty() => return self.scanner.finish(),
+                Next::AfterValue => self.read_after_value()?,
             };
         }
     }
 
-    fn value(&mut self) -> Result<Next> {
+    fn read_value(&mut self) -> Result<Next> {
         let first = self.scanner.peek()?;
         match first {
-            b'{' | b'[' if self.open.len() >= self.limits.most_depth => {
+            b'{' | b'[' if self.open.len() >= self.limits.max_depth => {
                 let span = self.scanner.skip()?;
-                self.hole(span);
+                self.push_hole(span);
             }
             b'{' | b'[' => {
                 self.open.push(Container {
                     is_object: first == b'{',
                     start: self.scanner.pos(),
-                    skeleton: self.skeleton.len(),
-                    holes: self.holes.len(),
+                    skeleton_len: self.skeleton.len(),
+                    holes_len: self.holes.len(),
                 });
                 self.scanner.take(1);
                 self.skeleton.push(first);
-                return Ok(Next::First);
+                return Ok(Next::AfterOpening);
             }
             b'"' => {
-                let span = self.string()?;
-                if self.is_shown() { self.skeleton.append(&mut self.kept) } else { self.hole(span) }
+                let span = self.read_string()?;
+                if self.fits_skeleton() {
+                    self.skeleton.append(&mut self.buffer)
+                } else {
+                    self.push_hole(span)
+                }
             }
-            _ => self.scalar()?,
+            _ => self.read_scalar()?,
         }
-        self.settle()?;
-        Ok(Next::Behind)
+        self.collapse_oversized()?;
+        Ok(Next::AfterValue)
     }
 
-    fn first(&mut self) -> Result<Next> {
-        if self.closes()? { self.close() } else { self.member() }
+    fn read_after_opening(&mut self) -> Result<Next> {
+        if self.take_closing()? { self.close() } else { self.read_key() }
     }
 
-    fn behind(&mut self) -> Result<Next> {
-        if self.closes()? {
+    fn read_after_value(&mut self) -> Result<Next> {
+        if self.take_closing()? {
             return self.close();
         }
         if !self.scanner.take_if(b',')? {
             return Err(self.scanner.fail("expected a comma or the end of what is open"));
         }
         self.skeleton.push(b',');
-        self.member()
+        self.read_key()
     }
 
-    /// Takes the next key and its colon, where there are keys.
-    fn member(&mut self) -> Result<Next> {
+    /// Takes the next key and its colon, if the innermost container is an object.
+    fn read_key(&mut self) -> Result<Next> {
         if !self.open.last().is_some_and(|container| container.is_object) {
             return Ok(Next::Value);
         }
         if self.scanner.peek()? != b'"' {
             return Err(self.scanner.fail("expected a key"));
         }
-        self.string()?;
-        if !self.is_shown() {
-            self.give_up()?;
-            self.settle()?;
-            return Ok(Next::Behind);
+        self.read_string()?;
+        if !self.fits_skeleton() {
+            self.collapse_innermost()?;
+            self.collapse_oversized()?;
+            return Ok(Next::AfterValue);
         }
-        self.skeleton.append(&mut self.kept);
+        self.skeleton.append(&mut self.buffer);
         if !self.scanner.take_if(b':')? {
             return Err(self.scanner.fail("expected a colon"));
         }
@@ -166,37 +170,37 @@ impl<R: BufRead> Dissection<'_, R> {
         Ok(Next::Value)
     }
 
-    fn string(&mut self) -> Result<Range<u64>> {
-        self.kept.clear();
-        self.scanner.string(&mut self.kept, self.limits.most_string)
+    fn read_string(&mut self) -> Result<Range<u64>> {
+        self.buffer.clear();
+        self.scanner.take_string(&mut self.buffer, self.limits.max_string_bytes)
     }
 
-    /// Whether the string at hand is short, and text.
-    fn is_shown(&self) -> bool {
-        let content = 1..self.kept.len().saturating_sub(1);
-        self.kept.len() <= self.limits.most_string
-            && check_string(&self.kept, content).is_ok()
-            && !has_half_a_pair(&self.kept)
+    /// Whether the current string is short enough, and text.
+    fn fits_skeleton(&self) -> bool {
+        let content = 1..self.buffer.len().saturating_sub(1);
+        self.buffer.len() <= self.limits.max_string_bytes
+            && check_string(&self.buffer, content).is_ok()
+            && !has_lone_surrogate(&self.buffer)
     }
 
-    fn scalar(&mut self) -> Result<()> {
-        self.kept.clear();
-        let span = self.scanner.scalar(&mut self.kept, MOST_SCALAR)?;
-        let is_word = matches!(self.kept.as_slice(), b"true" | b"false" | b"null");
-        // Of a number that goes on and on only the start is looked at.
-        let is_long = self.kept.len() > MOST_SCALAR && matches!(self.kept[0], b'-' | b'0'..=b'9');
-        if is_word || is_exact(&self.kept) {
-            self.skeleton.append(&mut self.kept);
-        } else if is_long || is_number(&self.kept) {
-            self.hole(span);
+    fn read_scalar(&mut self) -> Result<()> {
+        self.buffer.clear();
+        let span = self.scanner.take_scalar(&mut self.buffer, MAX_SCALAR_BYTES)?;
+        let is_word = matches!(self.buffer.as_slice(), b"true" | b"false" | b"null");
+        // Only the start of a long number was read.
+        let is_long = self.buffer.len() > MAX_SCALAR_BYTES && matches!(self.buffer[0], b'-' | b'0'..=b'9');
+        if is_word || is_exact(&self.buffer) {
+            self.skeleton.append(&mut self.buffer);
+        } else if is_long || is_number(&self.buffer) {
+            self.push_hole(span);
         } else {
             return Err(Error::json(span.start, "expected a value"));
         }
         Ok(())
     }
 
-    /// Whether the innermost container ends here; its bracket is taken.
-    fn closes(&mut self) -> Result<bool> {
+    /// Takes the closing bracket of the innermost container, if it is next.
+    fn take_closing(&mut self) -> Result<bool> {
         let is_object = self.open.last().is_some_and(|container| container.is_object);
         self.scanner.take_if(if is_object { b'}' } else { b']' })
     }
@@ -204,80 +208,82 @@ impl<R: BufRead> Dissection<'_, R> {
     fn close(&mut self) -> Result<Next> {
         if let Some(container) = self.open.pop() {
             self.skeleton.push(if container.is_object { b'}' } else { b']' });
-            if self.skeleton.len() - container.skeleton > self.limits.most_container {
-                self.replace(&container);
+            if self.skeleton.len() - container.skeleton_len > self.limits.max_container_bytes {
+                self.replace_with_hole(&container);
             }
         }
-        self.settle()?;
-        Ok(Next::Behind)
+        self.collapse_oversized()?;
+        Ok(Next::AfterValue)
     }
 
-    /// Makes holes of the containers that have become too large, the innermost first: often the others then have not.
-    fn settle(&mut self) -> Result<()> {
+    /// Makes holes of the containers that have become too large, the innermost first: often that is enough
+    /// for the others.
+    fn collapse_oversized(&mut self) -> Result<()> {
         while let Some(container) = self.open.last()
-            && self.skeleton.len() - container.skeleton > self.limits.most_container
+            && self.skeleton.len() - container.skeleton_len > self.limits.max_container_bytes
         {
-            self.give_up()?;
+            self.collapse_innermost()?;
         }
         Ok(())
     }
 
-    /// Makes a hole of the innermost container, whatever is still to come of it.
-    fn give_up(&mut self) -> Result<()> {
+    /// Makes a hole of the innermost container, including what is still to be read of it.
+    fn collapse_innermost(&mut self) -> Result<()> {
         self.scanner.skip_rest()?;
         if let Some(container) = self.open.pop() {
-            self.replace(&container);
+            self.replace_with_hole(&container);
         }
         Ok(())
     }
 
-    fn replace(&mut self, container: &Container) {
-        self.skeleton.truncate(container.skeleton);
-        self.holes.truncate(container.holes);
-        self.hole(container.start..self.scanner.pos());
+    fn replace_with_hole(&mut self, container: &Container) {
+        self.skeleton.truncate(container.skeleton_len);
+        self.holes.truncate(container.holes_len);
+        self.push_hole(container.start..self.scanner.pos());
     }
 
-    fn hole(&mut self, span: Range<u64>) {
+    fn push_hole(&mut self, span: Range<u64>) {
         self.skeleton.extend_from_slice(format!("\"{}:{}\"", self.token, self.holes.len()).as_bytes());
         self.holes.push(span);
     }
 }
 
-/// Whether a string whose escapes are whole has one of a surrogate without the other half of its pair.
-fn has_half_a_pair(string: &[u8]) -> bool {
+/// Whether a string has an escaped surrogate without the other half of its pair. Its escapes must be valid.
+fn has_lone_surrogate(string: &[u8]) -> bool {
     let mut rest = string;
     while let Some(found) = memchr::memchr(b'\\', rest) {
         rest = &rest[found..];
-        let taken = match (surrogate(rest), rest.get(ESCAPE..).and_then(surrogate)) {
+        let consumed = match (surrogate(rest), rest.get(ESCAPE_LEN..).and_then(surrogate)) {
             (None, _) => 2,
-            (Some(Half::First), Some(Half::Second)) => 2 * ESCAPE,
+            (Some(Surrogate::High), Some(Surrogate::Low)) => 2 * ESCAPE_LEN,
             _ => return true,
         };
-        rest = &rest[taken..];
+        rest = &rest[consumed..];
     }
     false
 }
 
-/// The bytes of `\ud83d`.
-const ESCAPE: usize = 6;
+/// Length of `\ud83d`.
+const ESCAPE_LEN: usize = 6;
 
-enum Half {
-    First,
-    Second,
+enum Surrogate {
+    High,
+    Low,
 }
 
-/// What an escape is half of, if it is.
-fn surrogate(escape: &[u8]) -> Option<Half> {
+/// Returns which half of a surrogate pair an escape is, if any.
+fn surrogate(escape: &[u8]) -> Option<Surrogate> {
     match escape {
-        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..] => Some(Half::First),
-        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => Some(Half::Second),
+        [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..] => Some(Surrogate::High),
+        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => Some(Surrogate::Low),
         _ => None,
     }
 }
 
-/// Whether a number is written the same again once it was read into 64 bits.
+/// Whether a number stays the same when it is parsed into 64 bits and written again.
 ///
-/// With 15 digits a float is exact. Very small ones, and those that end in zeros, may be written in another way.
+/// A float of up to 15 digits is exact. Very small floats and those with trailing zeros may be written
+/// differently.
 fn is_exact(number: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(number) else { return false };
     if !is_number(number) || text.contains(['e', 'E']) {

@@ -1,4 +1,4 @@
-//! Where the members of an object are, whatever its other members are called.
+//! Finds members of an object by name. Its other keys may be invalid.
 
 use std::ops::Range;
 
@@ -6,35 +6,35 @@ use super::source::Value;
 use super::unescape::unescape;
 use crate::error::Result;
 
-/// The most bytes that a character of a key takes: `\u00e9`.
-const MOST_ESCAPE: usize = 6;
+/// Maximum raw size of one byte of a key, which may be written as an escape: `\u0061`.
+const MAX_ESCAPE_LEN: usize = 6;
 
-/// Where the values of an object's members of these names are, in the order of the names: of several with one name the
-/// last. What is no object has none.
+/// Returns the spans of the values of the named members, in the order of `names`. Of equal keys the last one
+/// counts. A value that is not an object has no members.
 pub fn members(object: &Value<'_>, names: &[&str]) -> Result<Vec<Option<Range<u64>>>> {
     let mut found = vec![None; names.len()];
     let mut scanner = object.scanner()?;
     if !scanner.take_if(b'{')? || scanner.take_if(b'}')? {
         return Ok(found);
     }
-    let most_key = names.iter().map(|name| name.len()).max().unwrap_or(0) * MOST_ESCAPE + 2;
+    let max_key_bytes = names.iter().map(|name| name.len()).max().unwrap_or(0) * MAX_ESCAPE_LEN + 2;
     let mut key = Vec::new();
     loop {
         if scanner.peek()? != b'"' {
             return Err(scanner.fail("expected a key"));
         }
         key.clear();
-        scanner.string(&mut key, most_key)?;
+        scanner.take_string(&mut key, max_key_bytes)?;
         if !scanner.take_if(b':')? {
             return Err(scanner.fail("expected a colon"));
         }
         let value = object.part(&scanner.skip()?).span;
-        if key.len() <= most_key
+        if key.len() <= max_key_bytes
             && let Some(content) = key.get(1..key.len() - 1)
             && let name = unescape(content)
-            && let Some(place) = names.iter().position(|one| one.as_bytes() == name)
+            && let Some(index) = names.iter().position(|candidate| candidate.as_bytes() == name)
         {
-            found[place] = Some(value);
+            found[index] = Some(value);
         }
         if scanner.take_if(b'}')? {
             return Ok(found);
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value as Json;
 
-    fn found(object: &[u8], names: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+    fn find(object: &[u8], names: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let source = Source::Memory(object);
         let spans = members(&Value { source: &source, span: 0..object.len() as u64 }, names)?;
         let bytes = |span: Range<u64>| object[span.start as usize..span.end as usize].to_vec();
@@ -62,35 +62,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_a_parser_finds(
+        fn matches_a_parser(
             pairs in prop::collection::vec((prop_oneof![Just("a".to_owned()), Just("é\"".to_owned()), testing::text()], testing::json()), 0..6),
             is_pretty: bool,
         ) {
             let member = |(key, value): &(String, Json)| format!("{}:{value}", serde_json::to_string(key).unwrap());
             let pairs: Vec<_> = pairs.iter().map(member).collect();
             let object = format!("{{{}}}", pairs.join(if is_pretty { " ,\n" } else { "," }));
-            let parsed: Json = serde_json::from_str(&object).unwrap();
+            let value: Json = serde_json::from_str(&object).unwrap();
             let names = ["a", "é\"", "b"];
-            let expected: Vec<_> = names.iter().map(|name| parsed.get(name).cloned()).collect();
+            let expected: Vec<_> = names.iter().map(|name| value.get(name).cloned()).collect();
             let read = |value: Option<Vec<u8>>| value.map(|value| serde_json::from_slice::<Json>(&value).unwrap());
-            let got: Vec<_> = found(object.as_bytes(), &names).unwrap().into_iter().map(read).collect();
+            let got: Vec<_> = find(object.as_bytes(), &names).unwrap().into_iter().map(read).collect();
             prop_assert_eq!(got, expected);
         }
     }
 
     #[test]
-    fn keys_may_be_written_in_any_way_and_others_be_anything() {
+    fn escaped_keys_match_and_invalid_keys_are_skipped() {
         let object = br#"{"\ud800": 1, "\u0061": [2], "x\xff": 3, "a": 4}"#;
-        assert_eq!(found(object, &["a", "z"]), Ok(vec![Some(b"4".to_vec()), None]));
-        assert_eq!(found(b"{}", &["a"]), Ok(vec![None]));
-        assert_eq!(found(b"[1]", &["a"]), Ok(vec![None]));
+        assert_eq!(find(object, &["a", "z"]), Ok(vec![Some(b"4".to_vec()), None]));
+        assert_eq!(find(b"{}", &["a"]), Ok(vec![None]));
+        assert_eq!(find(b"[1]", &["a"]), Ok(vec![None]));
     }
 
     #[test]
-    fn what_is_cut_short_is_an_error() {
+    fn a_truncated_object_is_an_error() {
         let object = br#"{"a": [1, "b"], "c": {"d": 2}}"#;
         for end in 1..object.len() {
-            assert!(found(&object[..end], &["a", "c"]).is_err(), "{end}");
+            assert!(find(&object[..end], &["a", "c"]).is_err(), "{end}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! A message of a protocol in JSON, taken apart on bytes: what is small is shown, what is large is a span.
+//! JSON-RPC messages as bytes: small values stay in a skeleton, large ones become spans.
 //!
-//! A message may be in memory or in a file: everything reads through [`BufRead`](std::io::BufRead), a piece at a
-//! time, and none of it keeps more than a few pieces.
+//! A message is in memory or in a file. Everything reads through [`BufRead`](std::io::BufRead), a piece at a
+//! time, and holds no more than a few pieces in memory.
 
+pub mod compare;
 pub mod dissect;
 pub mod members;
-mod minified;
-pub mod same;
+mod minify;
 mod scanner;
 pub mod source;
 pub mod unescape;
 
-pub use dissect::{Dissected, Limits, dissect};
+pub use compare::{only_member, same_json, same_text, text_matches, texts_match_items};
+pub use dissect::{Dissection, Limits, dissect};
 pub use members::members;
-pub use same::{each_says, only_member, same_json, same_text, says};
 pub use source::{Source, Value};
 pub use unescape::{Unescaper, unescape};

@@ -1,4 +1,4 @@
-//! Reads a message that comes in pieces, a token at a time; passes over what nobody looks at in 64-byte blocks.
+//! Token reader for a message that arrives in pieces. Skips values in 64-byte blocks.
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -22,11 +22,11 @@ impl<R: BufRead> Scanner<R> {
         self.pos
     }
 
-    pub(super) fn fail(&self, why: &'static str) -> Error {
-        Error::json(self.pos, why)
+    pub(super) fn fail(&self, reason: &'static str) -> Error {
+        Error::json(self.pos, reason)
     }
 
-    /// The next byte that is not white space, not taken; `None` at the end.
+    /// Returns the next byte that is not white space, without taking it; `None` at the end.
     pub(super) fn peek_or_end(&mut self) -> Result<Option<u8>> {
         loop {
             let piece = self.reader.fill_buf().map_err(|error| Error::unreadable(&error))?;
@@ -42,7 +42,7 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// The next byte that is not white space, not taken.
+    /// Returns the next byte that is not white space, without taking it.
     pub(super) fn peek(&mut self) -> Result<u8> {
         self.peek_or_end()?.ok_or_else(|| self.fail("unexpected end"))
     }
@@ -59,11 +59,12 @@ impl<R: BufRead> Scanner<R> {
         self.pos += count as u64;
     }
 
-    /// Takes a string that is next, quotes included. Its first `most` bytes go to `kept`, and one more if it has more.
-    pub(super) fn string(&mut self, kept: &mut Vec<u8>, most: usize) -> Result<Range<u64>> {
+    /// Takes the next string, quotes included. Appends its first `limit` bytes to `out`, and one more if it
+    /// is longer.
+    pub(super) fn take_string(&mut self, out: &mut Vec<u8>, limit: usize) -> Result<Range<u64>> {
         let (start, isa) = (self.pos, self.isa);
         let (mut is_open, mut is_escaped) = (false, false);
-        let is_closed = self.pass(kept, most, |piece| {
+        let is_closed = self.take_until(out, limit, |piece| {
             let quote = usize::from(!is_open);
             is_open = true;
             string_end(isa, &piece[quote..], &mut is_escaped).map(|end| quote + end + 1)
@@ -71,25 +72,25 @@ impl<R: BufRead> Scanner<R> {
         if is_closed { Ok(start..self.pos) } else { Err(self.fail("unexpected end")) }
     }
 
-    /// Takes a number, `true`, `false`, `null`, or whatever stands in such a one's place.
-    pub(super) fn scalar(&mut self, kept: &mut Vec<u8>, most: usize) -> Result<Range<u64>> {
+    /// Takes a number or literal, or whatever is in its place. Appends to `out` like [`Scanner::take_string`].
+    pub(super) fn take_scalar(&mut self, out: &mut Vec<u8>, limit: usize) -> Result<Range<u64>> {
         let start = self.pos;
-        // At the top a number ends with the message.
-        self.pass(kept, most, |piece| piece.iter().position(|byte| ends_scalar(*byte)))?;
+        // A top-level number ends with the message.
+        self.take_until(out, limit, |piece| piece.iter().position(|byte| ends_scalar(*byte)))?;
         Ok(start..self.pos)
     }
 
-    /// Passes over all that is left of a container, closing bracket included.
+    /// Skips the rest of a container, closing bracket included.
     pub(super) fn skip_rest(&mut self) -> Result<()> {
         let (mut nesting, isa) = (Nesting::inside(), self.isa);
-        let is_closed = self.pass(&mut Vec::new(), 0, |piece| {
-            let passed = nesting.close(isa, piece);
-            (passed.stop == Stop::Closed).then_some(passed.consumed)
+        let is_closed = self.take_until(&mut Vec::new(), 0, |piece| {
+            let progress = nesting.close(isa, piece);
+            (progress.stop == Stop::Closed).then_some(progress.consumed)
         })?;
         if is_closed { Ok(()) } else { Err(self.fail("unexpected end")) }
     }
 
-    /// Passes over any value.
+    /// Skips any value.
     pub(super) fn skip(&mut self) -> Result<Range<u64>> {
         let first = self.peek()?;
         let start = self.pos;
@@ -99,10 +100,10 @@ impl<R: BufRead> Scanner<R> {
                 self.skip_rest()?;
             }
             b'"' => {
-                self.string(&mut Vec::new(), 0)?;
+                self.take_string(&mut Vec::new(), 0)?;
             }
             _ => {
-                self.scalar(&mut Vec::new(), 0)?;
+                self.take_scalar(&mut Vec::new(), 0)?;
                 if self.pos == start {
                     return Err(self.fail("expected a value"));
                 }
@@ -111,7 +112,7 @@ impl<R: BufRead> Scanner<R> {
         Ok(start..self.pos)
     }
 
-    /// Fails where anything but white space is left.
+    /// Fails if anything but white space is left.
     pub(super) fn finish(&mut self) -> Result<()> {
         match self.peek_or_end()? {
             None => Ok(()),
@@ -119,23 +120,23 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// Takes piece after piece, until `end` knows how much of one is the last to be taken; `false` if it never did.
-    fn pass(
+    /// Takes pieces until `find_end` returns where to stop in one; `false` if the message ends first.
+    fn take_until(
         &mut self,
-        kept: &mut Vec<u8>,
-        most: usize,
-        mut end: impl FnMut(&[u8]) -> Option<usize>,
+        out: &mut Vec<u8>,
+        limit: usize,
+        mut find_end: impl FnMut(&[u8]) -> Option<usize>,
     ) -> Result<bool> {
         loop {
             let piece = self.reader.fill_buf().map_err(|error| Error::unreadable(&error))?;
             if piece.is_empty() {
                 return Ok(false);
             }
-            let found = end(piece);
-            let taken = found.unwrap_or(piece.len());
-            let room = (most + 1).saturating_sub(kept.len());
-            kept.extend_from_slice(&piece[..taken.min(room)]);
-            self.take(taken);
+            let found = find_end(piece);
+            let consumed = found.unwrap_or(piece.len());
+            let room = (limit + 1).saturating_sub(out.len());
+            out.extend_from_slice(&piece[..consumed.min(room)]);
+            self.take(consumed);
             if found.is_some() {
                 return Ok(true);
             }
@@ -151,8 +152,8 @@ fn ends_scalar(byte: u8) -> bool {
     is_white(byte) || matches!(byte, b',' | b':' | b'"' | b'[' | b']' | b'{' | b'}')
 }
 
-/// The closing quote of a string whose content goes on with `piece`; `is_escaped` says of its first byte whether it
-/// is, and is told the same of the byte behind it.
+/// Returns the closing quote of a string whose content continues with `piece`. `is_escaped` says whether the
+/// first byte of `piece` is escaped, and is updated for the byte after it.
 pub(super) fn string_end(isa: Isa, piece: &[u8], is_escaped: &mut bool) -> Option<usize> {
     let first = usize::from(*is_escaped && !piece.is_empty());
     if first == 1 {
@@ -163,7 +164,8 @@ pub(super) fn string_end(isa: Isa, piece: &[u8], is_escaped: &mut bool) -> Optio
     if content[found] == b'"' {
         return Some(first + found);
     }
-    // Where one escape is there are more, and a call for each would cost more than the bytes between.
+    // A string with one escape usually has more, and a `memchr` call for each would cost more than scanning
+    // blocks.
     let end = closing_quote(isa, &content[found..]).map(|end| first + found + end);
     if end.is_none() {
         *is_escaped = content.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1;

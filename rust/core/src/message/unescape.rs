@@ -1,93 +1,92 @@
-//! What a JSON string stands for.
+//! Decodes the content of JSON strings.
 
-use crate::scan::{Block, Isa, Kernel, Strings, WIDTH};
+use crate::scan::{Block, Isa, Kernel, StringState, WIDTH};
 
-/// What the content of a JSON string, without its quotes, stands for.
+/// Decodes the content of a JSON string, given without its quotes.
 ///
-/// Half of a surrogate pair becomes the three bytes that UTF-8 would have for it, if it had. What is no escape that
-/// JSON knows stays as it is.
+/// A lone surrogate becomes three bytes, as in WTF-8. Unknown escapes are copied unchanged.
 #[must_use]
 pub fn unescape(content: &[u8]) -> Vec<u8> {
     let mut out = vec![0; content.len()];
-    let (_, written) = Isa::detect().run(Pass::new(content, &mut out, true));
-    out.truncate(written);
+    let (_, out_len) = Isa::detect().run(Pass::new(content, &mut out, true));
+    out.truncate(out_len);
     out
 }
 
-/// [`unescape`] for content that comes in pieces, cut anywhere.
+/// [`unescape`] for content that arrives in pieces, cut anywhere.
 #[derive(Debug, Clone)]
 pub struct Unescaper {
-    /// An escape whose end has not come.
-    begun: Vec<u8>,
+    /// An incomplete escape at the end of the last piece.
+    pending: Vec<u8>,
     isa: Isa,
 }
 
 impl Default for Unescaper {
     fn default() -> Self {
-        Self { begun: Vec::new(), isa: Isa::detect() }
+        Self { pending: Vec::new(), isa: Isa::detect() }
     }
 }
 
 impl Unescaper {
-    /// Appends what is known by the next piece.
+    /// Decodes the next piece and appends the result. An incomplete escape at its end is held back.
     pub fn push(&mut self, mut piece: &[u8], out: &mut Vec<u8>) {
-        while !self.begun.is_empty()
+        while !self.pending.is_empty()
             && let Some((&next, rest)) = piece.split_first()
         {
-            self.begun.push(next);
+            self.pending.push(next);
             piece = rest;
-            self.go_on(out, false);
+            self.decode_pending(out, false);
         }
-        // Most strings are short and have none.
+        // Most strings have no escapes.
         if memchr::memchr(b'\\', piece).is_none() {
             return out.extend_from_slice(piece);
         }
-        let taken = append(self.isa, piece, out, false);
-        self.begun.extend_from_slice(&piece[taken..]);
+        let consumed = append(self.isa, piece, out, false);
+        self.pending.extend_from_slice(&piece[consumed..]);
     }
 
-    /// Appends what is left: an escape that was cut short. Then the next string may begin.
+    /// Appends an escape that was held back and never completed. Another string may follow.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        self.go_on(out, true);
+        self.decode_pending(out, true);
     }
 
-    fn go_on(&mut self, out: &mut Vec<u8>, is_last: bool) {
-        let taken = append(self.isa, &self.begun, out, is_last);
-        self.begun.drain(..taken);
+    fn decode_pending(&mut self, out: &mut Vec<u8>, is_last: bool) {
+        let consumed = append(self.isa, &self.pending, out, is_last);
+        self.pending.drain(..consumed);
     }
 }
 
-/// Appends what `content` stands for; how much of it was taken.
+/// Appends the decoded `content`. Returns how many bytes of it were consumed.
 fn append(isa: Isa, content: &[u8], out: &mut Vec<u8>, is_last: bool) -> usize {
     let before = out.len();
     out.resize(before + content.len(), 0);
-    let (taken, written) = isa.run(Pass::new(content, &mut out[before..], is_last));
-    out.truncate(before + written);
-    taken
+    let (consumed, out_len) = isa.run(Pass::new(content, &mut out[before..], is_last));
+    out.truncate(before + out_len);
+    consumed
 }
 
-/// What follows a backslash.
+/// A decoded `\u` escape.
 enum Escape {
-    /// So many bytes stand for this character, or half of a surrogate pair.
-    Of(usize, u32),
-    /// The backslash is only that.
-    No,
-    /// More has to come before that is known.
-    Begun,
+    /// The length of the escape, and the character or lone surrogate that it stands for.
+    Decoded(usize, u32),
+    /// Not an escape: the backslash stands for itself.
+    Invalid,
+    /// More input is needed to decide.
+    Incomplete,
 }
 
 struct Pass<'a> {
     content: &'a [u8],
-    /// As long as the content: nothing becomes longer.
+    /// As long as `content`: decoding never makes it longer.
     out: &'a mut [u8],
     is_last: bool,
-    taken: usize,
-    written: usize,
+    consumed: usize,
+    out_len: usize,
 }
 
 impl<'a> Pass<'a> {
     fn new(content: &'a [u8], out: &'a mut [u8], is_last: bool) -> Self {
-        Self { content, out, is_last, taken: 0, written: 0 }
+        Self { content, out, is_last, consumed: 0, out_len: 0 }
     }
 }
 
@@ -97,131 +96,131 @@ impl Kernel for Pass<'_> {
     #[inline(always)]
     fn run<B: Block>(mut self) -> (usize, usize) {
         let (blocks, _) = self.content.as_chunks::<WIDTH>();
-        let mut strings = Strings::default();
+        let mut strings = StringState::default();
         for (number, block) in blocks.iter().enumerate() {
             let start = number * WIDTH;
             let backslashes = B::load(block).eq(b'\\');
-            let mut escapes = backslashes & !strings.escaped(backslashes);
+            let mut escapes = backslashes & !strings.escaped_mask(backslashes);
             while escapes != 0 {
                 let at = start + escapes.trailing_zeros() as usize;
                 escapes &= escapes - 1;
-                // The second half of a pair was taken with the first.
-                if at >= self.taken {
+                // The second half of a pair was consumed with the first.
+                if at >= self.consumed {
                     self.copy(at);
-                    if !self.escape() {
-                        return (self.taken, self.written);
+                    if !self.decode_escape() {
+                        return (self.consumed, self.out_len);
                     }
                 }
             }
             self.copy(start + WIDTH);
         }
-        while let Some(found) = memchr::memchr(b'\\', &self.content[self.taken..]) {
-            self.copy(self.taken + found);
-            if !self.escape() {
-                return (self.taken, self.written);
+        while let Some(found) = memchr::memchr(b'\\', &self.content[self.consumed..]) {
+            self.copy(self.consumed + found);
+            if !self.decode_escape() {
+                return (self.consumed, self.out_len);
             }
         }
         self.copy(self.content.len());
-        (self.taken, self.written)
+        (self.consumed, self.out_len)
     }
 }
 
 impl Pass<'_> {
-    /// Copies what stands before `end`.
+    /// Copies the bytes up to `end`.
     #[inline(always)]
     fn copy(&mut self, end: usize) {
-        let len = end.saturating_sub(self.taken);
-        // A block is copied faster than so many bytes of it, and what is too much is overwritten by what follows.
+        let len = end.saturating_sub(self.consumed);
+        // A whole block is copied faster than `len` bytes, and the excess is overwritten by the next copy.
         if len <= WIDTH
-            && let Some(block) = self.content[self.taken..].first_chunk::<WIDTH>()
-            && let Some(room) = self.out[self.written..].first_chunk_mut::<WIDTH>()
+            && let Some(block) = self.content[self.consumed..].first_chunk::<WIDTH>()
+            && let Some(room) = self.out[self.out_len..].first_chunk_mut::<WIDTH>()
         {
             *room = *block;
         } else {
-            self.out[self.written..self.written + len]
-                .copy_from_slice(&self.content[self.taken..self.taken + len]);
+            self.out[self.out_len..self.out_len + len]
+                .copy_from_slice(&self.content[self.consumed..self.consumed + len]);
         }
-        self.taken += len;
-        self.written += len;
+        self.consumed += len;
+        self.out_len += len;
     }
 
-    /// Writes what the escape stands for that is next; `false` if its end has not come.
+    /// Decodes the next escape; `false` if it is incomplete.
     #[inline(always)]
-    fn escape(&mut self) -> bool {
-        if let Some(&letter) = self.content.get(self.taken + 1)
-            && LETTERS[letter as usize] != 0
+    fn decode_escape(&mut self) -> bool {
+        if let Some(&letter) = self.content.get(self.consumed + 1)
+            && SHORT_ESCAPES[letter as usize] != 0
         {
-            self.out[self.written] = LETTERS[letter as usize];
-            self.taken += 2;
-            self.written += 1;
+            self.out[self.out_len] = SHORT_ESCAPES[letter as usize];
+            self.consumed += 2;
+            self.out_len += 1;
             return true;
         }
-        match unicode(&self.content[self.taken..], self.is_last) {
-            Escape::Of(len, character) => {
-                self.written += encode(character, &mut self.out[self.written..]);
-                self.taken += len;
+        match decode_unicode(&self.content[self.consumed..], self.is_last) {
+            Escape::Decoded(len, character) => {
+                self.out_len += encode(character, &mut self.out[self.out_len..]);
+                self.consumed += len;
             }
-            Escape::No => {
-                self.out[self.written] = b'\\';
-                self.taken += 1;
-                self.written += 1;
+            Escape::Invalid => {
+                self.out[self.out_len] = b'\\';
+                self.consumed += 1;
+                self.out_len += 1;
             }
-            Escape::Begun => return false,
+            Escape::Incomplete => return false,
         }
         true
     }
 }
 
-/// What the letter after a backslash makes of it; 0 if it is not one that JSON knows.
-static LETTERS: [u8; 256] = {
-    let mut letters = [0; 256];
-    letters[b'"' as usize] = b'"';
-    letters[b'\\' as usize] = b'\\';
-    letters[b'/' as usize] = b'/';
-    letters[b'b' as usize] = 0x08;
-    letters[b'f' as usize] = 0x0c;
-    letters[b'n' as usize] = b'\n';
-    letters[b'r' as usize] = b'\r';
-    letters[b't' as usize] = b'\t';
-    letters
+/// The byte that each one-letter escape stands for; 0 if there is none.
+static SHORT_ESCAPES: [u8; 256] = {
+    let mut table = [0; 256];
+    table[b'"' as usize] = b'"';
+    table[b'\\' as usize] = b'\\';
+    table[b'/' as usize] = b'/';
+    table[b'b' as usize] = 0x08;
+    table[b'f' as usize] = 0x0c;
+    table[b'n' as usize] = b'\n';
+    table[b'r' as usize] = b'\r';
+    table[b't' as usize] = b'\t';
+    table
 };
 
-const UNIT: usize = 6;
+const UNICODE_ESCAPE_LEN: usize = 6;
 
-fn unicode(content: &[u8], is_last: bool) -> Escape {
-    let first = match unit(content, is_last) {
-        Escape::Of(_, first) => first,
+fn decode_unicode(content: &[u8], is_last: bool) -> Escape {
+    let first = match decode_unit(content, is_last) {
+        Escape::Decoded(_, first) => first,
         other => return other,
     };
     if !(0xd800..0xdc00).contains(&first) {
-        return Escape::Of(UNIT, first);
+        return Escape::Decoded(UNICODE_ESCAPE_LEN, first);
     }
-    match unit(&content[UNIT..], is_last) {
-        Escape::Of(_, second @ 0xdc00..0xe000) => {
-            Escape::Of(2 * UNIT, 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
+    match decode_unit(&content[UNICODE_ESCAPE_LEN..], is_last) {
+        Escape::Decoded(_, second @ 0xdc00..0xe000) => {
+            Escape::Decoded(2 * UNICODE_ESCAPE_LEN, 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
         }
-        Escape::Begun => Escape::Begun,
-        _ => Escape::Of(UNIT, first),
+        Escape::Incomplete => Escape::Incomplete,
+        _ => Escape::Decoded(UNICODE_ESCAPE_LEN, first),
     }
 }
 
-/// The UTF-16 unit that `\u00e9` is.
-fn unit(content: &[u8], is_last: bool) -> Escape {
+/// Decodes one escape such as `\u00e9` to its UTF-16 unit.
+fn decode_unit(content: &[u8], is_last: bool) -> Escape {
     let mut unit = 0;
-    for at in 0..UNIT {
+    for at in 0..UNICODE_ESCAPE_LEN {
         let Some(&byte) = content.get(at) else {
-            return if is_last { Escape::No } else { Escape::Begun };
+            return if is_last { Escape::Invalid } else { Escape::Incomplete };
         };
         match (at, byte, char::from(byte).to_digit(16)) {
             (0, b'\\', _) | (1, b'u', _) => {}
             (2.., _, Some(digit)) => unit = unit << 4 | digit,
-            _ => return Escape::No,
+            _ => return Escape::Invalid,
         }
     }
-    Escape::Of(UNIT, unit)
+    Escape::Decoded(UNICODE_ESCAPE_LEN, unit)
 }
 
-/// Writes UTF-8, which `char` does not for half of a surrogate pair.
+/// Writes a character or lone surrogate as UTF-8; `char` cannot hold surrogates.
 fn encode(character: u32, out: &mut [u8]) -> usize {
     let last = |shift: u32| 0x80 | (character >> shift & 0x3f) as u8;
     let first = |mark: u8, shift: u32| mark | (character >> shift) as u8;

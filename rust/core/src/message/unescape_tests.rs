@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A character at a time; surrogates as WTF-8.
+/// Reference: decodes a character at a time, surrogates as WTF-8.
 fn naive(content: &[u8]) -> Vec<u8> {
     let unit = |at: usize| -> Option<u32> {
         let digits = content.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -49,13 +49,13 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn is_what_a_loop_makes_of_it(content in content()) {
+    fn matches_a_byte_loop(content in content()) {
         let expected = naive(&content);
         prop_assert_eq!(unescape(&content), expected.clone());
         for isa in Isa::available() {
             let mut out = vec![0; content.len()];
-            let (taken, written) = isa.run(Pass::new(&content, &mut out, true));
-            prop_assert_eq!((taken, &out[..written]), (content.len(), expected.as_slice()));
+            let (consumed, out_len) = isa.run(Pass::new(&content, &mut out, true));
+            prop_assert_eq!((consumed, &out[..out_len]), (content.len(), expected.as_slice()));
         }
     }
 
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn is_what_serde_json_reads(text in crate::testing::text()) {
+    fn matches_serde_json(text in crate::testing::text()) {
         let token = serde_json::to_string(&text).unwrap();
         prop_assert_eq!(unescape(&token.as_bytes()[1..token.len() - 1]), text.into_bytes());
     }

@@ -1,28 +1,28 @@
-//! Writes a shape into a budget: everything is revealed in one fixed order, as far as it fits.
+//! Renders a shape within a budget: details are revealed in one fixed order, as many as fit.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 
 use super::read::Document;
-use super::shape::{Array, BOOL, Counts, FLOAT, Field, INT, NULL, Object, STR, Shape};
+use super::shape::{Array, BOOL, CountRange, FLOAT, Field, INT, NULL, Object, STR, Shape};
 
-/// Longer keys are cut; the bound is in characters.
+/// Longest key that is shown whole, in characters.
 const MAX_KEY_CHARS: usize = 40;
 
-const LEFT_OUT: &str = "…";
+const OMISSION: &str = "…";
 const SEPARATOR: &str = ", ";
 
 pub(super) fn fit(document: &Document<'_>, max_bytes: usize) -> String {
-    let drawing = Drawing::of(document);
-    let steps = drawing.steps();
-    match drawing.sizes(&steps).iter().rposition(|size| *size <= max_bytes) {
-        Some(most) => drawing.render(&steps[..most]),
-        None => bare(document).to_owned(),
+    let layout = Layout::new(document);
+    let steps = layout.steps();
+    match layout.sizes(&steps).iter().rposition(|size| *size <= max_bytes) {
+        Some(count) => layout.render(&steps[..count]),
+        None => coarsest(document).to_owned(),
     }
 }
 
-/// What fits where nothing else does.
-fn bare(document: &Document<'_>) -> &'static str {
+/// Returns the outline that fits any budget.
+fn coarsest(document: &Document<'_>) -> &'static str {
     match &document.shape {
         _ if document.is_ndjson => "ndjson",
         Shape { array: Some(_), .. } => "[…]",
@@ -30,8 +30,8 @@ fn bare(document: &Document<'_>) -> &'static str {
     }
 }
 
-/// An outline as text with holes: containers that show none, some or all of their parts.
-pub(super) struct Drawing {
+/// An outline whose containers show none, some or all of their parts.
+pub(super) struct Layout {
     root: Part,
     containers: Vec<Container>,
 }
@@ -41,7 +41,7 @@ type Part = Vec<Piece>;
 
 enum Piece {
     Text(String),
-    /// A number in `Drawing::containers`.
+    /// Index into `Layout::containers`.
     Container(usize),
 }
 
@@ -49,42 +49,42 @@ struct Container {
     open: char,
     close: String,
     parts: Vec<Part>,
-    /// Shown from the start: an array of scalars is not worth a step.
+    /// Whether all parts are shown from the start: an array of scalars is not worth a step.
     is_open: bool,
-    /// Something is left out even if all parts are shown.
+    /// Whether something is left out even if all parts are shown.
     is_cut: bool,
-    /// An array or map says little by itself: what is inside counts as of the same level.
+    /// Whether its contents count as the same level: an array or map says little by itself.
     is_transparent: bool,
 }
 
 impl Container {
-    /// The bytes between the parts, if so many are shown.
-    fn gaps(&self, shown: usize) -> usize {
-        let cut = usize::from(self.leaves_out(shown));
-        (shown + cut).saturating_sub(1) * SEPARATOR.len() + cut * LEFT_OUT.len()
+    /// Returns the bytes between the parts when `shown` of them are shown.
+    fn gap_bytes(&self, shown: usize) -> usize {
+        let omissions = usize::from(self.has_omission(shown));
+        (shown + omissions).saturating_sub(1) * SEPARATOR.len() + omissions * OMISSION.len()
     }
 
-    fn leaves_out(&self, shown: usize) -> bool {
+    fn has_omission(&self, shown: usize) -> bool {
         self.is_cut || shown < self.parts.len()
     }
 }
 
-impl Drawing {
-    pub(super) fn of(document: &Document<'_>) -> Self {
-        let mut drawing = Self { root: Vec::new(), containers: Vec::new() };
+impl Layout {
+    pub(super) fn new(document: &Document<'_>) -> Self {
+        let mut layout = Self { root: Vec::new(), containers: Vec::new() };
         let mut root = Vec::new();
         if document.is_ndjson {
             root.push(Piece::Text("ndjson ".to_owned()));
         }
-        drawing.add_shape(&document.shape, &mut root);
-        drawing.root = root;
-        drawing
+        layout.add_shape(&document.shape, &mut root);
+        layout.root = root;
+        layout
     }
 
-    /// The containers to show one more part of, one after the other: level by level, in turns among all
-    /// containers of a level.
+    /// Returns the reveal steps in order, each the index of the container that shows one more part: level by
+    /// level, taking turns among all containers of a level.
     pub(super) fn steps(&self) -> Vec<usize> {
-        let mut shown = self.initial();
+        let mut shown = self.initial_counts();
         let mut steps = Vec::new();
         let mut level = VecDeque::new();
         let mut deeper = VecDeque::new();
@@ -112,22 +112,22 @@ impl Drawing {
         }));
     }
 
-    /// The size of the outline before the first step, after one step, after two, …
+    /// Returns the size of the outline after no step, one step, two steps, …
     pub(super) fn sizes(&self, steps: &[usize]) -> Vec<usize> {
-        let mut shown = self.initial();
+        let mut shown = self.initial_counts();
         let mut size = self.size(&self.root);
         let mut sizes = vec![size];
         for &id in steps {
             let container = &self.containers[id];
-            size += self.size(&container.parts[shown[id]]) + container.gaps(shown[id] + 1);
-            size -= container.gaps(shown[id]);
+            size += self.size(&container.parts[shown[id]]) + container.gap_bytes(shown[id] + 1);
+            size -= container.gap_bytes(shown[id]);
             shown[id] += 1;
             sizes.push(size);
         }
         sizes
     }
 
-    /// The size of a part before any step.
+    /// Returns the size of a part before any step.
     fn size(&self, part: &[Piece]) -> usize {
         let size = |piece: &Piece| match piece {
             Piece::Text(text) => text.len(),
@@ -135,14 +135,14 @@ impl Drawing {
                 let container = &self.containers[*id];
                 let shown = if container.is_open { &container.parts[..] } else { &[] };
                 let parts: usize = shown.iter().map(|part| self.size(part)).sum();
-                container.open.len_utf8() + parts + container.gaps(shown.len()) + container.close.len()
+                container.open.len_utf8() + parts + container.gap_bytes(shown.len()) + container.close.len()
             }
         };
         part.iter().map(size).sum()
     }
 
     pub(super) fn render(&self, steps: &[usize]) -> String {
-        let mut shown = self.initial();
+        let mut shown = self.initial_counts();
         steps.iter().for_each(|&id| shown[id] += 1);
         let mut out = String::new();
         self.write(&self.root, &shown, &mut out);
@@ -164,15 +164,15 @@ impl Drawing {
                 out.push_str(if i == 0 { "" } else { SEPARATOR });
                 self.write(part, shown, out);
             }
-            if container.leaves_out(shown[id]) {
+            if container.has_omission(shown[id]) {
                 out.push_str(if shown[id] == 0 { "" } else { SEPARATOR });
-                out.push_str(LEFT_OUT);
+                out.push_str(OMISSION);
             }
             out.push_str(&container.close);
         }
     }
 
-    fn initial(&self) -> Vec<usize> {
+    fn initial_counts(&self) -> Vec<usize> {
         let shown = |container: &Container| if container.is_open { container.parts.len() } else { 0 };
         self.containers.iter().map(shown).collect()
     }
@@ -181,12 +181,12 @@ impl Drawing {
         let start = part.len();
         let mut alternatives = Vec::new();
         if let Some(object) = &shape.object {
-            alternatives.push(self.object(object));
+            alternatives.push(self.add_object(object));
         }
         if let Some(array) = &shape.array {
-            alternatives.push(self.array(array));
+            alternatives.push(self.add_array(array));
         }
-        alternatives.extend(scalars(shape.scalars).map(|name| Piece::Text(name.to_owned())));
+        alternatives.extend(scalar_names(shape.scalars).map(|name| Piece::Text(name.to_owned())));
         for piece in alternatives {
             if part.len() > start {
                 part.push(Piece::Text("|".to_owned()));
@@ -195,35 +195,35 @@ impl Drawing {
         }
     }
 
-    fn object(&mut self, object: &Object<'_>) -> Piece {
+    fn add_object(&mut self, object: &Object<'_>) -> Piece {
         let mut parts = Vec::new();
         for field in &object.fields {
-            let mut part = vec![Piece::Text(label(field, object))];
+            let mut part = vec![Piece::Text(key_label(field, object))];
             self.add_shape(&field.shape, &mut part);
             parts.push(part);
         }
-        self.add(Container {
+        self.add_container(Container {
             open: '{',
-            close: if object.is_map { format!("}}{}", times(object.keys)) } else { "}".to_owned() },
+            close: if object.is_map { format!("}}{}", count_suffix(object.keys)) } else { "}".to_owned() },
             parts,
             is_open: false,
-            // One field of a map stands for all.
+            // The one field of a map stands for all its keys.
             is_cut: object.is_cut && !object.is_map,
             is_transparent: object.is_map,
         })
     }
 
-    fn array(&mut self, array: &Array<'_>) -> Piece {
+    fn add_array(&mut self, array: &Array<'_>) -> Piece {
         let mut item = Vec::new();
         self.add_shape(&array.item, &mut item);
-        if array.len == Counts(Some((0, 0))) {
+        if array.len == CountRange(Some((0, 0))) {
             return Piece::Text("[]".to_owned());
         }
         let is_open = item.iter().all(|piece| matches!(piece, Piece::Text(_)));
         let is_unknown = item.is_empty();
-        self.add(Container {
+        self.add_container(Container {
             open: '[',
-            close: format!("]{}", times(array.len)),
+            close: format!("]{}", count_suffix(array.len)),
             parts: if is_unknown { Vec::new() } else { vec![item] },
             is_open,
             is_cut: is_unknown,
@@ -231,41 +231,41 @@ impl Drawing {
         })
     }
 
-    fn add(&mut self, container: Container) -> Piece {
+    fn add_container(&mut self, container: Container) -> Piece {
         self.containers.push(container);
         Piece::Container(self.containers.len() - 1)
     }
 }
 
-/// The names of a set of scalars; what may be a float may be an integer.
-fn scalars(set: u8) -> impl Iterator<Item = &'static str> {
+/// Returns the names of a set of scalar types. `float` includes `int`.
+fn scalar_names(set: u8) -> impl Iterator<Item = &'static str> {
     let set = if set & FLOAT == 0 { set } else { set & !INT };
     let names = [(STR, "str"), (INT, "int"), (FLOAT, "float"), (BOOL, "bool"), (NULL, "null")];
     names.into_iter().filter(move |(bit, _)| set & bit != 0).map(|(_, name)| name)
 }
 
-fn times(Counts(counts): Counts) -> String {
+fn count_suffix(CountRange(counts): CountRange) -> String {
     match counts {
         None => String::new(),
-        Some((least, most)) if least == most => format!(" ×{most}"),
-        Some((least, most)) => format!(" ×{least}-{most}"),
+        Some((min, max)) if min == max => format!(" ×{max}"),
+        Some((min, max)) => format!(" ×{min}-{max}"),
     }
 }
 
-fn label(field: &Field<'_>, object: &Object<'_>) -> String {
-    let key = show_key(&field.key);
-    match field.seen < object.seen {
+fn key_label(field: &Field<'_>, object: &Object<'_>) -> String {
+    let key = format_key(&field.key);
+    match field.count < object.count {
         _ if object.is_map => format!("<{key}>: "),
         true => format!("{key}?: "),
         false => format!("{key}: "),
     }
 }
 
-/// A key as it stands if it is a plain word, else as a JSON string; never with a line break.
-fn show_key(key: &str) -> String {
+/// Formats a key: bare if it is a plain word, else as a JSON string; never with a line break.
+fn format_key(key: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$' | b'@');
     let (shown, end) = match key.char_indices().nth(MAX_KEY_CHARS) {
-        Some((at, _)) => (&key[..at], LEFT_OUT),
+        Some((at, _)) => (&key[..at], OMISSION),
         None => (key, ""),
     };
     if !key.is_empty() && shown.bytes().all(is_plain) {

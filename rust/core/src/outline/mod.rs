@@ -4,13 +4,13 @@
 //!
 //! - `int`, `float`, `str`, `bool`, `null`; alternatives are joined by `|`; integers among floats are floats;
 //! - `key?` is missing from some of the objects merged here;
-//! - `[T] ×100` is an array of 100, `×0-3` one of none to three, wherever it was seen;
+//! - `[T] ×100` is an array of 100 items, `×0-3` stands for arrays of none to three;
 //! - `{<138586341>: T} ×184` is a map: 184 keys such as this one, all with values of one shape;
-//! - `…` is what was left out; a key that is no plain word is quoted as JSON;
-//! - `ndjson [T] ×100` are 100 values on lines of their own.
+//! - `…` stands for what was left out; a key that is not a plain word is quoted as JSON;
+//! - `ndjson [T] ×100` stands for 100 values, one per line.
 //!
-//! The first [`SAMPLE`] items of an array are merged. It is counted to its end, but arrays inside of items
-//! that were not merged have no part in a range such as `×0-3`.
+//! The first [`SAMPLE_ITEMS`] items of an array are merged, the rest is only counted. Arrays inside items
+//! that were not merged are not part of a range such as `×0-3`.
 
 mod fit;
 mod read;
@@ -21,13 +21,13 @@ mod tests;
 use crate::error::{Error, Result};
 use crate::scan::Isa;
 
-/// How many items of an array, or values of NDJSON, are merged; the rest is counted.
-pub const SAMPLE: u64 = 100;
+/// Items of an array, or values of NDJSON, that are merged. The rest is only counted.
+pub const SAMPLE_ITEMS: u64 = 100;
 
-/// The smallest budget: the coarsest outline of anything fits.
+/// Smallest budget in bytes, which fits the coarsest outline of any document.
 pub const MIN_BYTES: usize = 8;
 
-/// The shape of a JSON document or of NDJSON, in at most `max_bytes`.
+/// Returns the shape of a JSON document or of NDJSON, in at most `max_bytes`.
 ///
 /// Keys are revealed level by level, and in turns among siblings. A larger budget never shows less.
 pub fn outline(data: &[u8], max_bytes: usize) -> Result<String> {

@@ -1,4 +1,4 @@
-use super::fit::Drawing;
+use super::fit::Layout;
 use super::*;
 use crate::error::ErrorKind;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 fn run(data: &[u8], max_bytes: usize) -> Result<String> {
     let all: Vec<_> = Isa::available().into_iter().map(|isa| outline_with(isa, data, max_bytes)).collect();
-    assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    assert!(all.iter().all(|result| *result == all[0]), "{all:?}");
     outline(data, max_bytes)
 }
 
@@ -14,7 +14,7 @@ fn full(data: &str) -> String {
     run(data.as_bytes(), 1 << 20).unwrap()
 }
 
-/// An object of so many members, written by `member`.
+/// An object of `len` members, formatted by `member`.
 fn object(len: usize, member: impl Fn(usize) -> String) -> String {
     format!("{{{}}}", (0..len).map(member).collect::<Vec<_>>().join(","))
 }
@@ -42,7 +42,7 @@ fn shows_what_values_have_in_common() {
 }
 
 #[test]
-fn keys_that_are_no_plain_words_are_quoted() {
+fn keys_other_than_plain_words_are_quoted() {
     let data = r#"{"a-b_$@9": 1, "\u0061": 2, "": 3, "a.b": 4, "é\n\u2028\u0000\"\\": 5, "\ud800": 6}"#;
     assert_eq!(
         full(data),
@@ -97,7 +97,7 @@ fn a_smaller_budget_is_coarser() {
 }
 
 #[test]
-fn counts_are_true_beyond_the_sample() {
+fn counts_include_items_beyond_the_sample() {
     let many = vec![r#"{"a": 1}"#; 5000];
     assert_eq!(full(&format!("[{}, 7]", many.join(","))), "[{a: int}] ×5001");
     assert_eq!(full(&many.join("\n")), "ndjson [{a: int}] ×5000");
@@ -109,14 +109,14 @@ fn counts_are_true_beyond_the_sample() {
 }
 
 #[test]
-fn an_array_leaves_a_share_to_what_follows() {
+fn a_large_array_leaves_a_share_to_later_fields() {
     let hundred = |item: &str| format!("[{}]", vec![item; 100].join(","));
     let data = format!(r#"{{"a": {}, "b": {{"c": 1}}}}"#, hundred(&hundred(&hundred("1"))));
     assert_eq!(full(&data), "{a: [[[int] ×100] ×100] ×100, b: {c: int}}");
 }
 
 #[test]
-fn refuses_what_is_no_json() {
+fn rejects_invalid_json() {
     for (data, index) in
         [("", 0), ("[1,]", 3), ("[1] 2", 4), ("{\"a\" 1}", 5), ("[1}", 2), ("{}\nx", 3), ("01", 0)]
     {
@@ -140,10 +140,10 @@ fn hostile_shapes_stay_small() {
         (0..500).map(|i| format!(r#""o{i}": {}"#, object(200, |j| member(i * 200 + j)))).collect();
     let data = format!("{{{}}}", items.join(","));
     let document = read::read(Isa::detect(), data.as_bytes()).unwrap();
-    assert!(Drawing::of(&document).steps().len() <= read::MAX_FIELDS);
+    assert!(Layout::new(&document).steps().len() <= read::MAX_FIELDS);
 }
 
-/// Keys are few, so that objects have some in common.
+/// Documents with few distinct keys, so that objects share some.
 fn documents() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -162,19 +162,19 @@ fn documents() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn sizes_are_those_of_the_text(value in documents()) {
+    fn sizes_match_the_rendered_text(value in documents()) {
         let data = value.to_string();
         let mut document = read::read(Isa::detect(), data.as_bytes()).unwrap();
         document.shape.find_maps();
-        let drawing = Drawing::of(&document);
-        let steps = drawing.steps();
-        let texts: Vec<String> = (0..=steps.len()).map(|shown| drawing.render(&steps[..shown])).collect();
-        prop_assert_eq!(drawing.sizes(&steps), texts.iter().map(String::len).collect::<Vec<_>>());
+        let layout = Layout::new(&document);
+        let steps = layout.steps();
+        let texts: Vec<String> = (0..=steps.len()).map(|shown| layout.render(&steps[..shown])).collect();
+        prop_assert_eq!(layout.sizes(&steps), texts.iter().map(String::len).collect::<Vec<_>>());
         prop_assert!(!texts[steps.len()].contains('…'), "{}", texts[steps.len()]);
     }
 
     #[test]
-    fn every_budget_is_kept(value in documents()) {
+    fn no_budget_is_exceeded(value in documents()) {
         let data = value.to_string();
         let whole = full(&data);
         for max_bytes in MIN_BYTES..=whole.len() {
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_no_harm(
+    fn arbitrary_bytes_do_not_panic(
         value in documents(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
         noise in prop::collection::vec(any::<u8>(), 0..100),
     ) {

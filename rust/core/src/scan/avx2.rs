@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 
 use super::{Block, Kernel, WIDTH};
 
-/// Only ever used inside [`run`], so its intrinsics always find their instructions.
+/// Only used inside [`run`], so the machine has the instructions for its intrinsics.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256i, __m256i);
 
@@ -23,23 +23,23 @@ impl Avx2 {
             && is_x86_feature_detected!("pclmulqdq")
     }
 
-    /// All ones in the bytes that are `one` or `other`.
+    /// Returns vectors with all ones in the bytes that are `a` or `b`.
     #[inline(always)]
-    fn equals(self, one: u8, other: u8) -> (__m256i, __m256i) {
+    fn equals(self, a: u8, b: u8) -> (__m256i, __m256i) {
         // SAFETY: called inside `run` only.
         unsafe {
-            let one = _mm256_set1_epi8(one.cast_signed());
-            let other = _mm256_set1_epi8(other.cast_signed());
+            let a = _mm256_set1_epi8(a.cast_signed());
+            let b = _mm256_set1_epi8(b.cast_signed());
             (
-                _mm256_or_si256(_mm256_cmpeq_epi8(self.0, one), _mm256_cmpeq_epi8(self.0, other)),
-                _mm256_or_si256(_mm256_cmpeq_epi8(self.1, one), _mm256_cmpeq_epi8(self.1, other)),
+                _mm256_or_si256(_mm256_cmpeq_epi8(self.0, a), _mm256_cmpeq_epi8(self.0, b)),
+                _mm256_or_si256(_mm256_cmpeq_epi8(self.1, a), _mm256_cmpeq_epi8(self.1, b)),
             )
         }
     }
 }
 
 /// # Safety
-/// The machine has everything that [`Avx2::is_available`] asks for.
+/// [`Avx2::is_available`] must be true.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
@@ -54,7 +54,7 @@ impl Block for Avx2 {
     #[inline(always)]
     fn load(bytes: &[u8; WIDTH]) -> Self {
         let start = bytes.as_ptr().cast::<__m256i>();
-        // SAFETY: both halves lie within the 64 bytes, and the loads ask for no alignment.
+        // SAFETY: both halves are within the 64 bytes, and the loads need no alignment.
         unsafe { Self(_mm256_loadu_si256(start), _mm256_loadu_si256(start.add(1))) }
     }
 
@@ -80,8 +80,8 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
-    fn either(self, one: u8, other: u8) -> u64 {
-        let (low, high) = self.equals(one, other);
+    fn either(self, a: u8, b: u8) -> u64 {
+        let (low, high) = self.equals(a, b);
         // SAFETY: called inside `run` only.
         unsafe { join(_mm256_movemask_epi8(low), _mm256_movemask_epi8(high)) }
     }
@@ -110,8 +110,8 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
-    fn has_either(self, one: u8, other: u8) -> bool {
-        let (low, high) = self.equals(one, other);
+    fn has_either(self, a: u8, b: u8) -> bool {
+        let (low, high) = self.equals(a, b);
         // SAFETY: called inside `run` only.
         unsafe { _mm256_movemask_epi8(_mm256_or_si256(low, high)) != 0 }
     }
@@ -134,27 +134,27 @@ impl Block for Avx2 {
     fn has_le(self, byte: u8) -> bool {
         // SAFETY: called inside `run` only.
         unsafe {
-            let least = _mm256_min_epu8(self.0, self.1);
+            let min = _mm256_min_epu8(self.0, self.1);
             let byte = _mm256_set1_epi8(byte.cast_signed());
-            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(least, byte), least)) != 0
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(min, byte), min)) != 0
         }
     }
 
     #[inline(always)]
     fn within(self, low: u8, high: u8) -> u64 {
         // SAFETY: called inside `run` only.
-        let moved = unsafe {
+        let shifted = unsafe {
             let low = _mm256_set1_epi8(low.cast_signed());
             Self(_mm256_sub_epi8(self.0, low), _mm256_sub_epi8(self.1, low))
         };
-        moved.le(high - low)
+        shifted.le(high - low)
     }
 
     #[inline(always)]
     fn bit5(self) -> u64 {
         // SAFETY: called inside `run` only.
         unsafe {
-            // Bits that cross from one byte to the next do not come as far as a top bit.
+            // Bits that cross into the next byte never reach its top bit.
             join(
                 _mm256_movemask_epi8(_mm256_slli_epi16::<2>(self.0)),
                 _mm256_movemask_epi8(_mm256_slli_epi16::<2>(self.1)),
@@ -172,7 +172,7 @@ impl Block for Avx2 {
         }
     }
 
-    const GATHERS: bool = true;
+    const HAS_GATHER: bool = true;
 
     #[inline(always)]
     fn gather(mask: u64, at: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Which instructions this machine has, asked once a call; every path can be forced.
+//! Instruction sets: detected at run time, once per call. Tests can choose any that the machine has.
 
 use super::Block;
 #[cfg(target_arch = "x86_64")]
@@ -7,7 +7,7 @@ use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::sse2::Sse2;
 
-/// An instruction set that this machine is known to have: there is no other way to make one.
+/// An instruction set that this machine has. Only detection creates one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Isa(Set);
 
@@ -20,8 +20,8 @@ enum Set {
     Scalar,
 }
 
-/// A routine written once over [`Block`]. `run` must be `#[inline(always)]`: only inlined into the
-/// function that enables the instructions do they become instructions.
+/// A routine written once over [`Block`]. `run` must be `#[inline(always)]`, so that it is compiled inside
+/// the function that enables the instructions.
 pub(crate) trait Kernel {
     type Output;
 
@@ -29,7 +29,7 @@ pub(crate) trait Kernel {
 }
 
 impl Isa {
-    /// The fastest one.
+    /// Returns the fastest instruction set of this machine.
     #[must_use]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,7 @@ impl Isa {
         Self(Set::Scalar)
     }
 
-    /// All of them, for tests that compare.
+    /// Returns all instruction sets of this machine, for tests that compare them.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut all = vec![Self(Set::Scalar)];
@@ -61,7 +61,7 @@ impl Isa {
     #[allow(unsafe_code)]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            // SAFETY: this variant is only made where the instructions were detected.
+            // SAFETY: this variant is only created where the instructions were detected.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { super::avx2::run(kernel) },
             #[cfg(target_arch = "x86_64")]

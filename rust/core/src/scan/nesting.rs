@@ -1,29 +1,29 @@
-//! What stands directly inside a container, and where the container ends.
+//! Counts what is directly inside a container, and finds its end.
 
-use super::{Block, Isa, Kernel, Strings, WIDTH};
+use super::{Block, Isa, Kernel, StringState, WIDTH};
 
-/// A pass over the inside of an array or object that may go on from one piece of it to the next.
+/// State of a scan through the inside of an array or object. It can continue from one piece to the next.
 ///
-/// It trusts what it reads: whatever bracket closes the container, it ends there, and inside of something that
-/// is inside, only brackets of that thing's own kind are followed. The others come in pairs between them.
+/// Brackets are not validated: any closing bracket ends the container, and inside a nested value only
+/// brackets of its own kind are counted. The others come in pairs between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nesting {
-    strings: Strings,
-    /// 1 directly inside, more inside of something that is inside, 0 once it has ended.
+    strings: StringState,
+    /// 1 directly inside, more inside nested values, 0 after the end.
     depth: u64,
-    /// Whether what is inside is an object; directly inside, whether the last thing was.
+    /// Whether the nested value is an object; at depth 1, whether the last one was.
     is_object: bool,
 }
 
-/// For how many blocks one way of passing them is kept to.
-const BATCH: usize = 32;
+/// Blocks that are scanned before the choice of `STRAIGHT` is made again.
+const BATCH_BLOCKS: usize = 32;
 
-const MOST_BRACKETS: u32 = 8;
+const MAX_BRACKETS: u32 = 8;
 const DEPTHS: usize = 16;
 const CLOSES: u16 = 1 << 15;
 
-/// For a depth and up to eight brackets (bit set: it opens), at which of them depth 1 is entered or left;
-/// `CLOSES` if depth 0 is.
+/// For a depth and up to eight brackets (a set bit opens): a mask of the brackets that enter or leave depth
+/// 1, and `CLOSES` if depth 0 is reached.
 static AT_DEPTH_1: [[u16; 256]; DEPTHS] = {
     let mut table = [[0; 256]; DEPTHS];
     let mut depth = 1;
@@ -31,7 +31,7 @@ static AT_DEPTH_1: [[u16; 256]; DEPTHS] = {
         let mut kinds = 0;
         while kinds < 256 {
             let (mut now, mut i, mut entry) = (depth, 0, 0);
-            while i < MOST_BRACKETS {
+            while i < MAX_BRACKETS {
                 let then = now;
                 if kinds >> i & 1 == 1 {
                     now += 1;
@@ -55,49 +55,49 @@ static AT_DEPTH_1: [[u16; 256]; DEPTHS] = {
     table
 };
 
-/// Why a pass stopped.
+/// Why a scan stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The bytes ran out.
     Exhausted,
-    /// The container's closing bracket was the last byte taken.
+    /// The container's closing bracket was the last byte consumed.
     Closed,
-    /// The comma that was asked for was the last byte taken.
+    /// The requested comma was the last byte consumed.
     Reached,
 }
 
-/// What a pass over some bytes found.
+/// Result of scanning some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) consumed: usize,
-    /// Commas directly inside, the one that was reached included.
+    /// Commas directly inside, the requested one included.
     pub(crate) commas: u64,
     pub(crate) stop: Stop,
 }
 
 impl Nesting {
-    /// Right after the opening bracket, or right after a comma directly inside.
+    /// Returns the state right after the opening bracket, or right after a comma directly inside.
     pub(crate) fn inside() -> Self {
-        Self { strings: Strings::default(), depth: 1, is_object: true }
+        Self { strings: StringState::default(), depth: 1, is_object: true }
     }
 
-    /// Goes on over `bytes` to the closing bracket.
+    /// Scans `bytes` up to the closing bracket.
     #[inline]
     pub(crate) fn close(&mut self, isa: Isa, bytes: &[u8]) -> Progress {
-        isa.run(Pass::<false> { nesting: self, bytes, most: u64::MAX })
+        isa.run(Pass::<false> { nesting: self, bytes, target: u64::MAX })
     }
 
-    /// Goes on over `bytes` to the closing bracket or the `most`th comma, whichever is first.
+    /// Scans `bytes` up to the closing bracket or the comma number `target`, whichever is first.
     #[inline]
-    pub(crate) fn seek(&mut self, isa: Isa, bytes: &[u8], most: u64) -> Progress {
-        isa.run(Pass::<true> { nesting: self, bytes, most })
+    pub(crate) fn seek(&mut self, isa: Isa, bytes: &[u8], target: u64) -> Progress {
+        isa.run(Pass::<true> { nesting: self, bytes, target })
     }
 
-    /// The commas directly inside within a block, and the closing bracket's bit if it is in it. `OBJECTS` is
-    /// `is_object`, known when this is compiled.
+    /// Returns the mask of the commas directly inside within a block, and the closing bracket's bit if it is
+    /// in the block. `OBJECTS` is `is_object` as a compile-time constant.
     ///
-    /// Whether a block comes back to depth 1 decides how much there is to do for it. `STRAIGHT` does all of
-    /// it for every block instead of asking: cheaper where the answer cannot be guessed.
+    /// Most of the work is only needed if a block returns to depth 1. `STRAIGHT` does it for every block
+    /// instead of testing, which is cheaper where the branch is hard to predict.
     #[inline(always)]
     fn block<B: Block, const OBJECTS: bool, const STRAIGHT: bool>(
         &mut self,
@@ -105,7 +105,7 @@ impl Nesting {
         quotes: u64,
         near: &mut usize,
     ) -> (u64, u64) {
-        let outside = !self.strings.mask::<B>(quotes);
+        let outside = !self.strings.inside_mask::<B>(quotes);
         let depth = self.depth;
         if !STRAIGHT && depth == 1 && !block.fold().has_either(b'{', b'}') {
             *near += 1;
@@ -118,19 +118,19 @@ impl Nesting {
         let is_near = depth <= closes + 1;
         *near += usize::from(is_near);
         if !STRAIGHT && !is_near {
-            // However they are ordered, the brackets of this block do not come back to depth 1.
+            // In whatever order, the brackets of this block do not return to depth 1.
             self.depth = depth + u64::from(open.count_ones()) - closes;
             return (0, 0);
         }
         let commas = block.eq(b',') & outside;
         let brackets = open | close;
-        if B::GATHERS && brackets.count_ones() <= MOST_BRACKETS && depth < DEPTHS as u64 {
-            // What is not a bracket of this block reads as one that opens, which changes nothing before it.
+        if B::HAS_GATHER && brackets.count_ones() <= MAX_BRACKETS && depth < DEPTHS as u64 {
+            // Unused bits read as opening brackets, which change nothing before them.
             let kinds = B::gather(open, brackets) | !0 << brackets.count_ones();
             let at = AT_DEPTH_1[depth as usize][(kinds & 0xff) as usize];
             let switches = B::scatter(u64::from(at), brackets);
             let inside = B::prefix_xor(switches) ^ u64::from(depth == 1).wrapping_neg();
-            // Mostly there is nothing but commas between the things inside.
+            // Usually there are only commas between the nested values.
             let has_others = inside & !(commas | brackets) != 0
                 && block.either(opening ^ 0x20, closing ^ 0x20) & outside & inside != 0;
             if !has_others && at & CLOSES == 0 {
@@ -138,42 +138,43 @@ impl Nesting {
                 return (commas & inside, 0);
             }
         }
-        let slow = bracket_by_bracket(
+        let scan = scan_brackets(
             (depth, OBJECTS),
             block.either(b'{', b'[') & outside,
             block.either(b'}', b']') & outside,
             block.either(b'{', b'}'),
             commas,
         );
-        (self.depth, self.is_object) = (slow.depth, slow.is_object);
-        (slow.found, slow.end)
+        (self.depth, self.is_object) = (scan.depth, scan.is_object);
+        (scan.commas_inside, scan.end)
     }
 }
 
-struct Slow {
+struct BracketScan {
     depth: u64,
     is_object: bool,
-    found: u64,
+    commas_inside: u64,
     end: u64,
 }
 
-/// By value: a reference to the state would keep it in memory for all the blocks that never come here.
+/// Takes and returns the state by value: a reference would keep it in memory for all the blocks that never
+/// come here.
 #[inline(never)]
-fn bracket_by_bracket(
+fn scan_brackets(
     (mut depth, mut is_object): (u64, bool),
     open: u64,
     close: u64,
     curlies: u64,
     commas: u64,
-) -> Slow {
+) -> BracketScan {
     let mut brackets = open | close;
-    let mut found = 0;
+    let mut commas_inside = 0;
     let mut rest = !0_u64;
     while brackets != 0 {
         let bit = brackets & brackets.wrapping_neg();
         let is_curly = curlies & bit != 0;
         if depth == 1 {
-            found |= commas & rest & (bit - 1);
+            commas_inside |= commas & rest & (bit - 1);
             is_object = is_curly;
         }
         if is_object == is_curly {
@@ -182,7 +183,7 @@ fn bracket_by_bracket(
             } else {
                 depth -= 1;
                 if depth == 0 {
-                    return Slow { depth, is_object, found, end: bit };
+                    return BracketScan { depth, is_object, commas_inside, end: bit };
                 }
             }
         }
@@ -190,15 +191,15 @@ fn bracket_by_bracket(
         brackets ^= bit;
     }
     if depth == 1 {
-        found |= commas & rest;
+        commas_inside |= commas & rest;
     }
-    Slow { depth, is_object, found, end: 0 }
+    BracketScan { depth, is_object, commas_inside, end: 0 }
 }
 
 struct Pass<'a, const SEEK: bool> {
     nesting: &'a mut Nesting,
     bytes: &'a [u8],
-    most: u64,
+    target: u64,
 }
 
 impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
@@ -206,52 +207,53 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
 
     #[inline(always)]
     fn run<B: Block>(self) -> Progress {
-        let Self { nesting, bytes, most } = self;
+        let Self { nesting, bytes, target } = self;
         let mut walk = Walk { bytes, state: *nesting, commas: 0, near: 0 };
         let (blocks, rest) = bytes.as_chunks::<WIDTH>();
         if let Some(first) = blocks.first() {
-            // Of what was before these bytes, only as much is known as matters.
+            // Of the bytes before these, only a pending escape matters.
             let befores = &[shifted(walk.state.strings, first)];
             let (_, hit) =
-                walk.batch::<B, SEEK>(Batch { start: 0, blocks: &blocks[..1], befores }, most, false);
+                walk.batch::<B, SEEK>(Batch { start: 0, blocks: &blocks[..1], befores }, target, false);
             if let Some(hit) = hit {
-                return nesting.stop(0, hit, walk.commas, most);
+                return nesting.stop(0, hit, walk.commas, target);
             }
         }
         let befores = bytes.get(WIDTH - 1..).unwrap_or_default().as_chunks::<WIDTH>().0;
         let mut straight = false;
         let mut at = 1;
         while at < blocks.len() {
-            let to = blocks.len().min(at + BATCH);
+            let to = blocks.len().min(at + BATCH_BLOCKS);
             let batch =
                 Batch { start: at * WIDTH, blocks: &blocks[at..to], befores: &befores[at - 1..to - 1] };
             walk.near = 0;
-            let (taken, hit) = walk.batch::<B, SEEK>(batch, most, straight);
-            at += taken;
+            let (consumed, hit) = walk.batch::<B, SEEK>(batch, target, straight);
+            at += consumed;
             if let Some(hit) = hit {
-                return nesting.stop(at * WIDTH, hit, walk.commas, most);
+                return nesting.stop(at * WIDTH, hit, walk.commas, target);
             }
-            // Nearly none and nearly all can be guessed.
-            straight = B::GATHERS && (BATCH / 4..BATCH * 7 / 8).contains(&walk.near);
+            // Nearly none and nearly all can be predicted.
+            straight = B::HAS_GATHER && (BATCH_BLOCKS / 4..BATCH_BLOCKS * 7 / 8).contains(&walk.near);
         }
         if !rest.is_empty() {
             let start = bytes.len() - rest.len();
             let mut padded = [b' '; WIDTH];
             padded[..rest.len()].copy_from_slice(rest);
-            let befores = &[shifted(walk.state.strings.behind(&bytes[..start]), &padded)];
-            let (_, hit) = walk.batch::<B, SEEK>(Batch { start, blocks: &[padded], befores }, most, false);
+            let befores = &[shifted(walk.state.strings.after(&bytes[..start]), &padded)];
+            let (_, hit) = walk.batch::<B, SEEK>(Batch { start, blocks: &[padded], befores }, target, false);
             if let Some(hit) = hit {
-                return nesting.stop(start, hit, walk.commas, most);
+                return nesting.stop(start, hit, walk.commas, target);
             }
         }
-        walk.state.strings = walk.state.strings.behind(bytes);
+        walk.state.strings = walk.state.strings.after(bytes);
         *nesting = walk.state;
         Progress { consumed: bytes.len(), commas: walk.commas, stop: Stop::Exhausted }
     }
 }
 
-/// The block one byte earlier, with a backslash first only if it escapes.
-fn shifted(strings: Strings, block: &[u8; WIDTH]) -> [u8; WIDTH] {
+/// Returns the block that starts one byte earlier. Its first byte is a backslash only if that escapes the
+/// next one.
+fn shifted(strings: StringState, block: &[u8; WIDTH]) -> [u8; WIDTH] {
     let mut before = [b' '; WIDTH];
     if strings.is_escaped() {
         before[0] = b'\\';
@@ -268,38 +270,39 @@ struct Batch<'a> {
     befores: &'a [[u8; WIDTH]],
 }
 
-/// A pass under way.
+/// A scan in progress.
 #[derive(Clone, Copy)]
 struct Walk<'a> {
     bytes: &'a [u8],
-    /// Its escapes are those of the first byte, not of the one that was reached.
+    /// Its escape state is that before the first byte, not that before the current block.
     state: Nesting,
     commas: u64,
-    /// How many blocks of the batch have come near depth 1.
+    /// How many blocks of the batch came near depth 1.
     near: usize,
 }
 
-/// What ends a pass: the commas found in the last block, and the closing bracket if it is in it.
+/// What ends a scan: the commas found in the last block, and the closing bracket if it is in it.
 #[derive(Clone, Copy)]
 struct Hit {
-    found: u64,
+    commas_inside: u64,
     end: u64,
 }
 
 impl Walk<'_> {
-    /// How many blocks were passed whole, possibly not all, and what ended the pass in the next one.
+    /// Scans a batch. Returns how many blocks were consumed whole, possibly not all, and what ended the scan
+    /// in the next one.
     #[inline(always)]
     fn batch<B: Block, const SEEK: bool>(
         &mut self,
         batch: Batch<'_>,
-        most: u64,
+        target: u64,
         straight: bool,
     ) -> (usize, Option<Hit>) {
         match (self.state.is_object, straight) {
-            (true, false) => self.blocks::<B, true, false, SEEK>(batch, most),
-            (true, true) => self.blocks::<B, true, true, SEEK>(batch, most),
-            (false, false) => self.blocks::<B, false, false, SEEK>(batch, most),
-            (false, true) => self.blocks::<B, false, true, SEEK>(batch, most),
+            (true, false) => self.blocks::<B, true, false, SEEK>(batch, target),
+            (true, true) => self.blocks::<B, true, true, SEEK>(batch, target),
+            (false, false) => self.blocks::<B, false, false, SEEK>(batch, target),
+            (false, true) => self.blocks::<B, false, true, SEEK>(batch, target),
         }
     }
 
@@ -307,45 +310,45 @@ impl Walk<'_> {
     fn blocks<B: Block, const OBJECTS: bool, const STRAIGHT: bool, const SEEK: bool>(
         &mut self,
         batch: Batch<'_>,
-        most: u64,
+        target: u64,
     ) -> (usize, Option<Hit>) {
-        // Locals stay in registers; behind the reference they would be written back every block.
+        // Locals stay in registers; through the reference they would be written back for every block.
         let Self { bytes, mut state, mut commas, mut near } = *self;
         let mut hit = None;
-        let mut taken = 0;
+        let mut consumed = 0;
         for (block, before) in batch.blocks.iter().zip(batch.befores) {
             let block = B::load(block);
-            let start = batch.start + taken * WIDTH;
+            let start = batch.start + consumed * WIDTH;
             let quotes = state.strings.quotes_at(bytes, start, block, B::load(before));
-            let (found, end) = state.block::<B, OBJECTS, STRAIGHT>(block, quotes, &mut near);
-            commas += u64::from(found.count_ones());
-            if (SEEK && commas >= most) || end != 0 {
-                hit = Some(Hit { found, end });
+            let (commas_inside, end) = state.block::<B, OBJECTS, STRAIGHT>(block, quotes, &mut near);
+            commas += u64::from(commas_inside.count_ones());
+            if (SEEK && commas >= target) || end != 0 {
+                hit = Some(Hit { commas_inside, end });
                 break;
             }
-            taken += 1;
+            consumed += 1;
             if state.is_object != OBJECTS {
                 break;
             }
         }
         *self = Self { bytes, state, commas, near };
-        (taken, hit)
+        (consumed, hit)
     }
 }
 
 impl Nesting {
-    /// Ends a pass inside the block at `start`. Brackets and commas that count are outside of strings, so after
-    /// either of them nothing is carried on.
-    fn stop(&mut self, start: usize, hit: Hit, commas: u64, most: u64) -> Progress {
+    /// Ends a scan inside the block at `start`. Counted brackets and commas are outside strings, so no string
+    /// state is carried on.
+    fn stop(&mut self, start: usize, hit: Hit, commas: u64, target: u64) -> Progress {
         *self = Self::inside();
-        let Hit { found, end } = hit;
-        if commas >= most {
-            let mut found = found;
-            for _ in 0..u64::from(found.count_ones()) - (commas - most) - 1 {
-                found &= found - 1;
+        let Hit { commas_inside, end } = hit;
+        if commas >= target {
+            let mut commas_inside = commas_inside;
+            for _ in 0..u64::from(commas_inside.count_ones()) - (commas - target) - 1 {
+                commas_inside &= commas_inside - 1;
             }
-            let consumed = start + found.trailing_zeros() as usize + 1;
-            return Progress { consumed, commas: most, stop: Stop::Reached };
+            let consumed = start + commas_inside.trailing_zeros() as usize + 1;
+            return Progress { consumed, commas: target, stop: Stop::Reached };
         }
         self.depth = 0;
         let consumed = start + end.trailing_zeros() as usize + 1;
@@ -358,7 +361,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(bytes: &[u8], most: u64) -> Progress {
+    fn naive(bytes: &[u8], target: u64) -> Progress {
         let (mut inside, mut escaped, mut depth, mut commas) = (false, false, 1_u64, 0);
         let mut is_object = true;
         for (i, &byte) in bytes.iter().enumerate() {
@@ -377,14 +380,14 @@ mod tests {
             if depth == 0 {
                 return Progress { consumed: i + 1, commas, stop: Stop::Closed };
             }
-            if commas == most {
+            if commas == target {
                 return Progress { consumed: i + 1, commas, stop: Stop::Reached };
             }
         }
         Progress { consumed: bytes.len(), commas, stop: Stop::Exhausted }
     }
 
-    /// Bytes that are mostly structure, in strings and out of them.
+    /// Bytes that are mostly structure, inside and outside strings.
     pub(crate) fn structure() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             4 => Just(b','), 3 => Just(b'['), 2 => Just(b']'), 2 => Just(b'{'), 2 => Just(b'}'),
@@ -395,9 +398,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_loop(bytes in structure(), most in 1..40_u64) {
+        fn matches_a_byte_loop(bytes in structure(), target in 1..40_u64) {
             for isa in Isa::available() {
-                prop_assert_eq!(Nesting::inside().seek(isa, &bytes, most), naive(&bytes, most), "{:?}", isa);
+                prop_assert_eq!(Nesting::inside().seek(isa, &bytes, target), naive(&bytes, target), "{:?}", isa);
                 prop_assert_eq!(Nesting::inside().close(isa, &bytes), naive(&bytes, u64::MAX), "{:?}", isa);
             }
         }

@@ -1,40 +1,41 @@
-//! Where lines start: every line of a text, or only those with something on them.
+//! Finds where lines start: all lines of a text, or only those that are not blank.
 
 use super::{Block, Isa, Kernel, WIDTH};
 
-/// A pass over lines that may go on from one piece to the next.
+/// State of a scan over lines. It can continue from one piece to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// 1 if the next byte would start a line, else 0. Without blank lines: the next byte that is not white space.
+    /// 1 if the next byte starts a line, else 0. If blank lines are skipped, it is the next byte that is not
+    /// white space.
     pending: u64,
     skips_blank: bool,
 }
 
-/// What a pass over some bytes found.
+/// Result of scanning some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Starts {
-    /// How many lines start in the bytes, up to and with the one asked for.
+    /// Lines that start in the bytes, up to and including the requested one.
     pub(crate) count: u64,
-    /// Where the line that was asked for starts.
+    /// Where the requested line starts, if it was reached.
     pub(crate) reached: Option<usize>,
 }
 
 impl Rows {
-    /// At the start of a line that was counted already.
+    /// Returns the state at the start of a line that is already counted.
     pub(crate) fn inside(skips_blank: bool) -> Self {
         Self { pending: 0, skips_blank }
     }
 
-    /// Goes on over all `bytes`.
+    /// Scans all of `bytes` and counts the lines that start in them.
     #[inline]
     pub(crate) fn count(&mut self, isa: Isa, bytes: &[u8]) -> u64 {
-        isa.run(Pass::<false> { rows: self, bytes, most: u64::MAX }).count
+        isa.run(Pass::<false> { rows: self, bytes, target: u64::MAX }).count
     }
 
-    /// Goes on over `bytes` to where the `most`th line from here starts.
+    /// Scans `bytes` up to the start of line number `target` from here.
     #[inline]
-    pub(crate) fn seek(&mut self, isa: Isa, bytes: &[u8], most: u64) -> Starts {
-        isa.run(Pass::<true> { rows: self, bytes, most })
+    pub(crate) fn seek(&mut self, isa: Isa, bytes: &[u8], target: u64) -> Starts {
+        isa.run(Pass::<true> { rows: self, bytes, target })
     }
 
     #[inline(always)]
@@ -46,7 +47,7 @@ impl Rows {
         if !self.skips_blank {
             return after;
         }
-        // Adding a bit to a run of white space carries it to the byte behind the run.
+        // Adding a bit to a run of white space carries it to the byte after the run.
         let white = block.le(b' ');
         let (carried, overflow) = (after & white).overflowing_add(white);
         self.pending |= u64::from(overflow);
@@ -57,7 +58,7 @@ impl Rows {
 struct Pass<'a, const SEEK: bool> {
     rows: &'a mut Rows,
     bytes: &'a [u8],
-    most: u64,
+    target: u64,
 }
 
 impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
@@ -65,29 +66,29 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
 
     #[inline(always)]
     fn run<B: Block>(self) -> Starts {
-        let Self { rows, bytes, most } = self;
+        let Self { rows, bytes, target } = self;
         let mut state = *rows;
         let mut count = 0;
         let (blocks, rest) = bytes.as_chunks::<WIDTH>();
         for (i, block) in blocks.iter().enumerate() {
             let starts = state.block::<B>(block);
             count += u64::from(starts.count_ones());
-            if SEEK && count >= most {
+            if SEEK && count >= target {
                 *rows = Rows::inside(state.skips_blank);
-                return reached(i * WIDTH, starts, count, most);
+                return reach(i * WIDTH, starts, count, target);
             }
         }
         if !rest.is_empty() {
-            // Padded with what starts nothing: a line's content, masked out of the answer.
+            // Padded with line content, which is masked out of the result.
             let mut padded = [b'.'; WIDTH];
             padded[..rest.len()].copy_from_slice(rest);
             let starts = state.block::<B>(&padded);
             state.pending = starts >> rest.len() & 1;
             let starts = starts & !(!0 << rest.len());
             count += u64::from(starts.count_ones());
-            if SEEK && count >= most {
+            if SEEK && count >= target {
                 *rows = Rows::inside(state.skips_blank);
-                return reached(blocks.len() * WIDTH, starts, count, most);
+                return reach(blocks.len() * WIDTH, starts, count, target);
             }
         }
         *rows = state;
@@ -95,11 +96,11 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
     }
 }
 
-fn reached(base: usize, mut starts: u64, count: u64, most: u64) -> Starts {
-    for _ in 0..u64::from(starts.count_ones()) - (count - most) - 1 {
+fn reach(base: usize, mut starts: u64, count: u64, target: u64) -> Starts {
+    for _ in 0..u64::from(starts.count_ones()) - (count - target) - 1 {
         starts &= starts - 1;
     }
-    Starts { count: most, reached: Some(base + starts.trailing_zeros() as usize) }
+    Starts { count: target, reached: Some(base + starts.trailing_zeros() as usize) }
 }
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The starts of all lines but the first, which begins before the bytes.
+    /// Reference: returns the starts of all lines but the first, which begins before the bytes.
     fn naive(bytes: &[u8], skips_blank: bool) -> Vec<usize> {
         let mut starts = Vec::new();
         let mut line = 0;
@@ -121,17 +122,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_splitting(
+        fn matches_splitting(
             bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b' '), Just(b'\r'), Just(b'x')], 0..300),
             cuts in prop::collection::vec(0..300_usize, 0..4),
-            most in 1..30_u64,
+            target in 1..30_u64,
         ) {
             for isa in Isa::available() {
                 for skips_blank in [true, false] {
                     let starts = naive(&bytes, skips_blank);
-                    let sought = Rows::inside(skips_blank).seek(isa, &bytes, most);
-                    prop_assert_eq!(sought.reached, starts.get(most as usize - 1).copied(), "{:?}", isa);
-                    prop_assert_eq!(sought.count, most.min(starts.len() as u64));
+                    let result = Rows::inside(skips_blank).seek(isa, &bytes, target);
+                    prop_assert_eq!(result.reached, starts.get(target as usize - 1).copied(), "{:?}", isa);
+                    prop_assert_eq!(result.count, target.min(starts.len() as u64));
 
                     let mut cuts: Vec<_> = cuts.iter().map(|&cut| cut.min(bytes.len())).collect();
                     cuts.sort_unstable();

@@ -1,4 +1,4 @@
-//! Any machine: eight bytes at a time in an ordinary register.
+//! Any machine: eight bytes at a time in a general-purpose register.
 
 use super::{Block, WIDTH};
 
@@ -16,8 +16,8 @@ fn gather(hits: u64) -> u64 {
 
 impl Scalar {
     #[inline(always)]
-    fn mask(self, ask: impl Fn(u64) -> u64) -> u64 {
-        self.0.iter().rev().fold(0, |mask, &word| mask << 8 | gather(ask(word)))
+    fn mask(self, test: impl Fn(u64) -> u64) -> u64 {
+        self.0.iter().rev().fold(0, |mask, &word| mask << 8 | gather(test(word)))
     }
 }
 
@@ -77,15 +77,16 @@ impl Block for Scalar {
     }
 
     #[inline(always)]
-    fn either(self, one: u8, other: u8) -> u64 {
-        self.eq(one) | self.eq(other)
+    fn either(self, a: u8, b: u8) -> u64 {
+        self.eq(a) | self.eq(b)
     }
 
     #[inline(always)]
     fn le(self, byte: u8) -> u64 {
         self.mask(|word| {
             let limit = LOW * u64::from(byte);
-            // With the top bits set aside no byte borrows from its neighbour; they decide where they differ.
+            // Without the top bits no byte borrows from its neighbour; where the top bits differ, they
+            // decide.
             let low_le = (limit | HIGH).wrapping_sub(word & !HIGH);
             ((limit & !word) | (!(limit ^ word) & low_le)) & HIGH
         })
@@ -97,8 +98,8 @@ impl Block for Scalar {
     }
 
     #[inline(always)]
-    fn has_either(self, one: u8, other: u8) -> bool {
-        self.eq(one) | self.eq(other) != 0
+    fn has_either(self, a: u8, b: u8) -> bool {
+        self.eq(a) | self.eq(b) != 0
     }
 
     #[inline(always)]
@@ -126,7 +127,7 @@ impl Block for Scalar {
         prefix_xor(mask)
     }
 
-    const GATHERS: bool = false;
+    const HAS_GATHER: bool = false;
 
     fn gather(mask: u64, at: u64) -> u64 {
         gather_bits(mask, at)

@@ -1,4 +1,4 @@
-//! Any x86-64: SSE2 is part of the architecture, so nothing needs detecting.
+//! Any x86-64 machine: SSE2 is part of the architecture, so no detection is needed.
 
 use std::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
@@ -12,10 +12,10 @@ pub(crate) struct Sse2([__m128i; 4]);
 
 impl Sse2 {
     #[inline(always)]
-    fn mask(self, ask: impl Fn(__m128i) -> __m128i) -> u64 {
+    fn mask(self, test: impl Fn(__m128i) -> __m128i) -> u64 {
         self.0.iter().rev().fold(0, |mask, &lane| {
             // SAFETY: SSE2 is part of x86-64.
-            mask << 16 | u64::from(unsafe { _mm_movemask_epi8(ask(lane)) }.cast_unsigned())
+            mask << 16 | u64::from(unsafe { _mm_movemask_epi8(test(lane)) }.cast_unsigned())
         })
     }
 }
@@ -24,7 +24,7 @@ impl Block for Sse2 {
     #[inline(always)]
     fn load(bytes: &[u8; WIDTH]) -> Self {
         let start = bytes.as_ptr().cast::<__m128i>();
-        // SAFETY: all four quarters lie within the 64 bytes, and the loads ask for no alignment.
+        // SAFETY: all four quarters are within the 64 bytes, and the loads need no alignment.
         Self(std::array::from_fn(|i| unsafe { _mm_loadu_si128(start.add(i)) }))
     }
 
@@ -41,8 +41,8 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
-    fn either(self, one: u8, other: u8) -> u64 {
-        self.eq(one) | self.eq(other)
+    fn either(self, a: u8, b: u8) -> u64 {
+        self.eq(a) | self.eq(b)
     }
 
     #[inline(always)]
@@ -59,8 +59,8 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
-    fn has_either(self, one: u8, other: u8) -> bool {
-        self.eq(one) | self.eq(other) != 0
+    fn has_either(self, a: u8, b: u8) -> bool {
+        self.eq(a) | self.eq(b) != 0
     }
 
     #[inline(always)]
@@ -76,13 +76,13 @@ impl Block for Sse2 {
     #[inline(always)]
     fn within(self, low: u8, high: u8) -> u64 {
         // SAFETY: SSE2 is part of x86-64.
-        let moved = self.0.map(|lane| unsafe { _mm_sub_epi8(lane, _mm_set1_epi8(low.cast_signed())) });
-        Self(moved).le(high - low)
+        let shifted = self.0.map(|lane| unsafe { _mm_sub_epi8(lane, _mm_set1_epi8(low.cast_signed())) });
+        Self(shifted).le(high - low)
     }
 
     #[inline(always)]
     fn bit5(self) -> u64 {
-        // SAFETY: SSE2 is part of x86-64. Bits that cross between bytes do not come as far as a top bit.
+        // SAFETY: SSE2 is part of x86-64. Bits that cross into the next byte never reach its top bit.
         self.mask(|lane| unsafe { _mm_slli_epi16::<2>(lane) })
     }
 
@@ -91,7 +91,7 @@ impl Block for Sse2 {
         scalar::prefix_xor(mask)
     }
 
-    const GATHERS: bool = false;
+    const HAS_GATHER: bool = false;
 
     fn gather(mask: u64, at: u64) -> u64 {
         scalar::gather_bits(mask, at)

@@ -1,10 +1,10 @@
-//! Which bytes are inside a string, carried from block to block.
+//! Masks of the bytes inside strings, with the state that is carried from block to block.
 
 use super::{Block, Isa, Kernel, WIDTH};
 
-/// What a block needs to know of the bytes before it.
+/// State that a block needs from the bytes before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Strings {
+pub(crate) struct StringState {
     /// 1 if the next byte is escaped, else 0.
     escaped: u64,
     /// All ones inside a string, else 0.
@@ -13,7 +13,7 @@ pub(crate) struct Strings {
 
 const ODD: u64 = 0xAAAA_AAAA_AAAA_AAAA;
 
-impl Strings {
+impl StringState {
     pub(crate) fn is_inside(&self) -> bool {
         self.inside != 0
     }
@@ -23,9 +23,9 @@ impl Strings {
         self.escaped != 0
     }
 
-    /// Bytes that a backslash before them escapes.
+    /// Returns the mask of the bytes that a backslash before them escapes.
     #[inline(always)]
-    pub(crate) fn escaped(&mut self, backslashes: u64) -> u64 {
+    pub(crate) fn escaped_mask(&mut self, backslashes: u64) -> u64 {
         let carried = self.escaped;
         if backslashes == 0 {
             self.escaped = 0;
@@ -39,26 +39,26 @@ impl Strings {
         flipped ^ (backslashes | carried)
     }
 
-    /// Bytes inside strings: each string's opening quote counts, its closing one does not.
+    /// Returns the mask of the bytes inside strings. It includes each opening quote, but not the closing one.
     #[inline(always)]
-    pub(crate) fn mask<B: Block>(&mut self, quotes: u64) -> u64 {
+    pub(crate) fn inside_mask<B: Block>(&mut self, quotes: u64) -> u64 {
         let inside = B::prefix_xor(quotes) ^ self.inside;
         self.inside = (inside.cast_signed() >> 63).cast_unsigned();
         inside
     }
 
-    /// The same behind `bytes`, as far as escapes go.
-    pub(crate) fn behind(self, bytes: &[u8]) -> Self {
+    /// Returns the state after `bytes`, as far as escapes are concerned.
+    pub(crate) fn after(self, bytes: &[u8]) -> Self {
         let run = bytes.iter().rev().take_while(|&&byte| byte == b'\\').count() as u64;
         let carried = if run == bytes.len() as u64 { self.escaped } else { 0 };
-        // If the run's first is escaped itself, it escapes nothing.
+        // If the first backslash of the run is escaped itself, it escapes nothing.
         Self { escaped: (run + carried) % 2, ..self }
     }
 
-    /// Quotes that no backslash escapes, of the block at `start` of `bytes`; this is what holds at the start of
-    /// `bytes`. `before` is the block one byte earlier.
+    /// Returns the mask of the unescaped quotes in the block at `start` of `bytes`. `self` is the state at
+    /// the start of `bytes`, `before` is the block one byte earlier.
     ///
-    /// Blocks in which a backslash stands before a quote are few, even among those with backslashes.
+    /// Few blocks have a backslash right before a quote, even among those with backslashes.
     #[inline(always)]
     pub(crate) fn quotes_at<B: Block>(&self, bytes: &[u8], start: usize, block: B, before: B) -> u64 {
         let quotes = block.eq(b'"');
@@ -70,22 +70,22 @@ impl Strings {
 
     #[inline(never)]
     fn escaped_at(&self, bytes: &[u8], start: usize, backslashes: u64) -> u64 {
-        self.behind(&bytes[..start.min(bytes.len())]).escaped(backslashes)
+        self.after(&bytes[..start.min(bytes.len())]).escaped_mask(backslashes)
     }
 
-    /// Quotes that no backslash escapes.
+    /// Returns the mask of the unescaped quotes.
     #[inline(always)]
     pub(crate) fn quotes<B: Block>(&mut self, block: B) -> u64 {
-        // Whether there are any backslashes is cheaper to ask than where, and mostly there are none.
+        // Testing for any backslash is cheaper than the mask, and most blocks have none.
         if self.escaped != 0 || block.has(b'\\') {
-            let escaped = self.escaped(block.eq(b'\\'));
+            let escaped = self.escaped_mask(block.eq(b'\\'));
             return block.eq(b'"') & !escaped;
         }
         block.eq(b'"')
     }
 }
 
-/// Where the string ends whose content starts with `bytes`: its closing quote.
+/// Returns the position of the closing quote of a string whose content starts with `bytes`.
 #[inline]
 pub(crate) fn closing_quote(isa: Isa, bytes: &[u8]) -> Option<usize> {
     isa.run(ClosingQuote(bytes))
@@ -98,7 +98,7 @@ impl Kernel for ClosingQuote<'_> {
 
     #[inline(always)]
     fn run<B: Block>(self) -> Option<usize> {
-        let mut strings = Strings::default();
+        let mut strings = StringState::default();
         let (blocks, rest) = self.0.as_chunks::<WIDTH>();
         for (i, block) in blocks.iter().enumerate() {
             let found = strings.quotes(B::load(block));
@@ -125,11 +125,11 @@ mod tests {
 
         #[inline(always)]
         fn run<B: Block>(self) -> Vec<u64> {
-            let mut strings = Strings::default();
+            let mut strings = StringState::default();
             let mut masks = Vec::new();
             for bytes in self.0 {
                 let quotes = strings.quotes(B::load(bytes));
-                masks.push(strings.mask::<B>(quotes));
+                masks.push(strings.inside_mask::<B>(quotes));
             }
             masks
         }

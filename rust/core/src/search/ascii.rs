@@ -1,7 +1,7 @@
-//! Makes `\w`, `\d`, `\s` and `\b` ASCII, in a pattern that is Unicode otherwise.
+//! Makes `\w`, `\d`, `\s` and `\b` ASCII-only, in a pattern that is otherwise Unicode.
 //!
-//! Switching Unicode off altogether would let `.` and `[^a]` match half a character. Leaving it on would send
-//! the engine from its DFA to something ten times slower at the first byte beyond ASCII near a `\b`.
+//! Without Unicode, `.` and `[^a]` would match half a character. With it, the engine would switch from its
+//! DFA to something ten times slower at the first byte beyond ASCII near a `\b`.
 
 use regex_syntax::ast::{
     Assertion, AssertionKind, Ast, ClassAscii, ClassAsciiKind, ClassBracketed, ClassPerl, ClassPerlKind,
@@ -12,7 +12,7 @@ use regex_syntax::ast::{
 pub(super) fn restrict(ast: &mut Ast) {
     match ast {
         Ast::ClassPerl(class) => *ast = Ast::class_bracketed(bracketed(class)),
-        Ast::Assertion(assertion) if looks_at_words(&assertion.kind) => *ast = without_unicode(assertion),
+        Ast::Assertion(assertion) if is_word_boundary(&assertion.kind) => *ast = without_unicode(assertion),
         Ast::ClassBracketed(class) => restrict_set(&mut class.kind),
         Ast::Repetition(repetition) => restrict(&mut repetition.ast),
         Ast::Group(group) => restrict(&mut group.ast),
@@ -66,7 +66,7 @@ fn bracketed(class: &ClassPerl) -> ClassBracketed {
     }
 }
 
-fn looks_at_words(kind: &AssertionKind) -> bool {
+fn is_word_boundary(kind: &AssertionKind) -> bool {
     match kind {
         AssertionKind::StartLine
         | AssertionKind::EndLine

@@ -5,19 +5,19 @@ use std::str;
 
 use crate::utf8::escape_across;
 
-/// Of a longer match only the beginning is shown: it may be as long as the payload.
-const MATCH_SHOWN: usize = 256;
+/// Bytes of a match that are shown. A match may be as long as the payload.
+const MAX_MATCH_BYTES: usize = 256;
 
-/// A longer run of backslashes is read as if it started here, so that no match costs more than its context.
+/// Backslashes before a cut that are examined, so that no match costs more than its context.
 const MAX_BACKSLASHES: usize = 4096;
 
-/// The match and up to `context` bytes on either side, and the byte that starts at.
+/// Returns where the context starts, and its text: the match and up to `context` bytes on either side.
 ///
-/// Whole characters, cut neither inside a JSON escape nor between the halves of an escaped surrogate pair (save
-/// where the match itself begins or ends there). Stops short of bytes that are not UTF-8; `None` if the match
-/// itself is not. A match of more than 256 bytes counts as its first 256.
+/// The text is whole characters, and is cut neither inside a JSON escape nor inside an escaped surrogate
+/// pair, except where the match itself begins or ends there. It stops before bytes that are not UTF-8; `None`
+/// if the match itself is not. Only the first 256 bytes of a longer match are shown.
 pub(super) fn around(data: &[u8], at: &Range<usize>, context: usize) -> (usize, Option<String>) {
-    let shown = at.start..at.end.min(at.start.saturating_add(MATCH_SHOWN));
+    let shown = at.start..at.end.min(at.start.saturating_add(MAX_MATCH_BYTES));
     if !is_text(data.get(shown.clone()).unwrap_or_default(), shown.end < at.end) {
         return (at.start, None);
     }
@@ -27,29 +27,30 @@ pub(super) fn around(data: &[u8], at: &Range<usize>, context: usize) -> (usize, 
     (start, text.map(str::to_owned))
 }
 
-/// `cut`: the last character may be incomplete.
-fn is_text(bytes: &[u8], cut: bool) -> bool {
+/// Whether bytes are UTF-8. If `is_cut`, the last character may be incomplete.
+fn is_text(bytes: &[u8], is_cut: bool) -> bool {
     match str::from_utf8(bytes) {
         Ok(_) => true,
-        Err(error) => cut && error.error_len().is_none(),
+        Err(error) => is_cut && error.error_len().is_none(),
     }
 }
 
-/// The first byte, at most `context` before `end`, from which on everything is whole.
+/// Returns the first position, at most `context` bytes before `end`, from which on the text is whole.
 fn start_of_text(data: &[u8], end: usize, context: usize) -> usize {
     let mut start = end.saturating_sub(context);
     if let Some(escape) = escape_around(data, start) {
         start = escape.end.min(end);
     }
     while let Some(Err(error)) = data.get(start..end).map(str::from_utf8) {
-        // An incomplete character at the end belongs to nothing: the match starts after it.
+        // An incomplete character right before the match cannot be shown.
         let Some(invalid) = error.error_len() else { return end };
         start += error.valid_up_to() + invalid;
     }
     start
 }
 
-/// The last byte, at most `context` after what is `shown` of the match, up to which everything is whole.
+/// Returns the last position, at most `context` bytes after the shown part of the match, up to which the text
+/// is whole.
 fn end_of_text(data: &[u8], shown: &Range<usize>, match_end: usize, context: usize) -> usize {
     let limit = shown.end.saturating_add(context).min(data.len());
     let text = data.get(shown.start..limit).unwrap_or_default();
@@ -58,12 +59,12 @@ fn end_of_text(data: &[u8], shown: &Range<usize>, match_end: usize, context: usi
             Ok(text) => text.len(),
             Err(error) => error.valid_up_to(),
         };
-    // A match ends where it ends, inside an escape or not.
-    let least = if shown.end == match_end { shown.end } else { shown.start };
-    escape_around(data, end).map_or(end, |escape| escape.start.max(least))
+    // The match itself is not shortened, even if it ends inside an escape.
+    let min_end = if shown.end == match_end { shown.end } else { shown.start };
+    escape_around(data, end).map_or(end, |escape| escape.start.max(min_end))
 }
 
-/// The escape, or the surrogate pair of escapes, that a cut before byte `at` would break.
+/// Returns the escape or escaped surrogate pair that a cut before byte `at` would break.
 fn escape_around(data: &[u8], at: usize) -> Option<Range<usize>> {
     let from = at.saturating_sub(MAX_BACKSLASHES);
     let escape = escape_across(data.get(from..)?, at - from)?;
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Which cuts are inside of an escape, read from the start.
+    /// Returns which cuts are inside an escape, by reading from the start.
     fn broken_cuts(data: &[u8]) -> Vec<bool> {
         let mut broken = vec![false; data.len() + 1];
         let mut at = 0;
@@ -87,7 +88,7 @@ mod tests {
         broken
     }
 
-    /// How long the escape is that `bytes`, a backslash first, start with.
+    /// Returns the length of the escape that `bytes` start with.
     fn escape_len(bytes: &[u8]) -> usize {
         let unit = |at: usize| {
             let digits = str::from_utf8(bytes.get(at..at + 6)?).ok()?.strip_prefix("\\u")?;
@@ -102,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Tries every start and every end, the furthest first. For matches that are shown whole.
+    /// Reference: tries every start and every end, the furthest first. For matches that are shown whole.
     fn naive(data: &[u8], at: &Range<usize>, context: usize) -> (usize, Option<String>) {
         let broken = broken_cuts(data);
         let text = |range: Range<usize>| str::from_utf8(&data[range]).ok();
@@ -152,14 +153,14 @@ mod tests {
 
         #[test]
         fn shows_the_beginning_of_a_long_match(before in 0..40_usize, data in pieces(), context in 0..300_usize) {
-            // Moves each piece over the edge of what is shown.
-            let filler = MATCH_SHOWN - 20 + before;
+            // Moves each piece across the end of what is shown.
+            let filler = MAX_MATCH_BYTES - 20 + before;
             let data = [&b"x".repeat(filler), &data[..], &b"y".repeat(600)].concat();
             let at = 5..data.len() - 5;
             let (start, text) = around(&data, &at, context);
-            let shown = at.start..at.start + MATCH_SHOWN;
+            let shown = at.start..at.start + MAX_MATCH_BYTES;
             if let Some(text) = &text {
-                prop_assert!(text.len() <= 5 + MATCH_SHOWN + context);
+                prop_assert!(text.len() <= 5 + MAX_MATCH_BYTES + context);
                 prop_assert_eq!(&data[start..start + text.len()], text.as_bytes());
                 prop_assert!(!broken_cuts(&data)[start + text.len()]);
             }

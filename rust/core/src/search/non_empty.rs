@@ -1,89 +1,91 @@
-//! Takes the empty match out of a pattern.
+//! Rewrites a pattern so that it never matches the empty string.
 //!
-//! Otherwise the engine stops at every byte that `a*` does not match, and misses what comes second to nothing:
-//! `(?:\b|ab)` prefers the empty match in front of an `ab`.
+//! Otherwise the engine would stop at every byte that `a*` does not match, and miss matches that rank below
+//! an empty one: `(?:\b|ab)` prefers the empty match in front of an `ab`.
 
 use std::{iter, slice};
 
 use regex_syntax::hir::{Hir, HirKind, Repetition};
 
-/// More ways than this make the pattern larger than it is worth.
-const MAX_WAYS: usize = 64;
+/// Alternatives that a pattern may expand to.
+const MAX_ALTERNATIVES: usize = 64;
 
-/// One way to match. All ways of a pattern, in order of preference, are the pattern.
-enum Way {
-    /// Takes no byte, and may look around.
+/// One way to match. The alternatives of a pattern, in order of preference, are equivalent to the pattern.
+enum Alternative {
+    /// Matches no bytes, but may look around.
     Empty(Hir),
-    /// Takes one at least.
-    Taking(Hir),
+    /// Matches at least one byte.
+    NonEmpty(Hir),
 }
 
-/// What matches as `hir` does, with the same preferences, but never the empty string.
+/// Returns a pattern that matches like `hir`, with the same preferences, but never the empty string.
 ///
-/// `None` where something is repeated that can itself be empty, or where there are too many ways.
+/// `None` if a repeated part can itself be empty, or if there are too many alternatives.
 pub(super) fn restrict(hir: &Hir) -> Option<Hir> {
-    let taking = ways(hir)?.into_iter().filter_map(|way| match way {
-        Way::Empty(_) => None,
-        Way::Taking(hir) => Some(hir),
+    let non_empty = alternatives(hir)?.into_iter().filter_map(|alternative| match alternative {
+        Alternative::Empty(_) => None,
+        Alternative::NonEmpty(hir) => Some(hir),
     });
-    Some(Hir::alternation(taking.collect()))
+    Some(Hir::alternation(non_empty.collect()))
 }
 
-fn ways(hir: &Hir) -> Option<Vec<Way>> {
+fn alternatives(hir: &Hir) -> Option<Vec<Alternative>> {
     if hir.properties().minimum_len() != Some(0) {
-        return Some(vec![Way::Taking(hir.clone())]);
+        return Some(vec![Alternative::NonEmpty(hir.clone())]);
     }
     if hir.properties().maximum_len() == Some(0) {
-        return Some(vec![Way::Empty(hir.clone())]);
+        return Some(vec![Alternative::Empty(hir.clone())]);
     }
-    let ways = match hir.kind() {
-        HirKind::Capture(capture) => ways(&capture.sub)?,
-        HirKind::Repetition(repetition) => ways_of_repetition(repetition)?,
-        HirKind::Concat(parts) => ways_of_concat(parts)?,
+    let alternatives = match hir.kind() {
+        HirKind::Capture(capture) => alternatives(&capture.sub)?,
+        HirKind::Repetition(repetition) => repetition_alternatives(repetition)?,
+        HirKind::Concat(parts) => concat_alternatives(parts)?,
         HirKind::Alternation(branches) => {
-            branches.iter().map(ways).collect::<Option<Vec<_>>>()?.into_iter().flatten().collect()
+            branches.iter().map(alternatives).collect::<Option<Vec<_>>>()?.into_iter().flatten().collect()
         }
         HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) | HirKind::Look(_) => return None,
     };
-    (ways.len() <= MAX_WAYS).then_some(ways)
+    (alternatives.len() <= MAX_ALTERNATIVES).then_some(alternatives)
 }
 
-fn ways_of_repetition(repetition: &Repetition) -> Option<Vec<Way>> {
+fn repetition_alternatives(repetition: &Repetition) -> Option<Vec<Alternative>> {
     if repetition.sub.properties().minimum_len() == Some(0) {
         return None;
     }
-    let once_or_more = Way::Taking(Hir::repetition(Repetition { min: 1, ..repetition.clone() }));
-    let nothing = Way::Empty(Hir::empty());
+    let once_or_more = Alternative::NonEmpty(Hir::repetition(Repetition { min: 1, ..repetition.clone() }));
+    let nothing = Alternative::Empty(Hir::empty());
     Some(if repetition.greedy { vec![once_or_more, nothing] } else { vec![nothing, once_or_more] })
 }
 
-/// From the last part to the first: `so_far` are the ways of what follows.
-fn ways_of_concat(parts: &[Hir]) -> Option<Vec<Way>> {
-    if parts.len() > MAX_WAYS {
+/// Works from the last part to the first: `tails` are the alternatives of the parts that follow.
+fn concat_alternatives(parts: &[Hir]) -> Option<Vec<Alternative>> {
+    if parts.len() > MAX_ALTERNATIVES {
         return None;
     }
-    let mut so_far = vec![Way::Empty(Hir::empty())];
+    let mut tails = vec![Alternative::Empty(Hir::empty())];
     for (at, part) in parts.iter().enumerate().rev() {
         let rest = parts.get(at + 1..)?;
         let mut all = Vec::new();
-        for way in ways(part)? {
-            match way {
-                Way::Taking(first) => all.push(Way::Taking(followed_by(&first, rest))),
-                Way::Empty(first) => all.extend(so_far.iter().map(|way| match way {
-                    Way::Empty(rest) => Way::Empty(followed_by(&first, slice::from_ref(rest))),
-                    Way::Taking(rest) => Way::Taking(followed_by(&first, slice::from_ref(rest))),
+        for alternative in alternatives(part)? {
+            match alternative {
+                Alternative::NonEmpty(first) => all.push(Alternative::NonEmpty(concat(&first, rest))),
+                Alternative::Empty(first) => all.extend(tails.iter().map(|alternative| match alternative {
+                    Alternative::Empty(rest) => Alternative::Empty(concat(&first, slice::from_ref(rest))),
+                    Alternative::NonEmpty(rest) => {
+                        Alternative::NonEmpty(concat(&first, slice::from_ref(rest)))
+                    }
                 })),
             }
         }
-        if all.len() > MAX_WAYS {
+        if all.len() > MAX_ALTERNATIVES {
             return None;
         }
-        so_far = all;
+        tails = all;
     }
-    Some(so_far)
+    Some(tails)
 }
 
-fn followed_by(first: &Hir, rest: &[Hir]) -> Hir {
+fn concat(first: &Hir, rest: &[Hir]) -> Hir {
     Hir::concat(iter::once(first).chain(rest).cloned().collect())
 }
 
@@ -91,16 +93,16 @@ fn followed_by(first: &Hir, rest: &[Hir]) -> Hir {
 mod tests {
     use super::*;
 
-    fn restricted(pattern: &str) -> Option<String> {
+    fn restrict_pattern(pattern: &str) -> Option<String> {
         Some(restrict(&regex_syntax::parse(pattern).unwrap())?.to_string())
     }
 
-    fn parsed(pattern: &str) -> Option<String> {
+    fn parse_pattern(pattern: &str) -> Option<String> {
         Some(regex_syntax::parse(pattern).unwrap().to_string())
     }
 
     #[test]
-    fn keeps_what_takes_bytes_in_order() {
+    fn keeps_non_empty_alternatives_in_order() {
         for (pattern, expected) in [
             ("a*", "a+"),
             ("a*?", "a+?"),
@@ -112,16 +114,16 @@ mod tests {
             (r"(?:\b|ab)c?", r"\bc|abc?"),
             (r"\b", "[a&&b]"),
         ] {
-            assert_eq!(restricted(pattern), parsed(expected), "{pattern}");
+            assert_eq!(restrict_pattern(pattern), parse_pattern(expected), "{pattern}");
         }
     }
 
     #[test]
-    fn knows_its_limits() {
+    fn gives_up_on_some_patterns() {
         let many = r"(?:a|\b|\B)".repeat(7);
         let long = format!("{}a*", r"\b".repeat(100_000));
         for pattern in ["(?:a*)*", "(?:a|b*){2}", &many, &long] {
-            assert_eq!(restricted(pattern), None, "{pattern}");
+            assert_eq!(restrict_pattern(pattern), None, "{pattern}");
         }
     }
 }

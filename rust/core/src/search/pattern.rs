@@ -1,4 +1,4 @@
-//! What to look for: compiled once, found in any payload.
+//! Search patterns: compiled once, usable for any payload.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use super::prefilter::{Prefilter, Step, Windows};
 use super::{ascii, non_empty};
 use crate::error::{Error, Result};
 
-/// How deep groups and sets may nest; bounds every recursion over a pattern.
-const NEST_LIMIT: u32 = 96;
+/// Maximum nesting of groups and sets; bounds every recursion over a pattern.
+const MAX_NESTING: u32 = 96;
 
-/// How large a compiled pattern may be. The slowest engine takes time in proportion to it, for every byte.
-const SIZE_LIMIT: usize = 1 << 18;
+/// Maximum size of a compiled pattern. The slowest engine takes time in proportion to it, for every byte.
+const MAX_COMPILED_BYTES: usize = 1 << 18;
 
-/// Room for the states of the lazy DFA: large enough that patterns over all of Unicode seldom start over.
-const DFA_CACHE: usize = 8 << 20;
+/// Size of the lazy DFA's cache: large enough that patterns over all of Unicode rarely fill it.
+const DFA_CACHE_BYTES: usize = 8 << 20;
 
 /// A literal or a regular expression, compiled.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ enum Engine {
 }
 
 impl Pattern {
-    /// Finds `text` as it stands, or in any case (by Unicode simple folding).
+    /// Compiles a literal. `ignore_case` folds by Unicode simple case folding.
     pub fn literal(text: &str, ignore_case: bool) -> Result<Self> {
         if ignore_case {
             return Self::regex(&regex_syntax::escape(text), true);
@@ -45,8 +45,9 @@ impl Pattern {
         Ok(Self { engine: Engine::Literal(Box::new(Finder::new(text).into_owned())) })
     }
 
-    /// Finds what `text` describes in the syntax of the `regex` crate, except that `\w`, `\d`, `\s` and `\b` are
-    /// ASCII and that `^` and `$` match at line ends. Bytes that are not UTF-8 match nothing but `(?-u)` sets.
+    /// Compiles a regular expression. It has the syntax of the `regex` crate, except that `\w`, `\d`, `\s`
+    /// and `\b` are ASCII and that `^` and `$` match at line ends. Bytes that are not UTF-8 match nothing but
+    /// `(?-u)` sets.
     pub fn regex(text: &str, ignore_case: bool) -> Result<Self> {
         reject_empty(text)?;
         let hir = parse(text, ignore_case)?;
@@ -54,17 +55,17 @@ impl Pattern {
         Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter } })
     }
 
-    /// The matches from `start` on, each as early and then as preferred as can be, none of them empty.
+    /// Returns the matches from `start` on: leftmost first, then by preference, none of them empty.
     pub(super) fn matches<'a>(&'a self, data: &'a [u8], start: usize) -> Matches<'a> {
-        let finder = match &self.engine {
-            Engine::Literal(finder) => Find::Literal(finder),
-            Engine::Regex { regex, prefilter } => Find::Regex {
+        let searcher = match &self.engine {
+            Engine::Literal(finder) => Searcher::Literal(finder),
+            Engine::Regex { regex, prefilter } => Searcher::Regex {
                 regex,
                 cache: Box::new(regex.create_cache()),
                 windows: prefilter.as_ref().and_then(|prefilter| prefilter.windows(data, start)),
             },
         };
-        Matches { data, pos: start, finder }
+        Matches { data, pos: start, searcher }
     }
 
     #[cfg(test)]
@@ -85,14 +86,14 @@ fn reject_empty(text: &str) -> Result<()> {
 }
 
 fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
-    let why = |kind: &dyn std::fmt::Display, at: usize| {
+    let invalid = |kind: &dyn std::fmt::Display, at: usize| {
         Error::pattern(format!("{kind} (byte {at} of the pattern); mend it, or search for it as a literal"))
     };
     let mut ast = ast::parse::ParserBuilder::new()
-        .nest_limit(NEST_LIMIT)
+        .nest_limit(MAX_NESTING)
         .build()
         .parse(text)
-        .map_err(|error| why(error.kind(), error.span().start.offset))?;
+        .map_err(|error| invalid(error.kind(), error.span().start.offset))?;
     ascii::restrict(&mut ast);
     let hir = TranslatorBuilder::new()
         .utf8(false)
@@ -100,8 +101,9 @@ fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
         .case_insensitive(ignore_case)
         .build()
         .translate(text, &ast)
-        .map_err(|error| why(error.kind(), error.span().start.offset))?;
-    // Stepping over empty matches instead would cost a pass for each byte, and miss what comes second to them.
+        .map_err(|error| invalid(error.kind(), error.span().start.offset))?;
+    // Skipping empty matches instead would cost a pass for each byte, and miss the matches that rank below
+    // them.
     non_empty::restrict(&hir).ok_or_else(|| {
         Error::pattern(
             "it repeats something that can match nothing; ask for at least one, as a+ does instead of a*",
@@ -113,12 +115,12 @@ fn compile(hir: &Hir) -> Result<Regex> {
     let config = Regex::config()
         .utf8_empty(false)
         .which_captures(WhichCaptures::Implicit)
-        .nfa_size_limit(Some(SIZE_LIMIT))
-        .hybrid_cache_capacity(DFA_CACHE);
-    Regex::builder().configure(config).build_from_hir(hir).map_err(|error| why_not(&error))
+        .nfa_size_limit(Some(MAX_COMPILED_BYTES))
+        .hybrid_cache_capacity(DFA_CACHE_BYTES);
+    Regex::builder().configure(config).build_from_hir(hir).map_err(|error| compile_error(&error))
 }
 
-fn why_not(error: &BuildError) -> Error {
+fn compile_error(error: &BuildError) -> Error {
     match error.size_limit() {
         Some(_) => {
             Error::pattern("it compiles to something too large; use fewer or smaller repetition counts")
@@ -127,14 +129,14 @@ fn why_not(error: &BuildError) -> Error {
     }
 }
 
-/// Goes through the matches of one payload.
+/// Iterator over the matches in one payload.
 pub(super) struct Matches<'a> {
     data: &'a [u8],
     pos: usize,
-    finder: Find<'a>,
+    searcher: Searcher<'a>,
 }
 
-enum Find<'a> {
+enum Searcher<'a> {
     Literal(&'a Finder<'static>),
     Regex { regex: &'a Regex, cache: Box<Cache>, windows: Option<Windows<'a>> },
 }
@@ -143,12 +145,14 @@ impl Iterator for Matches<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
-        let found = match &mut self.finder {
-            Find::Literal(finder) => {
+        let found = match &mut self.searcher {
+            Searcher::Literal(finder) => {
                 let start = self.pos + finder.find(self.data.get(self.pos..)?)?;
                 Some(start..start + finder.needle().len())
             }
-            Find::Regex { regex, cache, windows } => next_regex(self.data, self.pos, regex, cache, windows),
+            Searcher::Regex { regex, cache, windows } => {
+                next_regex(self.data, self.pos, regex, cache, windows)
+            }
         };
         self.pos = found.as_ref().map_or(self.data.len(), |found| found.end);
         found
@@ -162,7 +166,7 @@ fn next_regex(
     cache: &mut Cache,
     windows: &mut Option<Windows<'_>>,
 ) -> Option<Range<usize>> {
-    // Always the whole payload as the haystack, so that look-around sees beyond both ends of the span.
+    // The haystack is always the whole payload, so that look-around sees beyond both ends of the span.
     let mut find =
         |span: Range<usize>| regex.search_with(cache, &Input::new(data).range(span)).map(|m| m.range());
     if let Some(narrowed) = windows {

@@ -12,30 +12,30 @@ use regex_automata::{MatchKind, Span};
 use regex_syntax::hir::literal::{Extractor, rank};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Longer patterns are not looked into: the search for the best literal takes more than linear time.
-const MAX_PATTERN: usize = 1024;
+/// Longest pattern that is analysed: the search for the best literal takes more than linear time.
+const MAX_PATTERN_BYTES: usize = 1024;
 
-/// How many parts of a concatenation are tried as the beginning of a literal, and how many more are read on.
+/// Parts of a concatenation that are tried as the beginning of a literal, and parts that are read from each.
 const MAX_PARTS: usize = 32;
 
 /// More literals than this are not found much faster than the pattern itself.
 const MAX_LITERALS: usize = 16;
 
-/// What commonly ends a word, a string or a line. Windows between them are found much faster than matches.
+/// Common ends of words, strings and lines. Windows between them are found much faster than matches.
 const DELIMITERS: [u8; 3] = [b'\n', b'"', b' '];
 
-/// What windows may cost beyond the progress they make before they are given up.
-const CREDIT: usize = if cfg!(test) { 64 } else { 64 << 10 };
+/// Bytes that windows may cost beyond the progress they make before they are given up.
+const CREDIT_BYTES: usize = if cfg!(test) { 64 } else { 64 << 10 };
 
-/// How many literals are left to choose from once the payload is known.
+/// Literal sets that are kept to choose from once the payload is known.
 const MAX_CANDIDATES: usize = 6;
 
-/// How much of a payload is looked at to choose.
-const SAMPLE: usize = 64 << 10;
+/// Bytes of the payload that are sampled to choose.
+const SAMPLE_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Prefilter {
-    /// Each would do; those that are rarer in text at large come first.
+    /// Literal sets, each of which suffices. Those that are rarer in general come first.
     candidates: Vec<Literals>,
     reach: Reach,
 }
@@ -44,17 +44,17 @@ pub(super) struct Prefilter {
 #[derive(Debug, Clone, Copy)]
 enum Reach {
     Bytes(usize),
-    /// As far as it meets more than `held` of these bytes.
+    /// Up to where it would contain more than `max_count` of these bytes.
     Delimited {
-        by: [u8; 3],
-        held: usize,
+        delimiters: [u8; 3],
+        max_count: usize,
     },
 }
 
 impl Prefilter {
-    /// `None` where the engine does as well without.
+    /// Returns `None` if the engine is as fast without one.
     pub(super) fn new(hir: &Hir, pattern_len: usize) -> Option<Self> {
-        if pattern_len > MAX_PATTERN || hir.properties().is_alternation_literal() {
+        if pattern_len > MAX_PATTERN_BYTES || hir.properties().is_alternation_literal() {
             return None;
         }
         let reach = Reach::of(hir)?;
@@ -64,11 +64,11 @@ impl Prefilter {
         (!candidates.is_empty()).then_some(Self { candidates, reach })
     }
 
-    /// Which literals are rare depends on the payload: `svc-` may stand in every line.
+    /// Chooses the literals that are rarest in a sample of the payload: `svc-` may be in every line.
     pub(super) fn windows<'a>(&'a self, data: &'a [u8], start: usize) -> Option<Windows<'a>> {
         let rest = data.get(start..)?;
-        let sample = rest.get(rest.len().saturating_sub(SAMPLE) / 2..)?;
-        let sample = sample.get(..SAMPLE).unwrap_or(sample);
+        let sample = rest.get(rest.len().saturating_sub(SAMPLE_BYTES) / 2..)?;
+        let sample = sample.get(..SAMPLE_BYTES).unwrap_or(sample);
         let literals = self.candidates.iter().min_by_key(|literals| count(literals, sample))?;
         Some(Windows { literals, reach: self.reach, data, start, spent: 0, end: start })
     }
@@ -89,35 +89,38 @@ impl Reach {
         if let Some(longest) = hir.properties().maximum_len() {
             return Some(Self::Bytes(longest));
         }
-        let (held, first) =
-            DELIMITERS.iter().filter_map(|&by| Some((most(by, hir)?, by))).min_by_key(|best| best.0)?;
-        // Where a match holds none of them, the nearest of several ends it.
-        let by = DELIMITERS.map(|by| if held == 0 && most(by, hir) == Some(0) { by } else { first });
-        Some(Self::Delimited { by, held })
+        let (max_count, first) = DELIMITERS
+            .iter()
+            .filter_map(|&byte| Some((max_occurrences(byte, hir)?, byte)))
+            .min_by_key(|best| best.0)?;
+        // Where a match contains none of them, the nearest of several ends it.
+        let delimiters = DELIMITERS
+            .map(|byte| if max_count == 0 && max_occurrences(byte, hir) == Some(0) { byte } else { first });
+        Some(Self::Delimited { delimiters, max_count })
     }
 }
 
-/// How many times `byte`, which is ASCII, stands in a match at most; `None` without a bound.
-fn most(byte: u8, hir: &Hir) -> Option<usize> {
+/// Returns how often `byte`, which is ASCII, can be in a match; `None` if there is no bound.
+fn max_occurrences(byte: u8, hir: &Hir) -> Option<usize> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => Some(0),
         HirKind::Literal(literal) => Some(memchr_iter(byte, &literal.0).count()),
-        HirKind::Class(class) => Some(usize::from(holds(class, byte))),
-        HirKind::Capture(capture) => most(byte, &capture.sub),
-        HirKind::Repetition(repetition) => match (most(byte, &repetition.sub)?, repetition.max) {
+        HirKind::Class(class) => Some(usize::from(class_contains(class, byte))),
+        HirKind::Capture(capture) => max_occurrences(byte, &capture.sub),
+        HirKind::Repetition(repetition) => match (max_occurrences(byte, &repetition.sub)?, repetition.max) {
             (0, _) => Some(0),
-            (each, max) => each.checked_mul(usize::try_from(max?).ok()?),
+            (count, max) => count.checked_mul(usize::try_from(max?).ok()?),
         },
         HirKind::Concat(parts) => {
-            parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(most(byte, part)?))
+            parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(max_occurrences(byte, part)?))
         }
         HirKind::Alternation(branches) => {
-            branches.iter().try_fold(0, |max: usize, branch| Some(max.max(most(byte, branch)?)))
+            branches.iter().try_fold(0, |max: usize, branch| Some(max.max(max_occurrences(byte, branch)?)))
         }
     }
 }
 
-fn holds(class: &Class, byte: u8) -> bool {
+fn class_contains(class: &Class, byte: u8) -> bool {
     match class {
         Class::Unicode(class) => {
             class.iter().any(|range| (range.start()..=range.end()).contains(&char::from(byte)))
@@ -168,15 +171,15 @@ fn required(hir: &Hir) -> Vec<Required> {
     }
 }
 
-/// The rarest literals of each branch.
+/// Returns the rarest literals of every branch.
 fn required_by_all(branches: &[Hir]) -> Option<Required> {
-    let each =
+    let rarest =
         branches.iter().map(|branch| required(branch).into_iter().max_by_key(|required| required.rarity));
-    let each: Vec<_> = each.collect::<Option<_>>()?;
-    Required::new(each.into_iter().flat_map(|required| required.literals).collect())
+    let rarest: Vec<_> = rarest.collect::<Option<_>>()?;
+    Required::new(rarest.into_iter().flat_map(|required| required.literals).collect())
 }
 
-/// Literals of which every match of `hir` starts with at least one.
+/// Returns literals of which every match of `hir` starts with at least one.
 fn prefixes(hir: &Hir) -> Option<Required> {
     let mut prefixes = Extractor::new().extract(hir);
     prefixes.make_inexact();
@@ -184,7 +187,7 @@ fn prefixes(hir: &Hir) -> Option<Required> {
     Required::new(prefixes.literals()?.iter().map(|literal| literal.as_bytes().to_vec()).collect())
 }
 
-/// What became of a look for the next match.
+/// Result of looking for the next match.
 pub(super) enum Step {
     Found(Range<usize>),
     End,
@@ -192,13 +195,13 @@ pub(super) enum Step {
     TooDense(usize),
 }
 
-/// Goes through one payload from literal to literal.
+/// Searches one payload from literal to literal.
 pub(super) struct Windows<'a> {
     literals: &'a Literals,
     reach: Reach,
     data: &'a [u8],
     start: usize,
-    /// Bytes of windows searched so far. Kept below the progress made, it keeps the whole search linear.
+    /// Bytes of windows searched so far. Bounding it by the progress made keeps the whole search linear.
     spent: usize,
     /// The end of the last window, where windows do not overlap.
     end: usize,
@@ -207,19 +210,19 @@ pub(super) struct Windows<'a> {
 /// Where to search around a literal.
 struct Window {
     span: Range<usize>,
-    /// A match that starts after this byte may reach out of the window, and is better seen from the next literal.
+    /// A match that starts after this byte may reach beyond the window; it is found from the next literal.
     last_start: usize,
 }
 
 impl Windows<'_> {
-    /// The first match at or after `pos`, given what finds the first one within a span.
+    /// Finds the first match at or after `pos`. `find` searches within a span.
     pub(super) fn next(
         &mut self,
         mut pos: usize,
         find: &mut dyn FnMut(Range<usize>) -> Option<Range<usize>>,
     ) -> Step {
         while pos < self.data.len() {
-            if self.spent > CREDIT.saturating_add(pos - self.start) {
+            if self.spent > CREDIT_BYTES.saturating_add(pos - self.start) {
                 return Step::TooDense(pos);
             }
             let Some(literal) = self.literals.find(self.data, Span { start: pos, end: self.data.len() })
@@ -237,8 +240,8 @@ impl Windows<'_> {
         Step::End
     }
 
-    /// `literal` must be the first one at or after `pos`. A match that starts between the two contains this
-    /// literal or a later one, so it is no further from this one than it reaches.
+    /// Returns the window around `literal`, which must be the first one at or after `pos`. A match that
+    /// starts between the two contains this literal or a later one, so it starts within reach of this one.
     fn around(&mut self, literal: usize, pos: usize) -> Window {
         match self.reach {
             Reach::Bytes(longest) => {
@@ -246,29 +249,30 @@ impl Windows<'_> {
                 let end = literal.saturating_add(longest).min(self.data.len());
                 Window { span: start..end, last_start: literal }
             }
-            Reach::Delimited { by, held } => {
-                let start = self.delimiter_before(literal, pos, by, held);
-                // Without a delimiter in it no match leaves the window, so it is done with as a whole.
-                if held > 0 {
-                    let end = self.delimiter_after(literal, by, held);
+            Reach::Delimited { delimiters, max_count } => {
+                let start = self.delimiter_before(literal, pos, delimiters, max_count);
+                // If matches contain no delimiter, none leaves the window, so the whole window is done with
+                // at once.
+                if max_count > 0 {
+                    let end = self.delimiter_after(literal, delimiters, max_count);
                     return Window { span: start..end, last_start: literal };
                 }
                 if literal >= self.end {
-                    self.end = self.delimiter_after(literal, by, held);
+                    self.end = self.delimiter_after(literal, delimiters, max_count);
                 }
                 Window { span: start..self.end, last_start: self.end }
             }
         }
     }
 
-    fn delimiter_before(&self, at: usize, pos: usize, [a, b, c]: [u8; 3], held: usize) -> usize {
+    fn delimiter_before(&self, at: usize, pos: usize, [a, b, c]: [u8; 3], max_count: usize) -> usize {
         let before = self.data.get(pos..at).unwrap_or_default();
-        memchr3_iter(a, b, c, before).nth_back(held).map_or(pos, |delimiter| pos + delimiter + 1)
+        memchr3_iter(a, b, c, before).nth_back(max_count).map_or(pos, |delimiter| pos + delimiter + 1)
     }
 
-    fn delimiter_after(&self, at: usize, [a, b, c]: [u8; 3], held: usize) -> usize {
+    fn delimiter_after(&self, at: usize, [a, b, c]: [u8; 3], max_count: usize) -> usize {
         let after = self.data.get(at..).unwrap_or_default();
-        memchr3_iter(a, b, c, after).nth(held).map_or(self.data.len(), |delimiter| at + delimiter)
+        memchr3_iter(a, b, c, after).nth(max_count).map_or(self.data.len(), |delimiter| at + delimiter)
     }
 }
 
@@ -281,7 +285,7 @@ mod tests {
         Prefilter::new(&hir, pattern.len())
     }
 
-    /// What the best candidate finds first in `sample`.
+    /// Returns what the best candidate finds first in `sample`.
     fn best<'a>(pattern: &str, sample: &'a str) -> &'a str {
         let found =
             prefilter(pattern).unwrap().candidates[0].find(sample.as_bytes(), Span::from(0..sample.len()));
@@ -304,16 +308,16 @@ mod tests {
     fn windows_reach_as_far_as_matches() {
         for (pattern, reach) in [
             (r"[ab].{0,9}fail", "Bytes(41)"),
-            (r"\w+fail", "Delimited { by: [10, 34, 32], held: 0 }"),
-            (r".*fail", "Delimited { by: [10, 10, 10], held: 0 }"),
-            ("\"[^\"]*fail[^\"]*\"", "Delimited { by: [34, 34, 34], held: 2 }"),
+            (r"\w+fail", "Delimited { delimiters: [10, 34, 32], max_count: 0 }"),
+            (r".*fail", "Delimited { delimiters: [10, 10, 10], max_count: 0 }"),
+            ("\"[^\"]*fail[^\"]*\"", "Delimited { delimiters: [34, 34, 34], max_count: 2 }"),
         ] {
             assert_eq!(format!("{:?}", prefilter(pattern).unwrap().reach), reach, "{pattern}");
         }
     }
 
     #[test]
-    fn some_patterns_have_none() {
+    fn some_patterns_have_no_prefilter() {
         for pattern in
             ["fail", "fail|time", r"\d+", "(?s).*fail", "(?:fail)*", "x|fail.", "[ab]f", &"a.b".repeat(999)]
         {
@@ -326,7 +330,7 @@ mod tests {
         let data = "ab".repeat(1000);
         let prefilter = prefilter("[ab].{0,99}ab[^ab]").unwrap();
         let mut windows = prefilter.windows(data.as_bytes(), 0).unwrap();
-        let Step::TooDense(at) = windows.next(0, &mut |_| None) else { panic!("went on") };
+        let Step::TooDense(at) = windows.next(0, &mut |_| None) else { panic!("no end") };
         assert!(at < 100, "{at}");
     }
 }

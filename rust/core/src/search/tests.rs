@@ -19,11 +19,11 @@ fn texts<'a>(data: &'a str, pattern: &Pattern) -> Vec<&'a str> {
     spans(data.as_bytes(), pattern).into_iter().map(|span| &data[span]).collect()
 }
 
-fn refused(result: Result<impl std::fmt::Debug>) -> ErrorKind {
+fn error_kind(result: Result<impl std::fmt::Debug>) -> ErrorKind {
     result.unwrap_err().kind
 }
 
-/// Expressions over the words that `haystack` is made of.
+/// Expressions over the words of `haystack`.
 fn expression() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         6 => prop::sample::select(vec!["ab", "abab", "fail", "time", "é", "漢字", "a", "b", "\"", " "]),
@@ -46,10 +46,13 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn what_repeats_nothing_is_refused() {
+fn repeated_empty_parts_are_rejected() {
     for pattern in ["(?:a*)*", r"(?:\s*(?:\w+=)?)*", "(?:x?|ab)*", r"(?:\b|ab)+"] {
-        let error = refused(Pattern::regex(pattern, false));
-        assert!(matches!(error, ErrorKind::InvalidPattern(why) if why.contains("at least one")), "{pattern}");
+        let error = error_kind(Pattern::regex(pattern, false));
+        assert!(
+            matches!(error, ErrorKind::InvalidPattern(reason) if reason.contains("at least one")),
+            "{pattern}"
+        );
     }
 }
 
@@ -75,14 +78,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
-    fn the_prefilter_changes_nothing(pattern in expression(), data in haystack()) {
+    fn the_prefilter_does_not_change_matches(pattern in expression(), data in haystack()) {
         let plain = regex(&pattern).without_prefilter();
         prop_assert_eq!(spans(&data, &regex(&pattern)), spans(&data, &plain), "{}", pattern);
     }
 
-    /// All the delimiters a match may hold, on one side of its literal or on both.
+    /// Matches with all the delimiters they may contain, on one side of the literal or on both.
     #[test]
-    fn windows_hold_what_matches_hold(
+    fn windows_contain_their_matches(
         pattern in prop::sample::select(vec![
             r#"fail[^"]*"[^"]*""#,
             r#""[^"]*"[^"]*fail"#,
@@ -99,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn pages_are_one_search(pattern in expression(), data in haystack(), limit in 1..4_usize) {
+    fn pages_add_up_to_one_search(pattern in expression(), data in haystack(), limit in 1..4_usize) {
         let pattern = regex(&pattern);
         let mut paged = Vec::new();
         let mut start = Some(0);
@@ -144,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn items_are_located_instead_of_lines() {
+fn an_item_index_gives_item_numbers() {
     let data = b"{\"a\":\n[1, \"a\",\n {\"a\": 2}]}";
     let index = crate::index::index_items(data, None, true).unwrap();
     let page = search(data, &regex("a"), ALL, Some(&index)).unwrap();
@@ -188,7 +191,7 @@ fn case_folds_by_unicode_and_leaves_negated_sets_alone() {
 }
 
 #[test]
-fn lines_begin_and_end_where_a_search_resumes_or_not() {
+fn anchors_see_the_bytes_before_the_start() {
     let data = b"ab\nab ab\nab";
     assert_eq!(spans(data, &regex("^ab$")), [0..2, 9..11]);
     assert_eq!(spans(data, &regex("^ab")), [0..2, 3..5, 9..11]);
@@ -200,14 +203,14 @@ fn lines_begin_and_end_where_a_search_resumes_or_not() {
 }
 
 #[test]
-fn bytes_that_are_not_text_are_searched_all_the_same() {
+fn bytes_that_are_not_utf8_are_searched_too() {
     assert_eq!(spans(b"\xFFab\xC3 ab\xA9", &regex(r"ab\b")), [1..3, 5..7]);
     assert_eq!(spans(b"\xFFa\xFFb", &regex(".")), [1..2, 3..4]);
     assert_eq!(spans(b"a\xFFb\xFF", &regex(r"(?-u:\xFF)")), [1..2, 3..4]);
 }
 
 #[test]
-fn the_end_is_told_exactly() {
+fn next_start_is_none_at_the_end() {
     let page =
         |start, limit| search(b"xaxa", &regex("a"), Options { start, limit, context: 0 }, None).unwrap();
     assert_eq!(page(0, 1).next_start, Some(2));
@@ -219,11 +222,11 @@ fn the_end_is_told_exactly() {
 }
 
 #[test]
-fn unusable_arguments_are_refused() {
+fn invalid_arguments_are_rejected() {
     let none = Options { limit: 0, ..ALL };
-    assert!(matches!(refused(search(b"a", &regex("a"), none, None)), ErrorKind::InvalidArgument(_)));
+    assert!(matches!(error_kind(search(b"a", &regex("a"), none, None)), ErrorKind::InvalidArgument(_)));
     for pattern in [Pattern::literal("", false), Pattern::literal("", true), Pattern::regex("", false)] {
-        assert!(matches!(refused(pattern), ErrorKind::InvalidArgument(_)));
+        assert!(matches!(error_kind(pattern), ErrorKind::InvalidArgument(_)));
     }
     let nested = format!("{}a{}", "(".repeat(1000), ")".repeat(1000));
     let nested_set = format!("{}a{}", "[".repeat(1000), "]".repeat(1000));
@@ -239,6 +242,9 @@ fn unusable_arguments_are_refused() {
         &nested,
         &nested_set,
     ] {
-        assert!(matches!(refused(Pattern::regex(pattern, false)), ErrorKind::InvalidPattern(_)), "{pattern}");
+        assert!(
+            matches!(error_kind(Pattern::regex(pattern, false)), ErrorKind::InvalidPattern(_)),
+            "{pattern}"
+        );
     }
 }

@@ -1,17 +1,17 @@
-//! How far into the canonical order a budget can possibly reach, given what was seen of the payload so far.
+//! Upper bound for how much of the canonical order fits a budget, given the part of the payload read so far.
 
-/// Refuses what can certainly not be shown, so that what is recorded is bounded by the budget, not by the
-/// payload. The canonical order of nodes is by their row, then by their number among their siblings, then by
-/// their place in the document; a row and a number together are a *slot*.
+/// Rejects nodes that cannot be shown, so that the recorded nodes are bounded by the budget, not by the
+/// payload. The canonical order of nodes is by row, then by number among siblings, then by position in the
+/// document; a row and a number together are a *slot*.
 ///
-/// Every node seen is counted with the fewest bytes it takes in any answer that shows it. Once those before
-/// a place in the order exceed the budget, nothing from there on is shown; nodes seen later only add to that.
-/// So a refusal is exact: it never changes the answer.
+/// Every node counts with the fewest bytes it takes in any answer that shows it. Once the nodes before a
+/// position in the order exceed the budget, nothing from there on is shown; later nodes only add to the sum.
+/// So a rejection never changes the answer.
 #[derive(Debug)]
 pub(super) struct Horizon {
     budget: usize,
     total: usize,
-    /// The bytes of each slot by row and number. Slots that are out of reach are taken away.
+    /// Bytes of each slot, by row and number. Slots that are out of reach are removed.
     spent: Vec<Vec<usize>>,
     /// The first slot in which no further node can be shown.
     edge: (usize, usize),
@@ -22,12 +22,12 @@ impl Horizon {
         Self { budget, total: 0, spent: Vec::new(), edge: (usize::MAX, 0) }
     }
 
-    /// Whether a node of this slot that comes next in the document may still be shown.
+    /// Whether the next node of the document, if it is in this slot, may still be shown.
     pub(super) fn admits(&self, row: usize, number: usize) -> bool {
         (row, number) < self.edge
     }
 
-    /// Counts bytes of a node that was admitted. Returns how many rows are still in reach.
+    /// Counts bytes of an admitted node. Returns how many rows are still in reach.
     pub(super) fn spend(&mut self, row: usize, number: usize, bytes: usize) -> usize {
         if self.spent.len() <= row {
             self.spent.resize(row + 1, Vec::new());
@@ -44,7 +44,7 @@ impl Horizon {
         self.spent.len()
     }
 
-    /// Takes slots away from the end for as long as those before the last one exceed the budget.
+    /// Removes slots from the end for as long as those before the last one exceed the budget.
     fn shrink(&mut self) {
         while let Some(slots) = self.spent.last_mut() {
             match slots.last() {

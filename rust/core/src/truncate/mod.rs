@@ -1,7 +1,7 @@
-//! An overview of a JSON document that fits into a budget.
+//! Overview of a JSON document that fits a budget.
 //!
-//! One pass records what may be shown, a canonical order of details says what is shown first, and the answer
-//! is as much of that order as fits: `walk`, `order`, `render`, over one `tree`.
+//! One pass records what may be shown, a canonical order says which details come first, and the answer is as
+//! much of that order as fits: `walk`, `order` and `render`, over one `tree`.
 
 mod horizon;
 mod order;
@@ -15,21 +15,22 @@ mod walk;
 use crate::error::{Error, Result};
 use crate::scan::Isa;
 
-/// The deepest `max_depth`: what is shown is walked by recursion.
-const DEEPEST: usize = 64;
+/// Largest `max_depth` that is allowed, since what is shown is visited by recursion.
+const MAX_DEPTH: usize = 64;
 
-/// What an answer may hold at most.
+/// Limits of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes, all in all.
+    /// Total size in bytes.
     pub max_bytes: usize,
-    /// Items of one array.
+    /// Items per array.
     pub max_array_items: usize,
-    /// Code points of one string, the dots behind them not counted. Keys and numbers are never cut below 64.
+    /// Code points per string, without the dots after them. Keys and numbers of up to 64 characters are never
+    /// cut.
     pub max_string_chars: usize,
     /// Containers around a value; at most 64.
     pub max_depth: usize,
-    /// Members of one object.
+    /// Members per object.
     pub max_object_keys: usize,
 }
 
@@ -45,32 +46,32 @@ impl Default for Limits {
     }
 }
 
-/// The overview of `data` within `limits`: valid JSON without white space, never longer than `max_bytes`.
+/// Returns an overview of `data` within `limits`: valid JSON without white space, never longer than
+/// `max_bytes`.
 ///
-/// Arrays of which something is left out become `{"items":[…],"totalCount":n,"showing":k}`, strings end in
-/// `...`, what is too deep is `"[truncated]"`, members left out of an object are counted by a last one whose
-/// key is `...` (or more dots, beside a key of dots). Of keys that are cut to the same all but the first are
-/// left out, so keys are as distinct as those of the payload. Several values on lines of their own are NDJSON,
-/// and count as the items of an array.
+/// Arrays with items left out become `{"items":[…],"totalCount":n,"showing":k}`, cut strings end in `...`,
+/// and what is too deep becomes `"[truncated]"`. Members left out of an object are counted by a last member
+/// whose key is `...`, or more dots if another key is dots. Of keys that are cut to the same text all but the
+/// first are left out, so that keys stay distinct. NDJSON counts as an array of its values.
 ///
-/// A larger budget never shows less. What is shown was checked; what is left out is trusted.
+/// A larger budget never shows less. What is shown is validated; what is left out is not.
 ///
 /// # Errors
-/// `InvalidJson` where the structure is broken or something shown is not valid; `InvalidArgument` if no
-/// answer is as small as `max_bytes` (13 always suffice), or `max_depth` is more than 64.
+/// `InvalidJson` if the structure is broken or something shown is not valid; `InvalidArgument` if no answer
+/// is as small as `max_bytes` (13 always suffice) or if `max_depth` is more than 64.
 pub fn truncate(data: &[u8], limits: &Limits) -> Result<Vec<u8>> {
-    if limits.max_depth > DEEPEST {
+    if limits.max_depth > MAX_DEPTH {
         return Err(Error::argument(format!(
-            "max_depth is {}; at most {DEEPEST} is possible",
+            "max_depth is {}; at most {MAX_DEPTH} is possible",
             limits.max_depth
         )));
     }
-    // The smallest answer is known for any payload, so that a budget below it can be told what it needs.
+    // At least as much as the smallest answer takes, so that the error for a smaller budget can name it.
     let reach = limits.max_bytes.max(tree::HIDDEN.len());
     answer(data, limits, reach, Isa::detect())
 }
 
-/// `reach` is the budget that what is recorded may be limited to: `max_bytes` or more.
+/// Returns the overview. `reach` is the budget that bounds what is recorded: `max_bytes` or more.
 fn answer(data: &[u8], limits: &Limits, reach: usize, isa: Isa) -> Result<Vec<u8>> {
     let mut tree = walk::walk(data, limits, reach, isa)?;
     Ok(match order::choose(&mut tree, data, limits)? {

@@ -1,11 +1,13 @@
-//! The canonical order of details, and how far into it a budget reaches.
+//! The canonical order of details, and how much of it fits a budget.
 //!
-//! Level by level: the first child of every container, then the second of every container, and so on; a
-//! container appears closed, a long string short. What is inside the first item of an array goes before what
-//! is inside the others: one whole example tells more than the first field of each. Once all of a level has
-//! appeared its strings grow to their full length, in the same order; then comes the next level. The answer is the longest prefix of this order
-//! that fits, and of the detail that no longer fits, if it is a string, as many characters as do. So a larger
-//! budget shows a longer prefix, and never less.
+//! The order goes level by level: the first child of every container, then the second of every container, and
+//! so on. A container first appears closed, a long string first appears short. The contents of an array's
+//! first item come before those of the others: one whole example tells more than the first field of each.
+//! Once all of a level has appeared, its strings grow to their full length, in the same order; then comes the
+//! next level.
+//!
+//! The answer is the longest prefix of this order that fits. If the first detail that does not fit is a
+//! string, it shows as many characters as do. So a larger budget shows a longer prefix, and never less.
 
 use super::Limits;
 use super::text;
@@ -17,11 +19,11 @@ use crate::reader::check_string;
 #[derive(Debug, Clone, Copy)]
 struct Detail {
     depth: usize,
-    place: usize,
+    index: usize,
     is_growth: bool,
 }
 
-/// Sets what the nodes of `tree` show. Returns what the answer takes, or `None` if not even the root is shown.
+/// Sets what the nodes of `tree` show. Returns the size of the answer; `None` if not even the root is shown.
 pub(super) fn choose(tree: &mut Tree, data: &[u8], limits: &Limits) -> Result<Option<usize>> {
     let details = details(tree);
     let mut choice = Choice { tree, data, limits, size: HIDDEN.len() };
@@ -50,17 +52,17 @@ pub(super) fn choose(tree: &mut Tree, data: &[u8], limits: &Limits) -> Result<Op
 }
 
 fn details(tree: &Tree) -> Vec<Detail> {
-    let mut details = vec![Detail { depth: 0, place: 0, is_growth: false }];
+    let mut details = vec![Detail { depth: 0, index: 0, is_growth: false }];
     let mut start = 0;
     for (depth, level) in tree.levels.iter().enumerate() {
         for at in start..details.len() {
-            let place = details[at].place;
-            if level[place].growth() > 0 {
-                details.push(Detail { depth, place, is_growth: true });
+            let index = details[at].index;
+            if level[index].growth() > 0 {
+                details.push(Detail { depth, index, is_growth: true });
             }
         }
         start = details.len();
-        // A level that is out of reach was dropped, and what its parents know of it means nothing.
+        // A level out of reach was dropped, and the child ranges of its parents are stale.
         let below = tree.levels.get(depth + 1).map_or(&[][..], Vec::as_slice);
         for is_repeat in [false, true] {
             let mut parents: Vec<_> = level.iter().filter_map(Node::children).collect();
@@ -77,7 +79,7 @@ fn details(tree: &Tree) -> Vec<Detail> {
                 }
                 details.extend(parents.iter().map(|children| Detail {
                     depth: depth + 1,
-                    place: children.start + number,
+                    index: children.start + number,
                     is_growth: false,
                 }));
             }
@@ -90,16 +92,16 @@ struct Choice<'a> {
     tree: &'a mut Tree,
     data: &'a [u8],
     limits: &'a Limits,
-    /// What the answer takes.
+    /// Size of the answer in bytes.
     size: usize,
 }
 
 struct Reach {
-    /// How many details the longest prefix has that fits; `None` if not even the empty one does.
+    /// Details in the longest prefix that fits; `None` if not even the empty one does.
     fitting: Option<usize>,
-    /// How many were shown to find out.
+    /// Details that are shown.
     shown: usize,
-    /// What the smallest prefix takes.
+    /// Size of the smallest prefix in bytes.
     smallest: usize,
 }
 
@@ -108,18 +110,19 @@ impl Choice<'_> {
         let budget = self.limits.max_bytes;
         let fitting = (self.size <= budget).then_some(0);
         let mut reach = Reach { fitting, shown: 0, smallest: self.size };
-        // The answer shrinks when a container becomes complete, but never again below this.
-        let mut least = 0;
+        // Lower bound for the answer from here on: it shrinks where a container becomes complete, but never
+        // below this.
+        let mut min_size = 0;
         for (i, &detail) in details.iter().enumerate() {
             self.show(detail)?;
             reach.shown = i + 1;
-            let node = &self.tree.levels[detail.depth][detail.place];
-            least += if detail.is_growth { node.growth() } else { node.least() };
+            let node = &self.tree.levels[detail.depth][detail.index];
+            min_size += if detail.is_growth { node.growth() } else { node.min_size() };
             if self.size <= budget {
                 reach.fitting = Some(i + 1);
             }
             reach.smallest = reach.smallest.min(self.size);
-            if least > budget.max(HIDDEN.len()) {
+            if min_size > budget.max(HIDDEN.len()) {
                 break;
             }
         }
@@ -128,7 +131,7 @@ impl Choice<'_> {
 
     fn show(&mut self, detail: Detail) -> Result<()> {
         let (above, level) = self.tree.levels.split_at_mut(detail.depth);
-        let node = &mut level[0][detail.place];
+        let node = &mut level[0][detail.index];
         if detail.is_growth {
             let Value::Text(text) = &mut node.value else { return Ok(()) };
             self.size -= text.size();
@@ -150,11 +153,11 @@ impl Choice<'_> {
         Ok(())
     }
 
-    /// Takes back the detail that was shown last.
+    /// Hides the detail that was shown last.
     fn hide(&mut self, detail: Detail) {
         let (above, level) = self.tree.levels.split_at_mut(detail.depth);
         let level = &mut level[0];
-        if let Value::Text(text) = &mut level[detail.place].value {
+        if let Value::Text(text) = &mut level[detail.index].value {
             self.size -= text.size();
             text.shown = text.first;
             self.size += text.size();
@@ -162,7 +165,7 @@ impl Choice<'_> {
         if detail.is_growth {
             return;
         }
-        let node = &level[detail.place];
+        let node = &level[detail.index];
         let Some(Value::Container(parent)) = above.last_mut().map(|level| &mut level[node.parent].value)
         else {
             self.size = HIDDEN.len();
@@ -170,18 +173,19 @@ impl Choice<'_> {
         };
         self.size -= parent.frame() + node.size();
         parent.shown -= 1;
-        parent.dots = marker(level[parent.children.start..detail.place].last());
+        parent.dots = marker(level[parent.children.start..detail.index].last());
         self.size += parent.frame();
     }
 
     fn is_text(&self, detail: Detail) -> bool {
-        matches!(self.tree.levels[detail.depth][detail.place].value, Value::Text(_))
+        matches!(self.tree.levels[detail.depth][detail.index].value, Value::Text(_))
     }
 
-    /// Shows a string detail that is too long, cut to what is left. `false` if that would show nothing new.
+    /// Shows a string detail that is too long, cut to the rest of the budget. `false` if that would show
+    /// nothing new.
     fn fill(&mut self, detail: Detail) -> Result<bool> {
         self.show(detail)?;
-        let Value::Text(text) = &mut self.tree.levels[detail.depth][detail.place].value else {
+        let Value::Text(text) = &mut self.tree.levels[detail.depth][detail.index].value else {
             return Ok(false);
         };
         let whole = text.size();
@@ -194,7 +198,7 @@ impl Choice<'_> {
     }
 }
 
-/// How many dots count the members behind this one, if any is shown.
+/// Returns the length of the marker that counts the members after the `last` one shown.
 fn marker(last: Option<&Node>) -> usize {
     last.and_then(|node| node.key.as_ref()).map_or(ELLIPSIS.len(), |key| key.marker)
 }

@@ -1,38 +1,38 @@
-//! Writes what was chosen.
+//! Writes the chosen details.
 
 use super::tree::{Container, ELLIPSIS, HIDDEN, Node, Text, Tree, Value};
 
-/// The answer, of which `size` is how long it will be.
+/// Writes the answer, which takes exactly `size` bytes.
 pub(super) fn render(tree: &Tree, data: &[u8], size: usize) -> Vec<u8> {
-    let mut render = Render { tree, data, out: Vec::with_capacity(size) };
+    let mut renderer = Renderer { tree, data, out: Vec::with_capacity(size) };
     if let Some(root) = tree.levels.first().and_then(|level| level.first()) {
-        render.value(0, root);
+        renderer.write_value(0, root);
     }
-    debug_assert_eq!(render.out.len(), size);
-    render.out
+    debug_assert_eq!(renderer.out.len(), size);
+    renderer.out
 }
 
-struct Render<'a> {
+struct Renderer<'a> {
     tree: &'a Tree,
     data: &'a [u8],
     out: Vec<u8>,
 }
 
-impl Render<'_> {
-    fn value(&mut self, depth: usize, node: &Node) {
+impl Renderer<'_> {
+    fn write_value(&mut self, depth: usize, node: &Node) {
         match &node.value {
-            Value::Whole { span, size } => self.whole(&self.data[span.clone()], *size),
+            Value::Whole { span, size } => self.write_whole(&self.data[span.clone()], *size),
             Value::Hidden => self.out.extend_from_slice(HIDDEN),
-            Value::Text(text) => self.text(text),
-            Value::Container(container) if container.is_array => self.array(depth, container),
-            Value::Container(container) => self.object(depth, container),
+            Value::Text(text) => self.write_text(text),
+            Value::Container(container) if container.is_array => self.write_array(depth, container),
+            Value::Container(container) => self.write_object(depth, container),
         }
     }
 
-    fn array(&mut self, depth: usize, array: &Container) {
+    fn write_array(&mut self, depth: usize, array: &Container) {
         let is_complete = array.is_complete();
         self.out.extend_from_slice(if is_complete { b"[" } else { b"{\"items\":[" });
-        self.children(depth, array);
+        self.write_children(depth, array);
         self.out.push(b']');
         if !is_complete {
             let counts = format!(",\"totalCount\":{},\"showing\":{}}}", array.total, array.shown);
@@ -40,9 +40,9 @@ impl Render<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize, object: &Container) {
+    fn write_object(&mut self, depth: usize, object: &Container) {
         self.out.push(b'{');
-        self.children(depth, object);
+        self.write_children(depth, object);
         if !object.is_complete() {
             self.out.extend_from_slice(if object.shown > 0 { b",\"" } else { b"\"" });
             self.out.resize(self.out.len() + object.dots, b'.');
@@ -52,7 +52,7 @@ impl Render<'_> {
         self.out.push(b'}');
     }
 
-    fn children(&mut self, depth: usize, container: &Container) {
+    fn write_children(&mut self, depth: usize, container: &Container) {
         let start = container.children.start;
         let shown =
             self.tree.levels.get(depth + 1).and_then(|level| level.get(start..start + container.shown));
@@ -61,14 +61,14 @@ impl Render<'_> {
                 self.out.push(b',');
             }
             if let Some(key) = &child.key {
-                self.text(&key.text);
+                self.write_text(&key.text);
                 self.out.push(b':');
             }
-            self.value(depth + 1, child);
+            self.write_value(depth + 1, child);
         }
     }
 
-    fn text(&mut self, text: &Text) {
+    fn write_text(&mut self, text: &Text) {
         let start = text.content.start;
         self.out.push(b'"');
         self.out.extend_from_slice(&self.data[start..start + text.shown]);
@@ -78,8 +78,8 @@ impl Render<'_> {
         self.out.push(b'"');
     }
 
-    /// A value as it stands, white space between its tokens left out.
-    fn whole(&mut self, value: &[u8], size: usize) {
+    /// Writes a value as it is in the payload, without white space between its tokens.
+    fn write_whole(&mut self, value: &[u8], size: usize) {
         if value.len() == size {
             return self.out.extend_from_slice(value);
         }

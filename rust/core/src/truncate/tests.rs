@@ -13,12 +13,12 @@ fn unlimited() -> Limits {
         max_bytes: WHOLE,
         max_array_items: WHOLE,
         max_string_chars: WHOLE,
-        max_depth: DEEPEST,
+        max_depth: MAX_DEPTH,
         max_object_keys: WHOLE,
     }
 }
 
-/// What the limits alone make of a value, written the obvious way.
+/// Reference: applies the limits alone to parsed values.
 fn naive(value: &Value, depth: usize, limits: &Limits) -> String {
     if depth > limits.max_depth {
         return r#""[truncated]""#.to_owned();
@@ -35,8 +35,8 @@ fn naive(value: &Value, depth: usize, limits: &Limits) -> String {
             format!(r#"{{"items":{list},"totalCount":{},"showing":{}}}"#, items.len(), shown.len())
         }
         Value::Object(members) => {
-            let mut taken = HashSet::new();
-            let distinct = members.iter().filter(|(key, _)| taken.insert(cut(key, long)));
+            let mut shown_keys = HashSet::new();
+            let distinct = members.iter().filter(|(key, _)| shown_keys.insert(cut(key, long)));
             let shown: Vec<_> = distinct.take(limits.max_object_keys).collect();
             let mut list: Vec<_> = shown
                 .iter()
@@ -67,7 +67,7 @@ fn cut(text: &str, max: usize) -> String {
     Value::from(shown + dots).to_string()
 }
 
-/// Whether everything that `small` shows is in `big` as well, and the counts of both are of the same document.
+/// Whether `big` shows everything that `small` shows, and the counts of both are of the same document.
 fn shows_no_less(small: &Value, big: &Value) -> bool {
     let pairwise = |small: &[Value], big: &[Value]| {
         small.len() <= big.len() && small.iter().zip(big).all(|(small, big)| shows_no_less(small, big))
@@ -109,7 +109,7 @@ fn members(value: &Value) -> usize {
     }
 }
 
-/// How many colons stand outside of strings.
+/// Counts the colons outside strings.
 fn colons(json: &str) -> usize {
     let plain = json.replace(r"\\", "").replace(r#"\""#, "");
     plain.split('"').step_by(2).map(|between| between.matches(':').count()).sum()
@@ -139,15 +139,15 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-/// Objects whose keys differ around the place they are cut at, or only behind it.
-fn alike() -> impl Strategy<Value = Value> {
+/// Objects whose keys differ around the point where they are cut, or only after it.
+fn similar_keys() -> impl Strategy<Value = Value> {
     let key = (prop_oneof![Just("k"), Just("é")], 62..67_usize, "[a.]{0,4}")
         .prop_map(|(start, count, end)| start.repeat(count) + &end);
     prop::collection::vec((key, testing::json()), 0..12)
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// Values with long strings and wide containers as well as with deep ones.
+/// Values with long strings, wide containers and deep ones.
 fn document() -> impl Strategy<Value = Value> {
     let long = prop::collection::vec(testing::text(), 4..12).prop_map(|pieces| Value::from(pieces.concat()));
     let wide = || prop::collection::vec(testing::json(), 0..20).prop_map(Value::from);
@@ -161,7 +161,7 @@ fn document() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => testing::json(),
         1 => wide(),
-        1 => alike(),
+        1 => similar_keys(),
         2 => (wide(), long, records, testing::json())
             .prop_map(|(wide, long, records, any)| json!({"a": wide, "b": long, "c": records, "d": any})),
     ]
@@ -200,7 +200,7 @@ proptest! {
             prop_assert!(answer.len() <= max_bytes);
             let text = String::from_utf8(answer).unwrap();
             let answer: Value = serde_json::from_str(&text).unwrap();
-            // Of equal keys a parser keeps one: none is missing, so there are none.
+            // A parser keeps one of equal keys. None is missing, so there are no equal keys.
             prop_assert_eq!(members(&answer), colons(&text), "{}", text);
             if let Some(last) = &last {
                 prop_assert!(shows_no_less(last, &answer), "{} bytes: {} then {}", max_bytes, last, answer);
@@ -210,9 +210,10 @@ proptest! {
         prop_assert_eq!(last.unwrap().to_string(), serde_json::from_str::<Value>(&whole).unwrap().to_string());
     }
 
-    /// What the horizon refuses is never part of an answer, and neither instruction set nor white space matters.
+    /// What the horizon rejects is never part of an answer, and neither the instruction set nor white space
+    /// matters.
     #[test]
-    fn the_horizon_changes_nothing(value in document(), limits in limits(), budget in 13..3000_usize) {
+    fn the_horizon_does_not_change_answers(value in document(), limits in limits(), budget in 13..3000_usize) {
         let data = serde_json::to_vec(&value).unwrap();
         let pretty = serde_json::to_vec_pretty(&value).unwrap();
         let limits = Limits { max_bytes: budget, ..limits };
@@ -224,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_are_the_items_of_an_array(
+    fn ndjson_is_truncated_like_an_array(
         values in prop::collection::vec(testing::json(), 2..30),
         limits in limits(),
         budget in 13..3000_usize,
@@ -238,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_valid_json_or_an_error(data: Vec<u8>, limits in limits(), max_bytes in 0..100_usize) {
+    fn arbitrary_bytes_give_valid_json_or_an_error(data: Vec<u8>, limits in limits(), max_bytes in 0..100_usize) {
         check_hostile(&data, &Limits { max_bytes, ..limits })?;
     }
 
@@ -293,7 +294,7 @@ fn every_sibling_appears_before_more_of_one() {
 }
 
 #[test]
-fn a_completed_array_makes_room_for_itself() {
+fn a_complete_array_needs_no_wrapper() {
     let data = format!("[{}]", ["1234567"; 10].join(","));
     let five = r#"{"items":[1234567,1234567,1234567,1234567,1234567],"totalCount":10,"showing":5}"#;
     assert_eq!(shown(&data, &within(80)), five);
@@ -301,7 +302,7 @@ fn a_completed_array_makes_room_for_itself() {
 }
 
 #[test]
-fn a_string_is_cut_to_fill_what_is_left() {
+fn a_string_is_cut_to_fill_the_budget() {
     let data = json!({"a": 1, "b": "x".repeat(200)}).to_string();
     assert_eq!(shown(&data, &within(60)).len(), 60);
     assert_eq!(shown(&data, &within(100)).len(), 100);
@@ -330,7 +331,7 @@ fn the_smallest_budget_is_named() {
 }
 
 #[test]
-fn the_count_of_members_left_out_never_takes_the_key_of_one() {
+fn the_marker_never_equals_a_key() {
     let limits = Limits { max_object_keys: 2, ..Limits::default() };
     assert_eq!(shown(r#"{"...":1,"b":2,"c":3}"#, &limits), r#"{"...":1,"b":2,"....":1}"#);
     assert_eq!(shown(r#"{"\u002e...":1,"..":2,"c":3}"#, &limits), r#"{"\u002e...":1,"..":2,".....":1}"#);
@@ -338,7 +339,7 @@ fn the_count_of_members_left_out_never_takes_the_key_of_one() {
 }
 
 #[test]
-fn keys_of_dots_are_told_from_the_count_at_every_budget() {
+fn keys_of_dots_differ_from_the_marker_at_every_budget() {
     let value = json!({"...": [1, 2, 3], "....": "x".repeat(99), ".....": 4, "a": "y".repeat(99), "b": 6});
     let data = value.to_string();
     for max_bytes in 9..data.len() {
@@ -368,15 +369,15 @@ fn long_keys_and_numbers_are_bounded_too() {
 }
 
 #[test]
-fn keys_that_would_be_cut_to_the_same_are_left_out() {
+fn keys_that_are_cut_to_the_same_text_are_left_out() {
     let limits = Limits { max_string_chars: 5, ..Limits::default() };
     let key = "k".repeat(64);
     let data = format!(r#"{{"{key}a":1,"{key}":2,"{key}b":3,"c":4,"\u006B{}":5}}"#, &key[..64]);
     assert_eq!(shown(&data, &limits), format!(r#"{{"{key}...":1,"{key}":2,"c":4,"...":2}}"#));
-    // They take no place from others.
+    // They do not count against the limit.
     let two = Limits { max_object_keys: 2, ..limits };
     assert_eq!(shown(&data, &two), format!(r#"{{"{key}...":1,"{key}":2,"...":3}}"#));
-    // Half a surrogate pair has more than one spelling too.
+    // A lone surrogate has more than one spelling too.
     let data = format!(r#"{{"\ud800{key}a":1,"\uD800{key}b":2,"{key}c":3}}"#);
     assert_eq!(shown(&data, &limits), format!(r#"{{"\ud800{}...":1,"{key}...":3,"...":1}}"#, &key[..63]));
 }
@@ -401,9 +402,9 @@ fn errors_name_the_byte() {
     assert!(matches!(truncate(b"1", &deep).unwrap_err().kind, crate::ErrorKind::InvalidArgument(_)));
 }
 
-/// Ten to the fourth objects of a hundred keys: what is recorded is bounded by the budget all the same.
+/// A thousand objects of a hundred keys: the recorded nodes are bounded by the budget.
 #[test]
-fn what_is_recorded_is_bounded_by_the_budget() {
+fn recorded_nodes_are_bounded_by_the_budget() {
     let leaf: Value = (0..100).map(|i| (format!("k{i}"), json!(i))).collect::<serde_json::Map<_, _>>().into();
     let mut value = leaf;
     for _ in 0..3 {

@@ -1,7 +1,8 @@
-//! Where the raw content of a JSON string may be cut: never inside an escape, a pair of them or a character.
+//! Where the raw content of a JSON string may be cut: never inside an escape, an escaped surrogate pair or a
+//! character.
 
-/// How many bytes the longest prefix of whole characters takes that has at most `max_chars` of them and
-/// `max_bytes` bytes. Content that is not valid gets some answer within both.
+/// Returns the size of the longest prefix of whole characters that has at most `max_chars` characters and
+/// `max_bytes` bytes. Content that is not valid gives some result within both.
 pub(super) fn floor(content: &[u8], max_chars: usize, max_bytes: usize) -> usize {
     if content.len() <= max_chars.min(max_bytes) {
         return content.len();
@@ -17,7 +18,7 @@ pub(super) fn floor(content: &[u8], max_chars: usize, max_bytes: usize) -> usize
     end
 }
 
-/// How many dots content is, if it is nothing else.
+/// Returns the number of dots, if content is nothing else.
 pub(super) fn dots(content: &[u8]) -> Option<usize> {
     if !matches!(content.first(), Some(b'.' | b'\\')) {
         return None;
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Both ways of writing the same text: raw UTF-8, and every code unit of it as an escape.
+    /// Returns two spellings of the same text: raw UTF-8, and every code unit as an escape.
     fn spellings(text: &str) -> [Vec<u8>; 2] {
         let raw = serde_json::to_string(text).unwrap();
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();

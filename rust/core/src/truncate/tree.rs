@@ -1,16 +1,16 @@
-//! The values that may be shown, level by level, and what each takes in the form it is shown in.
+//! The values that may be shown, level by level, and the sizes of their forms.
 
 use std::ops::Range;
 
 use super::horizon::Horizon;
 use super::text;
 
-/// What stands for a value that is not shown at all.
+/// Written in place of a value that is not shown.
 pub(super) const HIDDEN: &[u8] = b"\"[truncated]\"";
-/// What a string or key that was cut ends in.
+/// End of a string or key that is cut.
 pub(super) const ELLIPSIS: &[u8] = b"...";
 
-/// Nodes by depth, those of one depth in the document's order: so the children of a node are neighbours.
+/// Nodes by depth, in document order within a depth, so that the children of a node are adjacent.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) levels: Vec<Vec<Node>>,
@@ -20,18 +20,18 @@ pub(super) struct Tree {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) key: Option<Key>,
-    /// Its place in the level above.
+    /// Its index in the level above.
     pub(super) parent: usize,
     /// Its number among its siblings.
     pub(super) number: usize,
-    /// Whether it is inside of an item that is not the first of its array. What is not is the example.
+    /// Whether it is inside an item that is not the first of its array. The first item is the example.
     pub(super) is_repeat: bool,
     pub(super) value: Value,
 }
 
 #[derive(Debug)]
 pub(super) enum Value {
-    /// Shown as it stands, white space left out: a scalar, or a container that is not worth closing.
+    /// Shown whole, without white space: a scalar, or a container that would hardly be smaller closed.
     Whole {
         span: Range<usize>,
         size: usize,
@@ -45,21 +45,21 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) text: Text,
-    /// The fewest dots, but no less than an ellipsis, that are more than those of this key and all before it in
-    /// the object: what counts the members behind it.
+    /// Length of the marker that counts the members after this one: at least an ellipsis, and more dots than
+    /// this key or any before it in the object.
     pub(super) marker: usize,
 }
 
 /// A string or a key, of which a prefix is shown.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
-    /// The content as it stands in the payload, between its quotes.
+    /// The raw content between its quotes, as a span of the payload.
     pub(super) content: Range<usize>,
     /// How many bytes of it are shown when it first appears.
     pub(super) first: usize,
     /// How many bytes of it are shown.
     pub(super) shown: usize,
-    /// At least how many bytes more of it a later detail shows; 0 if none does.
+    /// Minimum number of bytes that a later detail adds to it; 0 if none does.
     pub(super) growth: usize,
 }
 
@@ -68,10 +68,10 @@ pub(super) struct Container {
     pub(super) is_array: bool,
     /// How many children it has in the payload.
     pub(super) total: usize,
-    /// Where those that were recorded are, in the level below.
+    /// The recorded children, as a range of the level below.
     pub(super) children: Range<usize>,
     pub(super) shown: usize,
-    /// How many dots the key has that counts the members left out.
+    /// Length of the marker that counts the members left out.
     pub(super) dots: usize,
 }
 
@@ -85,35 +85,35 @@ impl Tree {
         self.levels.get(depth).map_or(0, Vec::len)
     }
 
-    /// Records a node that the horizon admits. Returns its place in its level.
+    /// Records a node that the horizon admits. Returns its index in its level.
     pub(super) fn add(&mut self, depth: usize, node: Node) -> usize {
         if self.levels.len() <= depth {
             self.levels.resize_with(depth + 1, Vec::new);
         }
-        let (row, number, least) = (row(depth, node.is_repeat), node.number, node.least());
+        let (row, number, min_size) = (row(depth, node.is_repeat), node.number, node.min_size());
         let growth = node.growth();
-        let place = self.levels[depth].len();
+        let index = self.levels[depth].len();
         self.levels[depth].push(node);
-        self.spend(row, number, least);
+        self.spend(row, number, min_size);
         if growth > 0 && self.horizon.admits(growth_row(depth), 0) {
             self.spend(growth_row(depth), 0, growth);
         }
-        place
+        index
     }
 
-    /// Completes a container whose children were recorded, as far as they can be shown.
-    pub(super) fn close(&mut self, depth: usize, place: usize, children: Range<usize>, total: usize) {
-        let Some(node) = self.levels.get_mut(depth).and_then(|level| level.get_mut(place)) else { return };
-        let before = node.least();
+    /// Sets the children of a container, once they are recorded.
+    pub(super) fn close(&mut self, depth: usize, index: usize, children: Range<usize>, total: usize) {
+        let Some(node) = self.levels.get_mut(depth).and_then(|level| level.get_mut(index)) else { return };
+        let before = node.min_size();
         if let Value::Container(container) = &mut node.value {
             container.children = children;
             container.total = total;
         }
-        let (row, number, more) = (row(depth, node.is_repeat), node.number, node.least() - before);
+        let (row, number, more) = (row(depth, node.is_repeat), node.number, node.min_size() - before);
         self.spend(row, number, more);
     }
 
-    /// Whether a node that comes next in the document may still be shown.
+    /// Whether the next node of the document may still be shown.
     pub(super) fn admits(&self, depth: usize, is_repeat: bool, number: usize) -> bool {
         self.horizon.admits(row(depth, is_repeat), number)
     }
@@ -124,8 +124,7 @@ impl Tree {
     }
 }
 
-/// A level is shown in three rows: what is in the example of each array, what repeats it, and what strings
-/// grow by.
+/// Rows of a level: nodes in the example of each array, nodes that repeat it, and the growth of strings.
 const ROWS: usize = 3;
 
 fn row(depth: usize, is_repeat: bool) -> usize {
@@ -137,7 +136,7 @@ fn growth_row(depth: usize) -> usize {
 }
 
 impl Node {
-    /// What it takes in its present form, key included.
+    /// Size in its present form, key included.
     pub(super) fn size(&self) -> usize {
         self.key_size()
             + match &self.value {
@@ -148,19 +147,19 @@ impl Node {
             }
     }
 
-    /// The fewest bytes it takes in any form, key and comma included, children not.
-    pub(super) fn least(&self) -> usize {
+    /// Smallest size in any form, key and comma included, without children.
+    pub(super) fn min_size(&self) -> usize {
         usize::from(self.number > 0)
             + self.key_size()
             + match &self.value {
                 Value::Whole { size, .. } => *size,
                 Value::Hidden => HIDDEN.len(),
                 Value::Text(text) => 2 + text.first,
-                Value::Container(container) => container.least(),
+                Value::Container(container) => container.min_frame(),
             }
     }
 
-    /// At least how many bytes a later detail adds to it; 0 if none does.
+    /// Minimum number of bytes that a later detail adds to it; 0 if none does.
     pub(super) fn growth(&self) -> usize {
         match &self.value {
             Value::Text(text) => text.growth,
@@ -168,7 +167,7 @@ impl Node {
         }
     }
 
-    /// Where its children are in the level below.
+    /// Its children, as a range of the level below.
     pub(super) fn children(&self) -> Option<Range<usize>> {
         match &self.value {
             Value::Container(container) => Some(container.children.clone()),
@@ -190,7 +189,7 @@ impl Text {
         2 + self.shown + if self.is_cut() { ELLIPSIS.len() } else { 0 }
     }
 
-    /// How many dots it is as it is shown, if it is nothing else.
+    /// Returns the number of dots, if the shown text is nothing else.
     pub(super) fn dots(&self, data: &[u8]) -> Option<usize> {
         let content = data.get(self.content.start..self.content.start + self.shown)?;
         if self.is_cut() {
@@ -210,7 +209,7 @@ impl Container {
         self.shown == self.total
     }
 
-    /// What it takes without the children that are shown.
+    /// Size without the shown children.
     pub(super) fn frame(&self) -> usize {
         let commas = self.shown.saturating_sub(1);
         if self.is_complete() {
@@ -225,9 +224,9 @@ impl Container {
         }
     }
 
-    /// The least that `frame` can be, commas not counted. A container of which not every child was recorded
-    /// is complete in no answer.
-    fn least(&self) -> usize {
+    /// Smallest value of `frame`, without commas. A container with children that were not recorded is
+    /// complete in no answer.
+    fn min_frame(&self) -> usize {
         if self.children.len() == self.total {
             2
         } else if self.is_array {

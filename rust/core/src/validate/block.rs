@@ -1,50 +1,50 @@
-//! The grammar over one block.
+//! Checks the grammar of one block, with exact error positions.
 
 use super::number::Scalars;
-use super::stack::{MOST_DEPTH, Stack};
-use crate::scan::{Block, Strings, WIDTH};
+use super::stack::{MAX_DEPTH, Stack};
+use crate::scan::{Block, StringState, WIDTH};
 
-/// What a block needs to know of all the bytes before it. Those that are not otherwise described are 1 where
-/// a token at the end of the last block has its effect on the first token of this one, else 0.
+/// State that a block needs from all the bytes before it. Fields without a description are 1 if a token at
+/// the end of the last block affects the first token of this one, else 0.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
-    pub(super) strings: Strings,
+    pub(super) strings: StringState,
     pub(super) scalars: Scalars,
     pub(super) stack: Stack,
-    /// Bytes of this block that must be hexadecimal digits.
+    /// Mask of the bytes of this block that must be hexadecimal digits.
     pub(super) hex: u64,
-    /// 1 if the string that goes on is a key.
+    /// 1 if the string that continues from the last block is a key.
     pub(super) key: u64,
     pub(super) open: u64,
     pub(super) comma: u64,
     pub(super) value: u64,
     pub(super) key_end: u64,
     pub(super) newline: u64,
-    /// Where values start, in any block so far.
+    /// Union of the masks of value starts of all blocks so far.
     values: u64,
-    /// There is more than one top-level value.
+    /// Whether there is more than one top-level value.
     pub(super) is_rows: bool,
-    /// There is a newline inside of the first.
+    /// Whether there is a newline inside the first value.
     pub(super) is_multiline: bool,
 }
 
-/// Bytes that break a rule.
+/// Masks of the bytes that break a rule.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bad {
+pub(super) struct Violations {
     control: u64,
     escape: u64,
     scalar: u64,
     structure: u64,
 }
 
-impl Bad {
+impl Violations {
     #[inline(always)]
     pub(super) fn any(&self) -> u64 {
         self.control | self.escape | self.scalar | self.structure
     }
 
     #[cold]
-    pub(super) fn why(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         let first = self.any() & self.any().wrapping_neg();
         if self.control & first != 0 {
             "control character"
@@ -58,38 +58,39 @@ impl Bad {
     }
 }
 
-/// What is wrong with a byte depends on where it stands.
+/// Masks of the bytes that are wrong in each kind of container.
 #[derive(Clone, Copy)]
 struct Contexts {
     top: u64,
     array: u64,
     object: u64,
-    /// A value right behind another; at the top this makes them rows.
+    /// Values right after another value. At the top level they are rows.
     again: u64,
     newlines: u64,
 }
 
-/// The first byte behind each of `tokens` that is not white space. `carry`: one in the last block has none yet.
+/// Returns the mask of the first byte after each of `tokens` that is not white space. `carry` is 1 if a token
+/// of the last block has none yet.
 #[inline(always)]
 pub(super) fn next<const WHITE: bool>(tokens: u64, carry: &mut u64, white: u64) -> u64 {
     next_from::<WHITE>(tokens << 1 | *carry, tokens >> 63, carry, white)
 }
 
-/// The same from the bytes right behind.
+/// Like [`next`], from the mask of the bytes right after the tokens.
 #[inline(always)]
-pub(super) fn next_from<const WHITE: bool>(behind: u64, last: u64, carry: &mut u64, white: u64) -> u64 {
+pub(super) fn next_from<const WHITE: bool>(following: u64, last: u64, carry: &mut u64, white: u64) -> u64 {
     if !WHITE {
         *carry = last;
-        return behind;
+        return following;
     }
-    // Adding a bit to a run of white space carries it to the byte behind the run.
-    let (carried, overflow) = (behind & white).overflowing_add(white);
+    // Adding a bit to a run of white space carries it to the byte after the run.
+    let (carried, overflow) = (following & white).overflowing_add(white);
     *carry = last | u64::from(overflow);
-    (carried | behind) & !white
+    (carried | following) & !white
 }
 
 impl State {
-    /// Whether there was no value, nor anything else.
+    /// Whether nothing but white space was read.
     pub(super) fn is_empty(&self) -> bool {
         self.values == 0
     }
@@ -99,15 +100,15 @@ impl State {
     }
 
     #[inline(always)]
-    pub(super) fn block<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> Bad {
+    pub(super) fn check_exact<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> Violations {
         let block = B::load(bytes);
-        let escaped = self.strings.escaped(block.eq(b'\\'));
+        let escaped = self.strings.escaped_mask(block.eq(b'\\'));
         let quotes = block.eq(b'"') & !escaped;
-        let inside = self.strings.mask::<B>(quotes);
+        let inside = self.strings.inside_mask::<B>(quotes);
         let control = block.le(0x1f);
-        let mut bad = Bad { control: control & inside, escape: 0, scalar: 0, structure: 0 };
+        let mut bad = Violations { control: control & inside, escape: 0, scalar: 0, structure: 0 };
         if escaped & inside | self.hex != 0 {
-            (bad.escape, self.hex) = escapes(block, escaped & inside, self.hex);
+            (bad.escape, self.hex) = check_escapes(block, escaped & inside, self.hex);
         }
 
         let outside = !(inside | quotes);
@@ -118,20 +119,30 @@ impl State {
         }
         let white = (control | block.eq(b' ')) & outside;
         if white == 0 {
-            self.structure::<B, false>(bytes, block, Quotes { quotes, inside, white, newlines }, &mut bad);
+            self.check_structure::<B, false>(
+                bytes,
+                block,
+                Masks { quotes, inside, white, newlines },
+                &mut bad,
+            );
         } else {
-            self.structure::<B, true>(bytes, block, Quotes { quotes, inside, white, newlines }, &mut bad);
+            self.check_structure::<B, true>(
+                bytes,
+                block,
+                Masks { quotes, inside, white, newlines },
+                &mut bad,
+            );
         }
         bad
     }
 
     #[inline(always)]
-    fn structure<B: Block, const WHITE: bool>(
+    fn check_structure<B: Block, const WHITE: bool>(
         &mut self,
         bytes: &[u8; WIDTH],
         block: B,
-        Quotes { quotes, inside, white, newlines }: Quotes,
-        bad: &mut Bad,
+        Masks { quotes, inside, white, newlines }: Masks,
+        bad: &mut Violations,
     ) {
         let outside = !(inside | quotes);
         let folded = block.fold();
@@ -150,11 +161,11 @@ impl State {
         let first = next::<WHITE>(open, &mut self.open, white);
         let item = next::<WHITE>(comma, &mut self.comma, white);
         let ends = closing | close;
-        let behind = ends << 1 | self.value | runs.behind;
-        let after = next_from::<WHITE>(behind, ends >> 63, &mut self.value, white);
+        let following = ends << 1 | self.value | runs.after;
+        let after = next_from::<WHITE>(following, ends >> 63, &mut self.value, white);
 
-        // Adding a bit to a string carries it to its closing quote: that is how a string that stands where a
-        // key may be tells what is behind it.
+        // Adding a bit to the bytes of a string carries it to its closing quote. That finds what follows a
+        // string that is where a key may be.
         let key_starts = opening & (first | item) | self.key;
         let (carried, overflow) = inside.overflowing_add(key_starts);
         self.key = u64::from(overflow);
@@ -170,25 +181,25 @@ impl State {
             again,
             newlines,
         };
-        bad.structure |= self.nest(open, open | close, block.bit5(), contexts);
-        // A string that stands where a key may be is one in an object only: what is carried on must know.
+        bad.structure |= self.check_nesting(open, open | close, block.bit5(), contexts);
+        // A string where a key may be is a key only in an object, so the carries are masked.
         let in_object = u64::from(self.stack.is_object());
         self.key &= in_object;
         self.key_end &= in_object;
     }
 
-    /// Walks from bracket to bracket: what stands between two of them is judged by where it stands.
-    fn nest(&mut self, open: u64, mut brackets: u64, curly: u64, contexts: Contexts) -> u64 {
+    /// Walks from bracket to bracket, and checks the bytes between two brackets by the container they are in.
+    fn check_nesting(&mut self, open: u64, mut brackets: u64, curly: u64, contexts: Contexts) -> u64 {
         let mut bad = 0;
         let mut rest = !0_u64;
         while brackets != 0 {
             let bit = brackets & brackets.wrapping_neg();
             brackets ^= bit;
-            bad |= self.between(contexts, rest & (bit | (bit - 1)));
+            bad |= self.check_between(contexts, rest & (bit | (bit - 1)));
             rest &= !(bit | (bit - 1));
             let is_curly = curly & bit != 0;
             if open & bit != 0 {
-                if self.stack.depth == MOST_DEPTH {
+                if self.stack.depth == MAX_DEPTH {
                     return bad | bit;
                 }
                 self.stack.push(is_curly);
@@ -199,17 +210,17 @@ impl State {
                 self.stack.pop();
             }
         }
-        bad | self.between(contexts, rest)
+        bad | self.check_between(contexts, rest)
     }
 
     #[inline(always)]
-    fn between(&mut self, contexts: Contexts, here: u64) -> u64 {
+    fn check_between(&mut self, contexts: Contexts, here: u64) -> u64 {
         if self.stack.depth == 0 {
-            return self.at_top(contexts, here);
+            return self.check_top(contexts, here);
         }
         let mut bad = if self.stack.is_object() { contexts.object } else { contexts.array };
         if contexts.newlines & here != 0 {
-            // A row is one line; the first value is not known to be a row before there is a second.
+            // A row is one line, but the first value is only known to be a row once there is a second.
             self.is_multiline = true;
             bad |= if self.is_rows { contexts.newlines } else { 0 };
         }
@@ -217,7 +228,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn at_top(&mut self, contexts: Contexts, here: u64) -> u64 {
+    fn check_top(&mut self, contexts: Contexts, here: u64) -> u64 {
         let mut bad = contexts.top;
         if contexts.again & here != 0 {
             bad |= if self.is_multiline { contexts.again } else { 0 };
@@ -227,10 +238,10 @@ impl State {
     }
 }
 
-/// The bytes that break an escape, and those of the next block that must be hexadecimal digits. `escaped` are
-/// the bytes behind backslashes that escape them, `hex` what the last block left to be digits.
+/// Returns the mask of the bytes that break an escape, and that of the bytes of the next block that must be
+/// hexadecimal digits. `escaped` is the mask of the escaped bytes, `hex` what the last block returned.
 #[inline(always)]
-pub(super) fn escapes<B: Block>(block: B, escaped: u64, hex: u64) -> (u64, u64) {
+pub(super) fn check_escapes<B: Block>(block: B, escaped: u64, hex: u64) -> (u64, u64) {
     let unicode = block.eq(b'u') & escaped;
     let known = [b'"', b'\\', b'/', b'b', b'f', b'n', b'r', b't'];
     let mut allowed = unicode;
@@ -245,7 +256,7 @@ pub(super) fn escapes<B: Block>(block: B, escaped: u64, hex: u64) -> (u64, u64) 
     (bad, unicode >> 63 | unicode >> 62 | unicode >> 61 | unicode >> 60)
 }
 
-struct Quotes {
+struct Masks {
     quotes: u64,
     inside: u64,
     white: u64,

@@ -1,7 +1,7 @@
-//! Is it JSON? RFC 8259, and NDJSON, checked 64 bytes at a time.
+//! Validates JSON (RFC 8259) and NDJSON, 64 bytes at a time.
 //!
-//! Every rule is a mask of the bytes that break it, so an error's position is the lowest bit of all of them:
-//! the first byte with which what came before cannot go on to be valid.
+//! Every rule is a mask of the bytes that break it, so the position of an error is the lowest bit of all of
+//! them: the first byte at which the payload can no longer become valid.
 
 mod block;
 #[cfg(test)]
@@ -13,45 +13,45 @@ mod text;
 
 use crate::error::{Error, Result};
 use crate::scan::{Block, Isa, Kernel, WIDTH};
-use block::{Bad, State};
-pub(crate) use text::Text;
+use block::{State, Violations};
+pub(crate) use text::Utf8Validator;
 
-/// Checks a payload that arrives in pieces. Every way of cutting it gives the same answer.
+/// Validates a payload that arrives in pieces. The result does not depend on where it is cut.
 ///
-/// Valid is one JSON value, or several of them, each on a line of its own (NDJSON).
+/// A payload is valid if it is one JSON value, or several with one per line (NDJSON).
 #[derive(Debug, Clone)]
 pub struct Validator {
     isa: Isa,
     state: State,
-    /// `None` where it is known to be text.
-    text: Option<Text>,
+    /// `None` if the payload is known to be UTF-8.
+    text: Option<Utf8Validator>,
     /// How many bytes were checked: those before `tail`.
     checked: u64,
-    /// The last bytes that were fed, too few for a block.
+    /// The last bytes, too few for a block.
     tail: [u8; WIDTH],
     tail_len: usize,
 }
 
 impl Validator {
-    /// Nothing fed yet.
+    /// Creates a validator.
     #[must_use]
     pub fn new(isa: Isa) -> Self {
-        Self { text: Some(Text::default()), ..Self::of_text(isa) }
+        Self { text: Some(Utf8Validator::default()), ..Self::for_utf8(isa) }
     }
 
-    /// Nothing fed yet, and whoever feeds sees to it that it is UTF-8.
-    pub(crate) fn of_text(isa: Isa) -> Self {
+    /// Creates a validator for a payload that is known to be UTF-8.
+    pub(crate) fn for_utf8(isa: Isa) -> Self {
         Self { isa, state: State::default(), text: None, checked: 0, tail: [0; WIDTH], tail_len: 0 }
     }
 
-    /// Takes the next piece of the payload.
+    /// Feeds the next piece of the payload.
     ///
     /// # Errors
-    /// `InvalidJson` with the first byte that cannot be right.
+    /// `InvalidJson` with the first invalid byte.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
         let bad_text = self.text.as_mut().and_then(|text| text.feed(bytes));
-        // A byte that is not text ends what can be right; but it may stand where no text could, or something
-        // before it may be wrong, and that is said however the payload was cut.
+        // The payload is invalid from the first byte that is not UTF-8. That byte, or one before it, may also
+        // break the grammar; that error is reported then, wherever the payload is cut.
         let end = bad_text.as_ref().map_or(self.fed() + bytes.len() as u64, |error| error.index + 1);
         let new = usize::try_from(end.saturating_sub(self.fed())).unwrap_or(bytes.len());
         self.check(&bytes[..new])?;
@@ -62,13 +62,13 @@ impl Validator {
         }
     }
 
-    /// Whether all that was fed is a whole payload.
+    /// Checks that the payload is complete.
     ///
     /// # Errors
-    /// `InvalidJson` if it is not; the byte is the payload's length if it ends too early.
+    /// `InvalidJson` if it is not; at the payload's length if it ends too early.
     pub fn finish(mut self) -> Result<()> {
         let len = self.fed();
-        let bad_text = self.text.as_ref().and_then(Text::finish);
+        let bad_text = self.text.as_ref().and_then(Utf8Validator::finish);
         let result = self.check_tail(len);
         match (result, bad_text) {
             (Err(error), Some(bad_text)) if error.index > bad_text.index => Err(bad_text),
@@ -86,10 +86,10 @@ impl Validator {
 
     fn check(&mut self, mut bytes: &[u8]) -> Result<()> {
         if self.tail_len > 0 {
-            let taken = bytes.len().min(WIDTH - self.tail_len);
-            let (head, rest) = bytes.split_at(taken);
-            self.tail[self.tail_len..][..taken].copy_from_slice(head);
-            self.tail_len += taken;
+            let missing = bytes.len().min(WIDTH - self.tail_len);
+            let (head, rest) = bytes.split_at(missing);
+            self.tail[self.tail_len..][..missing].copy_from_slice(head);
+            self.tail_len += missing;
             bytes = rest;
             if self.tail_len < WIDTH {
                 return Ok(());
@@ -105,13 +105,13 @@ impl Validator {
         Ok(())
     }
 
-    /// Checks what is left before byte `end`, where the payload ends or may as well.
+    /// Checks the remaining bytes before `end`, as if the payload ended there.
     fn check_tail(&mut self, end: u64) -> Result<()> {
         let len = usize::try_from(end.saturating_sub(self.checked)).unwrap_or_default().min(self.tail_len);
         let mut block = [b' '; WIDTH];
         block[..len].copy_from_slice(&self.tail[..len]);
         match self.blocks(&[block]) {
-            // What only the padding breaks, the end does.
+            // An error in the padding means that the payload ends too early.
             Err(error) if error.index >= end => Err(Error::json(end, "unexpected end")),
             result => result,
         }
@@ -120,21 +120,21 @@ impl Validator {
     fn blocks(&mut self, blocks: &[[u8; WIDTH]]) -> Result<()> {
         let mut rest = blocks;
         loop {
-            let fine = self.isa.run(Quick { state: &mut self.state, blocks: rest });
-            self.checked += (fine * WIDTH) as u64;
-            let Some((block, behind)) = rest[fine..].split_first() else { return Ok(()) };
+            let valid = self.isa.run(Quick { state: &mut self.state, blocks: rest });
+            self.checked += (valid * WIDTH) as u64;
+            let Some((block, others)) = rest[valid..].split_first() else { return Ok(()) };
             let bad = self.isa.run(Exact { state: &mut self.state, block });
             if bad.any() != 0 {
                 let index = self.checked + u64::from(bad.any().trailing_zeros());
-                return Err(Error::json_or_mark(block, index, bad.why()));
+                return Err(Error::json_or_bom(block, index, bad.reason()));
             }
             self.checked += WIDTH as u64;
-            rest = behind;
+            rest = others;
         }
     }
 }
 
-/// How many blocks are fine at the first look.
+/// Counts the blocks that pass the quick check, up to the first that does not.
 struct Quick<'a> {
     state: &'a mut State,
     blocks: &'a [[u8; WIDTH]],
@@ -145,9 +145,9 @@ impl Kernel for Quick<'_> {
 
     #[inline(always)]
     fn run<B: Block>(self) -> usize {
-        // A loop, not `position`: a closure is compiled by itself, without the instructions.
+        // A loop, not `position`: a closure is compiled separately, without the enabled instructions.
         for (i, bytes) in self.blocks.iter().enumerate() {
-            if !self.state.quick::<B>(bytes) {
+            if !self.state.check_quick::<B>(bytes) {
                 return i;
             }
         }
@@ -161,11 +161,11 @@ struct Exact<'a> {
 }
 
 impl Kernel for Exact<'_> {
-    type Output = Bad;
+    type Output = Violations;
 
     #[inline(always)]
-    fn run<B: Block>(self) -> Bad {
-        self.state.block::<B>(self.block)
+    fn run<B: Block>(self) -> Violations {
+        self.state.check_exact::<B>(self.block)
     }
 }
 

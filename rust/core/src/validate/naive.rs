@@ -1,8 +1,9 @@
-//! The grammar a byte at a time: slow, plain, and what the blocks are compared with.
+//! Reference validator that reads byte by byte.
 
 type Position = usize;
 
-/// The first byte with which what came before cannot go on to be valid; the length if it ends too early.
+/// Fails at the first byte at which the payload can no longer become valid; at its length if it ends too
+/// early.
 pub(super) fn check(data: &[u8]) -> Result<(), Position> {
     let structure = documents(data);
     match std::str::from_utf8(data) {
@@ -12,12 +13,12 @@ pub(super) fn check(data: &[u8]) -> Result<(), Position> {
 }
 
 fn documents(data: &[u8]) -> Result<(), Position> {
-    let mut pos = white(data, 0);
+    let mut pos = skip_white(data, 0);
     let start = pos;
     pos = value(data, pos, None)?;
     let is_multiline = data[start..pos].contains(&b'\n');
     loop {
-        let next = white(data, pos);
+        let next = skip_white(data, pos);
         if next == data.len() {
             return Ok(());
         }
@@ -32,16 +33,16 @@ fn documents(data: &[u8]) -> Result<(), Position> {
     }
 }
 
-fn white(data: &[u8], mut pos: Position) -> Position {
+fn skip_white(data: &[u8], mut pos: Position) -> Position {
     while pos < data.len() && matches!(data[pos], b' ' | b'\t' | b'\n' | b'\r') {
         pos += 1;
     }
     pos
 }
 
-/// White space inside of a value. In a row, which ends at `line`, that has no newline.
-fn inner(data: &[u8], pos: Position, line: Option<Position>) -> Result<Position, Position> {
-    let end = white(data, pos);
+/// Skips white space inside a value. In a row, which ends at `line`, a newline is an error.
+fn skip_inner_white(data: &[u8], pos: Position, line: Option<Position>) -> Result<Position, Position> {
+    let end = skip_white(data, pos);
     match line {
         Some(line) if end > line => Err(line),
         _ => Ok(end),
@@ -63,7 +64,7 @@ fn value(data: &[u8], pos: Position, line: Option<Position>) -> Result<Position,
 fn container(data: &[u8], mut pos: Position, line: Option<Position>) -> Result<Position, Position> {
     let is_object = data[pos] == b'{';
     let close = if is_object { b'}' } else { b']' };
-    pos = inner(data, pos + 1, line)?;
+    pos = skip_inner_white(data, pos + 1, line)?;
     if data.get(pos) == Some(&close) {
         return Ok(pos + 1);
     }
@@ -72,15 +73,15 @@ fn container(data: &[u8], mut pos: Position, line: Option<Position>) -> Result<P
             if data.get(pos) != Some(&b'"') {
                 return Err(pos);
             }
-            pos = inner(data, string(data, pos)?, line)?;
+            pos = skip_inner_white(data, string(data, pos)?, line)?;
             if data.get(pos) != Some(&b':') {
                 return Err(pos);
             }
-            pos = inner(data, pos + 1, line)?;
+            pos = skip_inner_white(data, pos + 1, line)?;
         }
-        pos = inner(data, value(data, pos, line)?, line)?;
+        pos = skip_inner_white(data, value(data, pos, line)?, line)?;
         match data.get(pos) {
-            Some(b',') => pos = inner(data, pos + 1, line)?,
+            Some(b',') => pos = skip_inner_white(data, pos + 1, line)?,
             Some(byte) if *byte == close => return Ok(pos + 1),
             _ => return Err(pos),
         }

@@ -1,54 +1,54 @@
-//! Numbers and literals over one block.
+//! Checks the numbers and literals of one block.
 
 use crate::scan::{Block, WIDTH};
 
-/// What a block needs to know of the scalar that the last one ended in: a bit for each thing that the last
-/// byte may have been. One word, because it is copied for every block.
+/// State that a block needs from the scalar that the last block ended in: a bit for each role that the last
+/// byte may have had. It is one word, because it is copied for every block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Scalars(u64);
 
 const SCALAR: u32 = 0;
-/// A zero that a number starts with.
+/// The leading zero of a number.
 const ZERO: u32 = 1;
-/// From here on, what numbers of digits alone do not have.
+/// From here on, bits that never occur in plain integers.
 const COMPLEX: u32 = 2;
-/// A minus that a number starts with.
+/// The leading minus of a number.
 const MINUS: u32 = 2;
 const DOT: u32 = 3;
 const FRACTION_DIGIT: u32 = 4;
-/// From here on, what only exponents and literals have.
+/// From here on, bits that only occur in exponents and literals.
 const RARE: u32 = 5;
 const EXPONENT: u32 = 5;
 const EXPONENT_SIGN: u32 = 6;
 const EXPONENT_DIGIT: u32 = 7;
-/// Three bits: how many bytes of a literal are still to come, plus one; 0 for no literal.
+/// Three bits: how many bytes of a literal are still missing, plus one; 0 for no literal.
 const LITERAL_LEFT: u32 = 8;
-/// Two bits: which one.
+/// Two bits: which literal.
 const LITERAL: u32 = 11;
 
 const WORDS: [&[u8]; 3] = [b"true", b"false", b"null"];
 
 pub(super) struct Runs {
-    /// Where scalars start.
+    /// Mask of the first bytes of scalars.
     pub(super) starts: u64,
-    /// The bytes right behind them.
-    pub(super) behind: u64,
+    /// Mask of the bytes right after scalars.
+    pub(super) after: u64,
 }
 
 impl Scalars {
     #[inline(always)]
-    fn carried(self, what: u32) -> u64 {
-        self.0 >> what & 1
+    fn carried(self, bit: u32) -> u64 {
+        self.0 >> bit & 1
     }
 
-    /// Where the scalars of a block are; `scalar` are all bytes of them.
+    /// Returns where the scalars of a block start and end. `scalar` is the mask of all their bytes.
     #[inline(always)]
     pub(super) fn runs(self, scalar: u64) -> Runs {
-        let behind = scalar << 1 | self.carried(SCALAR);
-        Runs { starts: scalar & !behind, behind: behind & !scalar }
+        let after = scalar << 1 | self.carried(SCALAR);
+        Runs { starts: scalar & !after, after: after & !scalar }
     }
 
-    /// Bytes that cannot be right, and what the next block needs to know.
+    /// Returns the mask of the invalid bytes, and the state for the next block.
     #[inline(always)]
     pub(super) fn check<B: Block>(
         self,
@@ -72,7 +72,7 @@ impl Scalars {
             return self.check_decimal(block, Decimals { number: scalar, starts, digits, minus, dot });
         }
         let mut literals = Literals { bytes, scalar, good: 0, bad: 0, left: 0 };
-        literals.read(self, starts & block.within(b'a', b'z'));
+        literals.check(self, starts & block.within(b'a', b'z'));
         let number = scalar & !literals.good;
         let decimals = Decimals { number, starts: starts & number, digits: digits & number, minus, dot };
         let (bad, after) = if number & !(digits | minus | dot) | self.0 >> EXPONENT & 7 == 0 {
@@ -83,14 +83,14 @@ impl Scalars {
         (bad | literals.bad, Self(after.0 | scalar >> 63 << SCALAR | literals.left))
     }
 
-    /// Numbers that have no exponent.
+    /// Checks numbers without exponents.
     #[inline(always)]
     fn check_decimal<B: Block>(self, block: B, decimals: Decimals) -> (u64, Self) {
         let Decimals { number, starts, digits, minus, dot } = decimals;
         let after_point = (minus | dot) << 1 | self.carried(MINUS) | self.carried(DOT);
         let after_digit = digits << 1 | self.carried_digit();
         let zeros = block.eq(b'0') & (starts | minus << 1 | self.carried(MINUS));
-        // Adding a bit to a run of digits carries it to the byte behind: there a second dot is wrong.
+        // Adding a bit to a run of digits carries it to the byte after the run, where a second dot is wrong.
         let fraction = dot << 1 | self.carried(DOT) | self.carried(FRACTION_DIGIT);
         let (carried, fraction_digit) = (fraction & digits).overflowing_add(digits);
         let bad = after_point & !digits
@@ -106,7 +106,7 @@ impl Scalars {
         (bad, Self(after))
     }
 
-    /// Any numbers, and what is neither number nor literal.
+    /// Checks any numbers; bytes that belong to neither numbers nor literals are invalid.
     #[inline(always)]
     fn check_exponent<B: Block>(self, block: B, decimals: Decimals) -> (u64, Self) {
         let Decimals { number, starts, digits, minus, dot } = decimals;
@@ -127,7 +127,7 @@ impl Scalars {
             | self.carried(EXPONENT_DIGIT);
         let (carried, exponent_digit) = (power & digits).overflowing_add(digits);
         bad |= (carried | power) & !digits & (dot | exponent);
-        // What is left to check is the same with the exponents' own signs taken away.
+        // The rest is the same as for decimals, once the signs of exponents are removed.
         let (bad_decimal, after) = self
             .check_decimal(block, Decimals { number, starts, digits, minus: minus & !exponent_sign, dot });
         let after = after.0
@@ -137,7 +137,7 @@ impl Scalars {
         (bad | bad_decimal, Self(after))
     }
 
-    /// 1 if the last byte was a digit: in a number, it was if it was nothing else.
+    /// Returns 1 if the last byte was a digit: it was part of a number, and had no other role.
     #[inline(always)]
     fn carried_digit(self) -> u64 {
         let other = 1 << MINUS | 1 << DOT | 1 << EXPONENT | 1 << EXPONENT_SIGN | 7 << LITERAL_LEFT;
@@ -145,7 +145,7 @@ impl Scalars {
     }
 }
 
-/// The numbers of a block.
+/// Masks of the numbers of a block.
 #[derive(Clone, Copy)]
 struct Decimals {
     number: u64,
@@ -159,21 +159,21 @@ struct Decimals {
 struct Literals<'a> {
     bytes: &'a [u8; WIDTH],
     scalar: u64,
-    /// Bytes that are right so far.
+    /// Bytes that match so far.
     good: u64,
     bad: u64,
-    /// What is left for the next block, as in [`Scalars`].
+    /// State for the next block, as in [`Scalars`].
     left: u64,
 }
 
 impl Literals<'_> {
-    /// `words`: where scalars start with a letter.
+    /// Reads all literals. `words` is the mask of the scalars that start with a letter.
     #[inline(always)]
-    fn read(&mut self, before: Scalars, mut words: u64) {
+    fn check(&mut self, before: Scalars, mut words: u64) {
         if let Some(left) = (before.0 >> LITERAL_LEFT & 7).checked_sub(1) {
             let which = before.0 >> LITERAL & 3;
             let word = WORDS[which as usize % WORDS.len()];
-            self.word(0, which, &word[word.len() - left as usize..]);
+            self.check_word(0, which, &word[word.len() - left as usize..]);
         }
         while words != 0 {
             let start = words.trailing_zeros() as usize;
@@ -187,14 +187,14 @@ impl Literals<'_> {
                     continue;
                 }
             };
-            self.word(start, which, WORDS[which as usize]);
+            self.check_word(start, which, WORDS[which as usize]);
         }
     }
 
     #[inline(always)]
-    fn word(&mut self, start: usize, which: u64, word: &[u8]) {
+    fn check_word(&mut self, start: usize, which: u64, word: &[u8]) {
         let here = &self.bytes[start..];
-        // The usual case first, and without a loop: it ends before the block does.
+        // The usual case, without a loop: the literal ends before the block does.
         if let [a, b, c, d, e, _, ..] = *here
             && (word == [a, b, c, d] && self.scalar >> start & 0x1f == 0xf
                 || word == [a, b, c, d, e] && self.scalar >> start & 0x3f == 0x1f)
@@ -206,7 +206,7 @@ impl Literals<'_> {
         let end = start + equal;
         self.good |= ((1 << equal) - 1) << start;
         if end == WIDTH {
-            // It may also have ended right here: then the next byte must not go on.
+            // It may end exactly here; then the next byte must not continue it.
             self.left = ((word.len() - equal) as u64 + 1) << LITERAL_LEFT | which << LITERAL;
         } else if equal < word.len() {
             self.bad |= 1 << end;

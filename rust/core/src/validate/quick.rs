@@ -1,12 +1,13 @@
-//! The grammar over one block, for blocks where nothing is wrong.
+//! Quick check of one block, for blocks without errors.
 //!
-//! Almost all blocks are like that. So this asks only whether any rule could be broken, with as few masks as
-//! that takes; if one could, or the top level is reached, [`State::block`] looks again and says what and where.
+//! Almost all blocks have none. So this only tests whether any rule may be broken, with as few masks as
+//! possible. If one may be, or the top level is reached, [`State::check_exact`] checks the block again and
+//! finds the position.
 
-use super::block::{State, escapes, next, next_from};
+use super::block::{State, check_escapes, next, next_from};
 use crate::scan::{Block, WIDTH};
 
-/// The bytes that belong to strings, and those between them.
+/// Masks of the bytes that belong to strings, and of those between them.
 #[derive(Clone, Copy)]
 struct Layout {
     inside: u64,
@@ -16,21 +17,21 @@ struct Layout {
 }
 
 impl State {
-    /// Whether the block is fine. If not, the state is still that before it.
+    /// Whether the block is valid. If not, the state is unchanged.
     #[inline(always)]
-    pub(super) fn quick<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> bool {
+    pub(super) fn check_quick<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> bool {
         let block = B::load(bytes);
         let mut strings = self.strings;
         let mut escaped = 0;
         let mut hex = 0;
         if block.has(b'\\') || strings.is_escaped() || self.hex != 0 {
-            escaped = strings.escaped(block.eq(b'\\'));
+            escaped = strings.escaped_mask(block.eq(b'\\'));
         }
         let quotes = block.eq(b'"') & !escaped;
-        let inside = strings.mask::<B>(quotes);
+        let inside = strings.inside_mask::<B>(quotes);
         if escaped | self.hex != 0 {
             let bad;
-            (bad, hex) = escapes(block, escaped & inside, self.hex);
+            (bad, hex) = check_escapes(block, escaped & inside, self.hex);
             if bad != 0 {
                 return false;
             }
@@ -45,21 +46,21 @@ impl State {
                 return false;
             }
         }
-        let is_fine = if layout.white == 0 {
-            self.quick_structure::<B, false>(bytes, block, layout)
+        let is_valid = if layout.white == 0 {
+            self.check_quick_structure::<B, false>(bytes, block, layout)
         } else {
-            self.quick_structure::<B, true>(bytes, block, layout)
+            self.check_quick_structure::<B, true>(bytes, block, layout)
         };
-        if is_fine {
+        if is_valid {
             self.strings = strings;
             self.hex = hex;
             self.is_multiline |= newlines != 0;
         }
-        is_fine
+        is_valid
     }
 
     #[inline(always)]
-    fn quick_structure<B: Block, const WHITE: bool>(
+    fn check_quick_structure<B: Block, const WHITE: bool>(
         &mut self,
         bytes: &[u8; WIDTH],
         block: B,
@@ -80,19 +81,19 @@ impl State {
         let (mut lead, mut value, mut key_end) = (self.open | self.comma, self.value, self.key_end);
         let leading = next::<WHITE>(open | comma, &mut lead, white);
         let ends = quotes & !inside | close;
-        let behind = ends << 1 | value | runs.behind;
-        let after = next_from::<WHITE>(behind, ends >> 63, &mut value, white);
-        // In an object, what follows a brace or a comma is a key.
+        let following = ends << 1 | value | runs.after;
+        let after = next_from::<WHITE>(following, ends >> 63, &mut value, white);
+        // In an object, a key follows every brace or comma.
         let keys = leading & in_object;
         let (carried, key) = inside.overflowing_add(keys & quotes | self.key);
         let after_key = next::<WHITE>(carried & !inside, &mut key_end, white);
-        // Behind a value stands a comma, a colon or a closing bracket, and these nowhere else; behind a key stands
-        // a colon, and that nowhere else.
+        // Commas, colons and closing brackets follow every value and nothing else; colons follow every key
+        // and nothing else.
         let unmarked = marks ^ after;
         let no_key = keys & !quotes;
         bad |= colon ^ after_key;
         if unmarked | no_key | bad != 0 {
-            // Or the container is empty, and closed where something could follow its opening bracket.
+            // The exception is an empty container, which is closed right after its opening bracket.
             let empty = close & next::<WHITE>(open, &mut self.open.clone(), white);
             if (unmarked | no_key) & !empty | bad != 0 {
                 return false;
@@ -101,7 +102,7 @@ impl State {
         self.scalars = scalars;
         self.stack.set_levels(levels);
         if WHITE {
-            // Which of the two it is that has nothing behind it yet, only the last of them tells.
+            // Only the last of the two can be the one that nothing follows yet.
             let last_open = open > comma || open | comma == 0 && self.open != 0;
             (self.open, self.comma) = if last_open { (lead, 0) } else { (0, lead) };
         } else {

@@ -1,9 +1,9 @@
-//! Which containers are open: a bit each.
+//! Stack of the open containers, one bit each.
 
 use crate::scan::Block;
 
-/// Deeper than this is refused: it bounds what a hostile payload can make us remember to 128 KiB.
-pub(super) const MOST_DEPTH: u64 = 1 << 20;
+/// Maximum nesting depth. Bounds the memory that a hostile payload can take to 128 KiB.
+pub(super) const MAX_DEPTH: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stack {
@@ -29,20 +29,20 @@ impl Stack {
         self.depth += 1;
     }
 
-    /// The innermost containers, if there are any.
+    /// Returns the innermost containers, if there are any.
     #[inline(always)]
     pub(super) fn levels(&self) -> Option<Levels> {
         Some(Levels { kinds: self.innermost, count: self.depth.checked_sub(1)? % 64 + 1 })
     }
 
-    /// Takes back what [`Stack::levels`] gave, after it has followed brackets.
+    /// Stores what [`Stack::levels`] returned, after it has followed brackets.
     #[inline(always)]
     pub(super) fn set_levels(&mut self, levels: Levels) {
         self.depth = (self.depth - 1) / 64 * 64 + levels.count;
         self.innermost = levels.kinds;
     }
 
-    /// There must be a container open.
+    /// Closes the innermost container. One must be open.
     #[inline(always)]
     pub(super) fn pop(&mut self) {
         self.innermost >>= 1;
@@ -58,8 +58,7 @@ impl Stack {
     }
 }
 
-/// The innermost containers of a stack, between 1 and 64 of them: as many as brackets can be followed through at
-/// once.
+/// The innermost 1 to 64 containers of a stack: as many as one word holds.
 #[derive(Clone, Copy)]
 pub(super) struct Levels {
     kinds: u64,
@@ -67,8 +66,9 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// The bytes directly inside of an object, brackets counting to what they open in or close. `None` if one closes
-    /// what it does not fit, or these levels are left.
+    /// Follows the brackets of a block. Returns the mask of the bytes directly inside an object; a bracket
+    /// counts to the container that it opens in or closes. `None` if a closing bracket does not match, or if
+    /// these levels do not suffice.
     #[inline(always)]
     pub(super) fn follow<B: Block>(&mut self, block: B, open: u64, close: u64) -> Option<u64> {
         let brackets = open | close;
@@ -77,7 +77,7 @@ impl Levels {
         }
         let curly = block.bit5();
         let count = brackets.count_ones();
-        if B::GATHERS && count <= MOST_BRACKETS {
+        if B::HAS_GATHER && count <= MAX_BRACKETS {
             return self.follow_by_table::<B>(open, brackets, count, curly);
         }
         self.follow_one_by_one(open, brackets, curly)
@@ -87,20 +87,20 @@ impl Levels {
     fn follow_by_table<B: Block>(&mut self, open: u64, brackets: u64, count: u32, curly: u64) -> Option<u64> {
         let opens = B::gather(open, brackets);
         let curlies = B::gather(curly, brackets);
-        let Steps { order, left, entered } = &STEPS[(opens | 1 << count) as usize & 0xff];
+        let Steps { order, closed, opened } = &STEPS[(opens | 1 << count) as usize & 0xff];
         let selected = B::select(curlies, self.kinds & 0xff, order);
-        // Bit i: whether the container behind bracket i, or before it, is an object.
+        // Bit i: whether the container after bracket i (or before it) is an object.
         let after = selected & 0xff & !(!0 << count);
         let before = after << 1 | self.kinds & 1;
-        let crossed = !opens & (before ^ curlies) & !(!0 << count);
-        let outer = self.count.wrapping_sub(u64::from(*left));
-        let inner = outer.wrapping_add(u64::from(*entered));
-        if crossed != 0 || outer.wrapping_sub(1) > 63 || inner > 64 {
+        let mismatched = !opens & (before ^ curlies) & !(!0 << count);
+        let outer = self.count.wrapping_sub(u64::from(*closed));
+        let inner = outer.wrapping_add(u64::from(*opened));
+        if mismatched != 0 || outer.wrapping_sub(1) > 63 || inner > 64 {
             return None;
         }
         let changes = B::scatter(after ^ before & !(!0 << count), brackets);
         let in_object = B::prefix_xor(changes) << 1 ^ (self.kinds & 1).wrapping_neg();
-        self.kinds = self.kinds >> left << entered | selected >> 8;
+        self.kinds = self.kinds >> closed << opened | selected >> 8;
         self.count = inner;
         Some(in_object)
     }
@@ -125,53 +125,54 @@ impl Levels {
                 self.count -= 1;
                 self.kinds >>= 1;
             }
-            // For all bytes behind the bracket; where another one follows, they change again.
-            let behind = !(bit | (bit - 1));
-            in_object = in_object & !behind | (self.kinds & 1).wrapping_neg() & behind;
+            // For all bytes after the bracket; the next bracket changes them again.
+            let after = !(bit | (bit - 1));
+            in_object = in_object & !after | (self.kinds & 1).wrapping_neg() & after;
         }
         Some(in_object)
     }
 }
 
-const MOST_BRACKETS: u32 = 7;
+const MAX_BRACKETS: u32 = 7;
 
-/// What a row of brackets does to a stack.
+/// Effect of a sequence of brackets on a stack.
 #[derive(Clone, Copy)]
 struct Steps {
-    /// Where kinds come from: below 8 from that bracket, from 8 on from that level of the stack before. In the first
-    /// half the kind of container behind each bracket, in the second the kinds of those entered, innermost first.
+    /// Sources of the kinds of containers: below 8 that bracket, from 8 on that level of the old stack. The
+    /// first half has the kind of the container after each bracket, the second half the kinds of those
+    /// opened, innermost first.
     order: [u8; 16],
-    /// How many levels of the stack before are left.
-    left: u8,
-    /// How many are entered and not left again.
-    entered: u8,
+    /// How many levels of the old stack are closed.
+    closed: u8,
+    /// How many levels are opened and not closed again.
+    opened: u8,
 }
 
-/// By the brackets, a set bit for each that opens, and a set bit behind the last.
+/// Indexed by the brackets: a set bit for each that opens, and a set bit after the last.
 static STEPS: [Steps; 256] = {
-    let mut table = [Steps { order: [0x80; 16], left: 0, entered: 0 }; 256];
+    let mut table = [Steps { order: [0x80; 16], closed: 0, opened: 0 }; 256];
     let mut row = 1;
     while row < 256 {
         let brackets = (row as u32).ilog2();
-        let mut entered = [0; 8];
+        let mut opened = [0; 8];
         let steps = &mut table[row];
         let mut i = 0;
         while i < brackets as usize {
             if row >> i & 1 == 1 {
-                entered[steps.entered as usize] = i as u8;
-                steps.entered += 1;
-            } else if steps.entered > 0 {
-                steps.entered -= 1;
+                opened[steps.opened as usize] = i as u8;
+                steps.opened += 1;
+            } else if steps.opened > 0 {
+                steps.opened -= 1;
             } else {
-                steps.left += 1;
+                steps.closed += 1;
             }
             steps.order[i] =
-                if steps.entered > 0 { entered[steps.entered as usize - 1] } else { 8 + steps.left };
+                if steps.opened > 0 { opened[steps.opened as usize - 1] } else { 8 + steps.closed };
             i += 1;
         }
         let mut i = 0;
-        while i < steps.entered as usize {
-            steps.order[8 + i] = entered[steps.entered as usize - 1 - i];
+        while i < steps.opened as usize {
+            steps.order[8 + i] = opened[steps.opened as usize - 1 - i];
             i += 1;
         }
         row += 1;

@@ -30,7 +30,7 @@ fn compare(data: &[u8], cuts: &[usize]) -> std::result::Result<(), TestCaseError
     Ok(())
 }
 
-/// Tokens, and pieces of tokens, that mostly do not fit together.
+/// Tokens and parts of tokens that mostly do not fit together.
 fn tokens() -> impl Strategy<Value = Vec<u8>> {
     let token = prop::sample::select(
         &[
@@ -84,8 +84,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn agrees_with_the_naive_grammar(
-        // Moves everything that can be said in a block across the border of two.
+    fn matches_the_reference(
+        // Moves the tokens across the boundary between two blocks.
         padding in 0..70_usize,
         data in tokens(),
         cuts in prop::collection::vec(0..140_usize, 0..3),
@@ -103,14 +103,14 @@ proptest! {
     }
 
     #[test]
-    fn agrees_on_any_bytes(data in prop::collection::vec(any::<u8>(), 0..150), cut in 0..150_usize) {
+    fn matches_on_arbitrary_bytes(data in prop::collection::vec(any::<u8>(), 0..150), cut in 0..150_usize) {
         compare(&data, &[cut])?;
     }
 }
 
 proptest! {
     #[test]
-    fn agrees_on_json_with_a_byte_changed(
+    fn matches_on_json_with_a_changed_byte(
         value in json(), pretty in any::<bool>(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn accepts_rows(values in prop::collection::vec(json(), 1..8), blank in any::<bool>(), cut in any::<prop::sample::Index>()) {
+    fn accepts_ndjson(values in prop::collection::vec(json(), 1..8), blank in any::<bool>(), cut in any::<prop::sample::Index>()) {
         let separator = if blank { "\n\r\n" } else { "\n" };
         let data = values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator);
         compare(data.as_bytes(), &[cut.index(data.len() + 1)])?;
@@ -137,17 +137,17 @@ fn nesting_is_bounded_but_generous() {
     for depth in [63, 64, 65, 128, 100_000] {
         let data = [b"[".repeat(depth), b"]".repeat(depth)].concat();
         assert_eq!(check(Isa::detect(), &data, &[]), Ok(()), "{depth}");
-        let crossed = [b"[".repeat(depth), b"}".to_vec()].concat();
-        assert_eq!(check(Isa::detect(), &crossed, &[]).unwrap_err().index, depth as u64);
+        let mismatched = [b"[".repeat(depth), b"}".to_vec()].concat();
+        assert_eq!(check(Isa::detect(), &mismatched, &[]).unwrap_err().index, depth as u64);
         let mixed = [b"[{\"a\":".repeat(depth), b"1".to_vec(), b"}]".repeat(depth)].concat();
         assert_eq!(check(Isa::detect(), &mixed, &[]), Ok(()), "{depth}");
     }
-    let depth = stack::MOST_DEPTH as usize + 1;
+    let depth = stack::MAX_DEPTH as usize + 1;
     assert_eq!(check(Isa::detect(), &b"[".repeat(depth), &[]).unwrap_err().index, depth as u64 - 1);
 }
 
 #[test]
-fn characters_may_come_a_byte_at_a_time_and_nothing_between() {
+fn characters_may_be_cut_anywhere() {
     let cuts: Vec<_> = (0..20).flat_map(|at| [at, at]).collect();
     compare("[\"é漢😀\"]".as_bytes(), &cuts).unwrap();
     for broken in [&b"[\"\xf0\x9f\x98\"]"[..], b"[\"\xe6\xbc", b"[\"\xf0\x9f\x98\xc3\xa9\"]"] {
@@ -156,7 +156,7 @@ fn characters_may_come_a_byte_at_a_time_and_nothing_between() {
 }
 
 #[test]
-fn a_byte_order_mark_goes_by_its_name_however_it_is_cut() {
+fn a_byte_order_mark_is_named_wherever_it_is_cut() {
     for data in ["\u{feff}", "\u{feff}[1]", &format!("\u{feff}[{}1]", "1,".repeat(99))] {
         let data = data.as_bytes();
         for isa in Isa::available() {

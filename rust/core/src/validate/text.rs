@@ -1,19 +1,19 @@
-//! Is it UTF-8? In pieces that may end inside a character.
+//! Validates UTF-8 in pieces that may end inside a character.
 
 use crate::error::Error;
 use crate::utf8::text_error;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Text {
-    /// Where the next piece starts.
+pub(crate) struct Utf8Validator {
+    /// Offset of the next piece.
     pos: u64,
-    /// The start of a character whose end has not come yet.
+    /// The first bytes of a character that the next piece continues.
     partial: [u8; 4],
     partial_len: usize,
 }
 
-impl Text {
-    /// The first byte that is not text, if the piece decides that there is one.
+impl Utf8Validator {
+    /// Returns an error at the first byte that is not UTF-8, if this piece shows that there is one.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<Error> {
         let start = self.pos;
         self.pos += bytes.len() as u64;
@@ -31,8 +31,9 @@ impl Text {
         if self.partial_len > 0 {
             return None;
         }
-        // A piece may end in the first bytes of a character: then what is before them is looked at only once.
-        let (whole, partial) = bytes[at..].split_at(bytes.len() - at - unfinished(&bytes[at..]));
+        // A piece may end in the first bytes of a character. They are split off, so that the rest is read
+        // only once.
+        let (whole, partial) = bytes[at..].split_at(bytes.len() - at - incomplete_len(&bytes[at..]));
         if let Some(error) = text_error(whole) {
             return Some(not_text(start + (at + error.valid_up_to()) as u64));
         }
@@ -41,20 +42,20 @@ impl Text {
         None
     }
 
-    /// The character that never ended, if there is one.
+    /// Returns an error if the last character is incomplete.
     pub(crate) fn finish(&self) -> Option<Error> {
         (self.partial_len > 0).then(|| not_text(self.pos - self.partial_len as u64))
     }
 }
 
-/// How many bytes at the end could be the start of a character that goes on.
-fn unfinished(bytes: &[u8]) -> usize {
-    let ends_early = |len: &usize| {
+/// Returns how many bytes at the end may be the start of a character that continues.
+fn incomplete_len(bytes: &[u8]) -> usize {
+    let is_incomplete = |len: &usize| {
         let Some(end) = bytes.len().checked_sub(*len) else { return false };
         str::from_utf8(&bytes[end..])
             .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
     };
-    (1..4).find(ends_early).unwrap_or(0)
+    (1..4).find(is_incomplete).unwrap_or(0)
 }
 
 fn not_text(index: u64) -> Error {

@@ -1,70 +1,70 @@
-//! Whether two parts of a message say the same, read side by side.
+//! Compares two values of a message while streaming both.
 
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
-use super::minified::Minified;
+use super::minify::Minifier;
 use super::scanner::{Scanner, string_end};
 use super::source::{Reader, Source, Value};
 use super::unescape::Unescaper;
 use crate::error::{Error, Result};
 use crate::scan::Isa;
 
-/// How much of each side is looked at at once.
-const PIECE: usize = 64 * 1024;
+/// Bytes of each side that are compared at once.
+const PIECE_BYTES: usize = 64 * 1024;
 
-/// What is worth a look before it is read token by token.
-const LONG: u64 = 512;
+/// Smallest value for which the minified comparison is tried first.
+const MIN_MINIFY_BYTES: u64 = 512;
 
-/// The longest key that anyone looks for here, quotes included.
-const MOST_KEY: usize = 16;
+/// Longest key that is looked for, quotes included.
+const MAX_KEY_BYTES: usize = 16;
 
-/// Whether what the string `text` stands for is the value: the same text, or JSON that is the value to the letter.
-pub fn says(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
-    // Where there are many of them, most are small: a file is asked for each once.
-    if let (Some(one), Some(other)) = (text.read_if_small()?, value.read_if_small()?) {
-        let (text, value) = (Source::Memory(&one), Source::Memory(&other));
-        let (text, value) = (Value::all(&text, &one), Value::all(&value, &other));
+/// Whether the string `text` has the same text as the string `value`, or is JSON that equals `value`.
+pub fn text_matches(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
+    // Where there are many values, most are small: each is read from the file only once.
+    if let (Some(left), Some(right)) = (text.read_if_small()?, value.read_if_small()?) {
+        let (text, value) = (Source::Memory(&left), Source::Memory(&right));
+        let (text, value) = (Value::all(&text, &left), Value::all(&value, &right));
         return Ok(same_text(&text, &value)? || same_json(&text, &value)?);
     }
     Ok(same_text(text, value)? || same_json(text, value)?)
 }
 
-/// Whether two values are strings that stand for the same text.
-pub fn same_text(one: &Value<'_>, other: &Value<'_>) -> Result<bool> {
-    if !one.is_string()? || !other.is_string()? {
+/// Whether two values are strings with the same decoded text.
+pub fn same_text(left: &Value<'_>, right: &Value<'_>) -> Result<bool> {
+    if !left.is_string()? || !right.is_string()? {
         return Ok(false);
     }
-    if one.len() == other.len() && are_same(&mut Bytes::of(one)?, &mut Bytes::of(other)?)? {
+    if left.len() == right.len() && streams_equal(&mut Bytes::of(left)?, &mut Bytes::of(right)?)? {
         return Ok(true);
     }
-    are_same(&mut Text::of(one)?, &mut Text::of(other)?)
+    streams_equal(&mut Text::of(left)?, &mut Text::of(right)?)
 }
 
-/// Whether what the string `text` stands for is JSON, and the value to the letter: but for white space between
-/// tokens, and for which characters in strings are escaped.
+/// Whether the decoded string `text` is JSON that equals `value` token by token. White space between tokens
+/// and the escaping of characters in strings do not matter.
 pub fn same_json(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
     if !text.is_string()? {
         return Ok(false);
     }
-    // Most strings are written alike, and white space is all that they differ in.
-    if value.len() >= LONG && is_minified_alike(text, value)? {
+    // Most pairs escape their strings alike and differ only in white space.
+    if value.len() >= MIN_MINIFY_BYTES && is_equal_minified(text, value)? {
         return Ok(true);
     }
-    are_same(&mut Canonical::new(Text::of(text)?), &mut Canonical::new(Bytes::of(value)?))
+    streams_equal(&mut Canonical::new(Text::of(text)?), &mut Canonical::new(Bytes::of(value)?))
 }
 
-/// Whether they surely are the same; if not, that is yet to be seen.
-fn is_minified_alike(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
+/// Whether both are equal once minified. If not, they may still be the same JSON.
+fn is_equal_minified(text: &Value<'_>, value: &Value<'_>) -> Result<bool> {
     let isa = Isa::detect();
-    let (mut said, mut meant) = (Minified::new(Text::of(text)?, isa), Minified::new(Bytes::of(value)?, isa));
-    let is_same = are_same(&mut said, &mut meant)?;
-    Ok(is_same && !said.is_unsure && !meant.is_unsure)
+    let (mut left, mut right) = (Minifier::new(Text::of(text)?, isa), Minifier::new(Bytes::of(value)?, isa));
+    let is_same = streams_equal(&mut left, &mut right)?;
+    Ok(is_same && !left.is_unsure && !right.is_unsure)
 }
 
-/// Whether `content` is an array of `{"type": "text", "text": …}`, with nothing else in them, `items` one of as many
-/// values, and each text says its item.
-pub fn each_says(content: &Value<'_>, items: &Value<'_>) -> Result<bool> {
+/// Whether `content` is an array of `{"type": "text", "text": …}` with no other members, `items` an array of
+/// as many values, and each text matches the item at its position (see [`text_matches`]).
+pub fn texts_match_items(content: &Value<'_>, items: &Value<'_>) -> Result<bool> {
     let (mut blocks, mut values) = (content.scanner()?, items.scanner()?);
     if !blocks.take_if(b'[')? || !values.take_if(b'[')? {
         return Ok(false);
@@ -78,16 +78,16 @@ pub fn each_says(content: &Value<'_>, items: &Value<'_>) -> Result<bool> {
         is_first = false;
         let Some(text) = bare_text(&mut blocks)? else { return Ok(false) };
         let item = values.skip()?;
-        if !says(&content.part(&text), &items.part(&item))? {
+        if !text_matches(&content.part(&text), &items.part(&item))? {
             return Ok(false);
         }
     }
 }
 
-/// Where the value of an object's only member is, if that is called `name`.
+/// Returns the span of the value of an object's only member, if its key is `name`.
 pub fn only_member(object: &Value<'_>, name: &str) -> Result<Option<Range<u64>>> {
     let mut scanner = object.scanner()?;
-    if !scanner.take_if(b'{')? || key(&mut scanner)?.as_deref() != Some(name.as_bytes()) {
+    if !scanner.take_if(b'{')? || take_key(&mut scanner)?.as_deref() != Some(name.as_bytes()) {
         return Ok(None);
     }
     let span = object.part(&scanner.skip()?).span;
@@ -99,9 +99,9 @@ impl<'a> Value<'a> {
         Self { source, span: 0..data.len() as u64 }
     }
 
-    /// A small value that is in a file.
+    /// Reads a small value from a file; `None` if it is large or in memory.
     fn read_if_small(&self) -> Result<Option<Vec<u8>>> {
-        if matches!(self.source, Source::Memory(_)) || self.len() > PIECE as u64 {
+        if matches!(self.source, Source::Memory(_)) || self.len() > PIECE_BYTES as u64 {
             return Ok(None);
         }
         let mut data = Vec::new();
@@ -123,14 +123,14 @@ impl<'a> Value<'a> {
         Ok(Scanner::new(self.source.reader(self.span.clone())?, Isa::detect()))
     }
 
-    /// A value inside of this one.
+    /// Returns a value inside this one; `span` is relative to it.
     pub(super) fn part(&self, span: &Range<u64>) -> Self {
         let start = self.span.start;
         Self { source: self.source, span: start + span.start..start + span.end }
     }
 }
 
-/// Moves to the next item of an array; `false` once its bracket was taken.
+/// Moves to the next item of an array. After the last one, takes the closing bracket and returns `false`.
 fn next_item<R: BufRead>(scanner: &mut Scanner<R>, is_first: bool) -> Result<bool> {
     if scanner.take_if(b']')? {
         return Ok(false);
@@ -141,18 +141,18 @@ fn next_item<R: BufRead>(scanner: &mut Scanner<R>, is_first: bool) -> Result<boo
     Ok(true)
 }
 
-/// The text of a block that has nothing else.
+/// Returns the text of a content block that has no other members.
 fn bare_text<R: BufRead>(scanner: &mut Scanner<R>) -> Result<Option<Range<u64>>> {
     let (mut text, mut has_type) = (None, false);
     for opening in [b'{', b','] {
         if !scanner.take_if(opening)? {
             return Ok(None);
         }
-        match key(scanner)?.as_deref() {
+        match take_key(scanner)?.as_deref() {
             Some(b"text") if scanner.peek()? == b'"' => text = Some(scanner.skip()?),
             Some(b"type") if scanner.peek()? == b'"' => {
                 let mut kind = Vec::new();
-                scanner.string(&mut kind, MOST_KEY)?;
+                scanner.take_string(&mut kind, MAX_KEY_BYTES)?;
                 has_type = kind == b"\"text\"";
             }
             _ => return Ok(None),
@@ -161,43 +161,43 @@ fn bare_text<R: BufRead>(scanner: &mut Scanner<R>) -> Result<Option<Range<u64>>>
     Ok(if scanner.take_if(b'}')? && has_type { text } else { None })
 }
 
-/// Takes a key and its colon; `None` if there is none, or a long one.
-fn key<R: BufRead>(scanner: &mut Scanner<R>) -> Result<Option<Vec<u8>>> {
+/// Takes a key and its colon; `None` if there is no key or it is too long.
+fn take_key<R: BufRead>(scanner: &mut Scanner<R>) -> Result<Option<Vec<u8>>> {
     if scanner.peek()? != b'"' {
         return Ok(None);
     }
     let mut key = Vec::new();
-    scanner.string(&mut key, MOST_KEY)?;
+    scanner.take_string(&mut key, MAX_KEY_BYTES)?;
     if !scanner.take_if(b':')? {
         return Err(scanner.fail("expected a colon"));
     }
     Ok(key.strip_prefix(b"\"").and_then(|key| key.strip_suffix(b"\"")).map(<[u8]>::to_vec))
 }
 
-/// Bytes that come in pieces of any size.
+/// A stream of bytes in pieces of any size.
 pub(super) trait Pieces {
-    /// Appends the next piece, which may be empty; `false` if there is none.
+    /// Appends the next piece, which may be empty; `false` if there is none left.
     fn pull(&mut self, out: &mut Vec<u8>) -> Result<bool>;
 }
 
-fn are_same(one: &mut impl Pieces, other: &mut impl Pieces) -> Result<bool> {
-    let (mut ones, mut others) = (Vec::new(), Vec::new());
+fn streams_equal(left: &mut impl Pieces, right: &mut impl Pieces) -> Result<bool> {
+    let (mut left_bytes, mut right_bytes) = (Vec::new(), Vec::new());
     loop {
-        let has_one = fill(one, &mut ones)?;
-        let has_other = fill(other, &mut others)?;
-        if !has_one || !has_other {
-            return Ok(has_one == has_other);
+        let has_left = fill(left, &mut left_bytes)?;
+        let has_right = fill(right, &mut right_bytes)?;
+        if !has_left || !has_right {
+            return Ok(has_left == has_right);
         }
-        let count = ones.len().min(others.len());
-        if ones[..count] != others[..count] {
+        let count = left_bytes.len().min(right_bytes.len());
+        if left_bytes[..count] != right_bytes[..count] {
             return Ok(false);
         }
-        ones.drain(..count);
-        others.drain(..count);
+        left_bytes.drain(..count);
+        right_bytes.drain(..count);
     }
 }
 
-/// Pulls until there is something; `false` if there is nothing more.
+/// Pulls until `out` is not empty; `false` at the end of the stream.
 fn fill(pieces: &mut impl Pieces, out: &mut Vec<u8>) -> Result<bool> {
     while out.is_empty() {
         if !pieces.pull(out)? {
@@ -207,7 +207,7 @@ fn fill(pieces: &mut impl Pieces, out: &mut Vec<u8>) -> Result<bool> {
     Ok(true)
 }
 
-/// A value as it stands.
+/// The raw bytes of a value.
 struct Bytes<'a>(Reader<'a>);
 
 impl<'a> Bytes<'a> {
@@ -222,17 +222,17 @@ impl Pieces for Bytes<'_> {
     }
 }
 
-/// Hands on the next piece, if there is one.
-fn pull_from(reader: &mut Reader<'_>, hand_on: impl FnOnce(&[u8])) -> Result<bool> {
+/// Passes the next piece to `sink`; `false` at the end.
+fn pull_from(reader: &mut Reader<'_>, sink: impl FnOnce(&[u8])) -> Result<bool> {
     let piece = reader.fill_buf().map_err(|error| Error::unreadable(&error))?;
-    let piece = &piece[..piece.len().min(PIECE)];
+    let piece = &piece[..piece.len().min(PIECE_BYTES)];
     let count = piece.len();
-    hand_on(piece);
+    sink(piece);
     reader.consume(count);
     Ok(count > 0)
 }
 
-/// What a string stands for.
+/// The decoded text of a string.
 struct Text<'a> {
     content: Reader<'a>,
     unescaper: Unescaper,
@@ -256,15 +256,16 @@ impl Pieces for Text<'_> {
     }
 }
 
-/// JSON in the one way that is the same for all who write the same tokens: no white space, and strings as what they
-/// stand for. Where a string ends, and a byte that no text has, are two bytes each, so that none is another one.
+/// JSON in a canonical form: no white space between tokens, and strings decoded. The end of a string is
+/// written as `END` and a decoded `MARK` byte, which no UTF-8 text has, as `ESCAPED_MARK`, so that they
+/// cannot be confused.
 struct Canonical<P> {
-    written: P,
+    input: P,
     piece: Vec<u8>,
     is_inside: bool,
     is_escaped: bool,
     unescaper: Unescaper,
-    /// Whether the last byte was of a number or a word, and whether there was white space behind it.
+    /// Whether the last byte belonged to a number or literal, and whether white space followed it.
     was_word: bool,
     was_white: bool,
     isa: Isa,
@@ -272,12 +273,12 @@ struct Canonical<P> {
 
 const MARK: u8 = 0xff;
 const END: [u8; 2] = [MARK, 0];
-const MARK_ITSELF: [u8; 2] = [MARK, 1];
+const ESCAPED_MARK: [u8; 2] = [MARK, 1];
 
 impl<P> Canonical<P> {
-    fn new(written: P) -> Self {
+    fn new(input: P) -> Self {
         Self {
-            written,
+            input,
             piece: Vec::new(),
             is_inside: false,
             is_escaped: false,
@@ -290,19 +291,20 @@ impl<P> Canonical<P> {
 
     fn push(&mut self, mut piece: &[u8], out: &mut Vec<u8>) {
         while !piece.is_empty() {
-            let taken = if self.is_inside { self.inside(piece, out) } else { self.outside(piece, out) };
-            piece = &piece[taken..];
+            let consumed =
+                if self.is_inside { self.push_inside(piece, out) } else { self.push_outside(piece, out) };
+            piece = &piece[consumed..];
         }
     }
 
-    fn inside(&mut self, piece: &[u8], out: &mut Vec<u8>) -> usize {
+    fn push_inside(&mut self, piece: &[u8], out: &mut Vec<u8>) -> usize {
         let end = string_end(self.isa, piece, &mut self.is_escaped);
         let before = out.len();
         self.unescaper.push(&piece[..end.unwrap_or(piece.len())], out);
         if end.is_some() {
             self.unescaper.finish(out);
         }
-        mark(out, before);
+        escape_marks(out, before);
         if end.is_some() {
             out.extend_from_slice(&END);
             self.is_inside = false;
@@ -310,7 +312,7 @@ impl<P> Canonical<P> {
         end.map_or(piece.len(), |end| end + 1)
     }
 
-    fn outside(&mut self, piece: &[u8], out: &mut Vec<u8>) -> usize {
+    fn push_outside(&mut self, piece: &[u8], out: &mut Vec<u8>) -> usize {
         for (at, &byte) in piece.iter().enumerate() {
             match byte {
                 b' ' | b'\t' | b'\n' | b'\r' => self.was_white = true,
@@ -321,7 +323,7 @@ impl<P> Canonical<P> {
                 }
                 _ => {
                     let is_word = !matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':');
-                    // Two words do not become one.
+                    // Two words must not become one.
                     if is_word && self.was_word && self.was_white {
                         out.push(b' ');
                     }
@@ -334,12 +336,12 @@ impl<P> Canonical<P> {
     }
 }
 
-/// Doubles what would be taken for a mark.
-fn mark(out: &mut Vec<u8>, from: usize) {
+/// Escapes the bytes that would be taken for a mark.
+fn escape_marks(out: &mut Vec<u8>, from: usize) {
     if memchr::memchr(MARK, &out[from..]).is_some() {
         let content = out.split_off(from);
         for byte in content {
-            if byte == MARK { out.extend_from_slice(&MARK_ITSELF) } else { out.push(byte) }
+            if byte == MARK { out.extend_from_slice(&ESCAPED_MARK) } else { out.push(byte) }
         }
     }
 }
@@ -348,7 +350,7 @@ impl<P: Pieces> Pieces for Canonical<P> {
     fn pull(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         let mut piece = std::mem::take(&mut self.piece);
         piece.clear();
-        let is_more = self.written.pull(&mut piece)?;
+        let is_more = self.input.pull(&mut piece)?;
         self.push(&piece, out);
         self.piece = piece;
         if !is_more && self.is_inside {
@@ -359,5 +361,5 @@ impl<P: Pieces> Pieces for Canonical<P> {
 }
 
 #[cfg(test)]
-#[path = "same_tests.rs"]
+#[path = "compare_tests.rs"]
 mod tests;

@@ -1,55 +1,55 @@
-//! JSON without the white space between its tokens, as it comes.
+//! Removes the white space between JSON tokens from a stream.
 
-use super::same::Pieces;
+use super::compare::Pieces;
 use crate::error::Result;
-use crate::scan::{Block, Isa, Kernel, Strings, WIDTH};
+use crate::scan::{Block, Isa, Kernel, StringState, WIDTH};
 
-/// What `written` is without white space, for as long as that says the same: where two words would become one, and
-/// where there is a backslash outside of a string, it ends, and is `unsure`.
-pub(super) struct Minified<P> {
-    written: P,
-    /// What of it is still to be looked at.
-    waiting: Vec<u8>,
-    strings: Strings,
-    /// The last byte that was kept, and whether there was white space behind it.
+/// Streams `input` without the white space between tokens. Where that could change the meaning, it ends and
+/// `is_unsure` is set: where two words would become one, and at a backslash outside strings.
+pub(super) struct Minifier<P> {
+    input: P,
+    /// Bytes of the input that are not processed yet.
+    pending: Vec<u8>,
+    strings: StringState,
+    /// The last byte written, and whether white space followed it.
     last: u8,
     was_white: bool,
     pub(super) is_unsure: bool,
     isa: Isa,
 }
 
-impl<P> Minified<P> {
-    pub(super) fn new(written: P, isa: Isa) -> Self {
-        let (waiting, strings) = (Vec::new(), Strings::default());
-        Self { written, waiting, strings, last: b' ', was_white: false, is_unsure: false, isa }
+impl<P> Minifier<P> {
+    pub(super) fn new(input: P, isa: Isa) -> Self {
+        let (pending, strings) = (Vec::new(), StringState::default());
+        Self { input, pending, strings, last: b' ', was_white: false, is_unsure: false, isa }
     }
 
     fn minify(&mut self, out: &mut Vec<u8>, is_last: bool) {
         let before = out.len();
-        out.resize(before + self.waiting.len(), 0);
+        out.resize(before + self.pending.len(), 0);
         let pass = Pass {
-            content: &self.waiting,
+            content: &self.pending,
             out: &mut out[before..],
             is_last,
             strings: self.strings,
             last: self.last,
             was_white: self.was_white,
-            written: 0,
+            out_len: 0,
         };
         let end = self.isa.run(pass);
         (self.strings, self.last, self.was_white) = (end.strings, end.last, end.was_white);
         self.is_unsure = end.is_unsure;
-        out.truncate(before + end.written);
-        self.waiting.drain(..end.taken);
+        out.truncate(before + end.out_len);
+        self.pending.drain(..end.consumed);
     }
 }
 
-impl<P: Pieces> Pieces for Minified<P> {
+impl<P: Pieces> Pieces for Minifier<P> {
     fn pull(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         if self.is_unsure {
             return Ok(false);
         }
-        let is_more = self.written.pull(&mut self.waiting)?;
+        let is_more = self.input.pull(&mut self.pending)?;
         self.minify(out, !is_more);
         Ok(is_more && !self.is_unsure)
     }
@@ -57,71 +57,71 @@ impl<P: Pieces> Pieces for Minified<P> {
 
 struct Pass<'a> {
     content: &'a [u8],
-    /// As long as the content.
+    /// As long as `content`.
     out: &'a mut [u8],
     is_last: bool,
-    strings: Strings,
+    strings: StringState,
     last: u8,
     was_white: bool,
-    written: usize,
+    out_len: usize,
 }
 
-struct End {
-    taken: usize,
-    written: usize,
-    strings: Strings,
+struct PassEnd {
+    consumed: usize,
+    out_len: usize,
+    strings: StringState,
     last: u8,
     was_white: bool,
     is_unsure: bool,
 }
 
 impl Kernel for Pass<'_> {
-    type Output = End;
+    type Output = PassEnd;
 
     #[inline(always)]
-    fn run<B: Block>(mut self) -> End {
+    fn run<B: Block>(mut self) -> PassEnd {
         let (blocks, rest) = self.content.as_chunks::<WIDTH>();
         for (number, block) in blocks.iter().enumerate() {
             if !self.block::<B>(block, number * WIDTH, WIDTH) {
                 return self.end(number * WIDTH, true);
             }
         }
-        let taken = blocks.len() * WIDTH;
+        let consumed = blocks.len() * WIDTH;
         if !self.is_last || rest.is_empty() {
-            return self.end(taken, false);
+            return self.end(consumed, false);
         }
         let mut padded = [b' '; WIDTH];
         padded[..rest.len()].copy_from_slice(rest);
-        let is_sure = self.block::<B>(&padded, taken, rest.len());
-        self.end(taken + rest.len(), !is_sure)
+        let is_sure = self.block::<B>(&padded, consumed, rest.len());
+        self.end(consumed + rest.len(), !is_sure)
     }
 }
 
 impl Pass<'_> {
-    /// Takes the first `len` bytes of a block; `false` if it is not for this.
+    /// Minifies the first `len` bytes of a block; `false` if the result would be unsure.
     #[inline(always)]
     fn block<B: Block>(&mut self, bytes: &[u8; WIDTH], start: usize, len: usize) -> bool {
         let block = B::load(bytes);
         let quotes = self.strings.quotes(block);
-        let inside = self.strings.mask::<B>(quotes);
+        let inside = self.strings.inside_mask::<B>(quotes);
         if block.has(b'\\') && block.eq(b'\\') & !inside != 0 {
             return false;
         }
         let white = block.either(b' ', b'\n') | block.either(b'\t', b'\r');
-        let mut kept = !white | inside;
+        let mut keep = !white | inside;
         if len < WIDTH {
-            kept &= (1 << len) - 1;
+            keep &= (1 << len) - 1;
         }
-        while kept != 0 {
-            let first = kept.trailing_zeros() as usize;
-            let run = (!(kept >> first)).trailing_zeros() as usize;
+        while keep != 0 {
+            let first = keep.trailing_zeros() as usize;
+            let run = (!(keep >> first)).trailing_zeros() as usize;
             if (self.was_white || first > 0) && is_word(self.last) && is_word(bytes[first]) {
                 return false;
             }
             self.copy(start + first, run);
             self.last = bytes[first + run - 1];
             self.was_white = first + run < WIDTH;
-            kept = if first + run < WIDTH { kept >> (first + run) << (first + run) } else { 0 };
+            keep = if first + run < WIDTH { keep >> (first + run) << (first + run) } else { 0 };
         }
         self.was_white |= white & !inside == u64::MAX;
         true
@@ -129,24 +129,24 @@ impl Pass<'_> {
 
     #[inline(always)]
     fn copy(&mut self, from: usize, len: usize) {
-        // A block is copied faster than so many bytes of it, and what is too much is overwritten by what follows.
+        // A whole block is copied faster than `len` bytes, and the excess is overwritten by the next copy.
         if let Some(block) = self.content[from..].first_chunk::<WIDTH>()
-            && let Some(room) = self.out[self.written..].first_chunk_mut::<WIDTH>()
+            && let Some(room) = self.out[self.out_len..].first_chunk_mut::<WIDTH>()
         {
             *room = *block;
         } else {
-            self.out[self.written..self.written + len].copy_from_slice(&self.content[from..from + len]);
+            self.out[self.out_len..self.out_len + len].copy_from_slice(&self.content[from..from + len]);
         }
-        self.written += len;
+        self.out_len += len;
     }
 
-    fn end(self, taken: usize, is_unsure: bool) -> End {
-        let Self { written, strings, last, was_white, .. } = self;
-        End { taken, written, strings, last, was_white, is_unsure }
+    fn end(self, consumed: usize, is_unsure: bool) -> PassEnd {
+        let Self { out_len, strings, last, was_white, .. } = self;
+        PassEnd { consumed, out_len, strings, last, was_white, is_unsure }
     }
 }
 
-/// Whether a byte between strings is of a number, `true`, `false`, `null`, or of what stands in such a one's place.
+/// Whether a byte outside strings belongs to a number or literal, valid or not.
 fn is_word(byte: u8) -> bool {
     !matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':' | b'"' | b' ')
 }
@@ -156,10 +156,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that come in pieces of the given sizes, over and over.
-    struct Cut<'a>(&'a [u8], Vec<usize>, usize);
+    /// Yields bytes in pieces of the given sizes, over and over.
+    struct Chunked<'a>(&'a [u8], Vec<usize>, usize);
 
-    impl Pieces for Cut<'_> {
+    impl Pieces for Chunked<'_> {
         fn pull(&mut self, out: &mut Vec<u8>) -> Result<bool> {
             let size = self.1[self.2 % self.1.len()].min(self.0.len());
             self.2 += 1;
@@ -170,8 +170,8 @@ mod tests {
         }
     }
 
-    fn minified(json: &[u8], sizes: Vec<usize>, isa: Isa) -> Option<Vec<u8>> {
-        let mut pieces = Minified::new(Cut(json, sizes, 0), isa);
+    fn minify(json: &[u8], sizes: Vec<usize>, isa: Isa) -> Option<Vec<u8>> {
+        let mut pieces = Minifier::new(Chunked(json, sizes, 0), isa);
         let mut out = Vec::new();
         while pieces.pull(&mut out).unwrap() {}
         (!pieces.is_unsure).then_some(out)
@@ -214,17 +214,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leaves_out_what_a_loop_leaves_out(json in bytes(), sizes in prop::collection::vec(1..200_usize, 1..4)) {
+        fn matches_a_byte_loop(json in bytes(), sizes in prop::collection::vec(1..200_usize, 1..4)) {
             for isa in Isa::available() {
-                prop_assert_eq!(minified(&json, sizes.clone(), isa), naive(&json), "{:?}", isa);
+                prop_assert_eq!(minify(&json, sizes.clone(), isa), naive(&json), "{:?}", isa);
             }
         }
 
         #[test]
-        fn leaves_out_what_a_loop_leaves_out_of_json(json in crate::testing::json(), sizes in prop::collection::vec(1..200_usize, 1..4)) {
+        fn minifies_pretty_json(json in crate::testing::json(), sizes in prop::collection::vec(1..200_usize, 1..4)) {
             let pretty = serde_json::to_string_pretty(&json).unwrap();
             for isa in Isa::available() {
-                let found = minified(pretty.as_bytes(), sizes.clone(), isa);
+                let found = minify(pretty.as_bytes(), sizes.clone(), isa);
                 prop_assert_eq!(found, Some(json.to_string().into_bytes()), "{:?}", isa);
             }
         }

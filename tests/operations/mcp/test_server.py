@@ -1,4 +1,4 @@
-"""Registries as servers: any operation is a tool."""
+"""Operations of a registry as tools of an MCP server."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from forebay.operations import (
     OperationSpec,
 )
 from forebay.operations.envelope import Body, http_envelope, mcp_envelope, unwrap
-from forebay.operations.mcp import server as serving
+from forebay.operations.mcp import server
 from forebay.operations.mcp.operations import from_mcp
 from forebay.operations.mcp.server import assign_tool_names, serve_operations
 from jsonschema import Draft202012Validator
@@ -72,11 +72,11 @@ def test_operations_are_tools(era: str) -> None:
         assert (get.output_schema["type"], get.output_schema["anyOf"][0]) == ("object", NUMBER)
         assert [is_query(get), is_query(put)] == [True, False]
         assert put.input_schema == {"type": "object"}
-        # What is listed still says what comes.
+        # The listed schema still describes the results.
         assert put.output_schema
-        for each in ([{"n": "x"}], {"result": [{"n": "x"}]}, {}, {"n": 1}, 7):
-            assert not Draft202012Validator(put.output_schema).is_valid(each)
-        # The client checks what comes by what is listed, references and all.
+        for invalid in ([{"n": "x"}], {"result": [{"n": "x"}]}, {}, {"n": 1}, 7):
+            assert not Draft202012Validator(put.output_schema).is_valid(invalid)
+        # The client validates results by the listed schema, references included.
         got = await client.call_tool("get", {"n": 7})
         assert (got.structured_content, parse_text(got)) == ({"n": 7}, {"n": 7})
         done = await client.call_tool("put", {})
@@ -96,9 +96,9 @@ def is_query(tool: Tool) -> bool | None:
     return tool.annotations.read_only_hint if tool.annotations else None
 
 
-async def echo(given: Any, context: CallContext) -> Any:
+async def echo(value: Any, context: CallContext) -> Any:
     del context
-    return given
+    return value
 
 
 def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
@@ -112,13 +112,13 @@ def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
 
     async def test(client: Client) -> None:
         listed = {tool.name: Draft202012Validator(tool.input_schema) for tool in (await client.list_tools()).tools}
-        for name, given, taken in (
+        for name, value, taken in (
             ("total", {"input": [1, 2.5]}, "[1,2.5]"),
             ("maybe", {"input": None}, "null"),
             ("any", {"input": 1}, '{"input":1}'),
         ):
-            assert listed[name].is_valid(given)
-            assert get_text(await client.call_tool(name, given)) == taken
+            assert listed[name].is_valid(value)
+            assert get_text(await client.call_tool(name, value)) == taken
         for wrong in ({}, {"input": ["x"]}):
             assert not listed["total"].is_valid(wrong)
             assert parse_text(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
@@ -135,7 +135,7 @@ def test_names_are_as_short_as_they_can_be() -> None:
         spec("watch", "crm", type="subscription"),
         spec("watch", "shop"),
     ]
-    names = {name: each.id for name, each in assign_tool_names(specs).items()}
+    names = {name: spec_.id for name, spec_ in assign_tool_names(specs).items()}
     assert names == {
         "crm_find": "crm.find",
         "shop_find_2": "shop.find",
@@ -179,10 +179,10 @@ def test_what_someone_may_not_call_they_are_not_shown(era: str) -> None:
             return [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
 
         assert await names() == ["open"]
-        # It is as if there were none, by whatever name.
+        # The same error as for an unknown tool, under any of its names.
         for name, unknown in (("secret", "public"), ("ns.secret", "ns.public")):
-            said = [await refusal(client, each) for each in (name, unknown)]
-            assert said[0].replace(name, unknown) == said[1]
+            errors = [await refusal(client, tool) for tool in (name, unknown)]
+            assert errors[0].replace(name, unknown) == errors[1]
         scopes.append("root")
         assert await names() == ["open", "secret"]
         assert get_text(await client.call_tool("secret", {})) == "ada"
@@ -206,7 +206,7 @@ def test_a_name_is_never_given_to_another(era: str) -> None:
         assert await names() == ["find"]
         registry.register(spec("find", "shop"), lambda *_: "shop")
         assert await names() == ["crm_find", "shop_find"]
-        # Whoever listed them before still calls what they meant.
+        # Names of an earlier listing still call the same operations.
         assert get_text(await client.call_tool("find", {})) == "crm"
         registry.unregister("crm.find")
         assert await names() == ["shop_find"]
@@ -224,7 +224,7 @@ def test_a_tool_is_called_by_the_name_that_is_listed_and_not_by_an_id(era: str) 
 
     async def test(client: Client) -> None:
         await refusal(client, "crm.find")
-        # Nobody's calls change hands when one comes that is named like the id of another.
+        # A tool named like the id of another does not take over its calls.
         registry.register(spec("crm.find", "shop"), lambda *_: "shop")
         assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == ["find", "crm.find"]
         assert [get_text(await client.call_tool(name, {})) for name in ("find", "crm.find")] == ["crm", "shop"]
@@ -243,7 +243,7 @@ def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> 
             return super().get(*args)
 
     # All of them clash, with and without their namespaces.
-    monkeypatch.setattr(serving, "_to_tool_name", lambda _: "one")
+    monkeypatch.setattr(server, "_to_tool_name", lambda _: "one")
     many = [spec("same", f"n{number}") for number in range(2000)]
     assert len(assign_tool_names(many, Counting())) == len(many)
     assert looked <= 3 * len(many)
@@ -284,7 +284,7 @@ def test_no_answer_makes_a_client_raise(case: str, era: str) -> None:
         result = await client.call_tool("op", {})
         assert not result.is_error
         assert result.content
-        # In memory nothing is written; elsewhere, what cannot be would end the server.
+        # In memory nothing is serialized; over a wire, unserializable data would end the server.
         assert result.model_dump_json()
 
     serve(registry, test, era)
@@ -334,7 +334,7 @@ def test_half_a_character_in_what_is_listed_ends_nothing(era: str) -> None:
         (tool,) = (await client.list_tools()).tools
         assert tool.description == "cut \ufffd"
         assert tool.input_schema["properties"]["a"] == {"const": 2**70, "description": "cut \ufffd"}
-        # In memory nothing is written; elsewhere, what cannot be would end the server.
+        # In memory nothing is serialized; over a wire, unserializable data would end the server.
         assert tool.model_dump_json()
 
     serve(registry, test, era)
@@ -392,7 +392,7 @@ def test_servers_behind_servers_lose_nothing(era: str) -> None:
         outer = OperationRegistry()
         async with asyncio.timeout(60), from_mcp(serve_operations(inner), mode=era, namespace="inner") as imported:
             imported.register_into(outer)
-            assert [each.type for each in outer] == ["query", "query"]
+            assert [spec_.type for spec_ in outer] == ["query", "query"]
             async with Client(serve_operations(outer, Server("outer")), mode=era) as client:
                 result = await client.call_tool("number", {})
                 assert get_text(result) == "t"

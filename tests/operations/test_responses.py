@@ -1,4 +1,4 @@
-"""Envelopes on their way out: results of tools, responses over HTTP, and registries as servers."""
+"""Envelopes and errors as tool results and HTTP responses."""
 
 import base64
 import json
@@ -33,17 +33,17 @@ def http(data: Any, content_type: str = "application/json", status: int = 200, *
     return http_envelope(data, status_code=status, headers=headers, content_type=content_type)
 
 
-def blocks_itself(**more: Any) -> ResponseEnvelope[Any]:
-    """As a tool's result is that has nothing structured."""
-    made = mcp_envelope(None, **more)
-    return ResponseEnvelope(made.meta.content, made.meta)  # type: ignore[union-attr]
+def blocks_only(**more: Any) -> ResponseEnvelope[Any]:
+    """Return the envelope of a tool result without structured content."""
+    envelope = mcp_envelope(None, **more)
+    return ResponseEnvelope(envelope.meta.content, envelope.meta)  # type: ignore[union-attr]
 
 
 def test_a_tools_result_goes_out_as_it_came() -> None:
     blocks = [TEXT, {"type": "image", "data": "AAAA", "mimeType": "image/png", "_meta": {"new": 1}}]
-    envelope = blocks_itself(content=blocks, is_error=True, meta={**STAMP, "own": 1})
+    envelope = blocks_only(content=blocks, is_error=True, meta={**STAMP, "own": 1})
     assert to_call_tool_result(envelope) == {"content": blocks, "isError": True, "_meta": {"own": 1}}
-    assert to_call_tool_result(blocks_itself(content=blocks, meta=STAMP)) == {"content": blocks, "isError": False}
+    assert to_call_tool_result(blocks_only(content=blocks, meta=STAMP)) == {"content": blocks, "isError": False}
     structured = mcp_envelope({"a": 1}, content=[TEXT], structured_content={"a": 1})
     assert to_call_tool_result(structured) == {"content": [TEXT], "isError": False, "structuredContent": {"a": 1}}
 
@@ -52,7 +52,7 @@ def test_what_a_schema_made_of_a_tools_result_is_structured() -> None:
     parsed = mcp_envelope({"n": 1}, content=[{"type": "text", "text": '{"n": 1}'}])
     assert "structuredContent" not in to_call_tool_result(parsed)
     assert to_call_tool_result(parsed, spec=spec(output_schema=NUMBER))["structuredContent"] == {"n": 1}
-    blocks = blocks_itself(content=[TEXT])
+    blocks = blocks_only(content=[TEXT])
     assert "structuredContent" not in to_call_tool_result(blocks, spec=spec(output_schema=NUMBER))
     failed = mcp_envelope({"n": 1}, is_error=True, structured_content={"why": 1})
     assert to_call_tool_result(failed, spec=spec(output_schema=NUMBER))["structuredContent"] == {"why": 1}
@@ -84,7 +84,7 @@ def test_anything_else_is_one_text(data: Any, text: str) -> None:
         ("audio/wav", "audio"),
         ("application/pdf", "resource"),
         ("", "resource"),
-        # It says that it is text, and is none.
+        # Declared as text, but not valid in its charset.
         ("text/plain", "resource"),
         ("text/plain; charset=klingon", "resource"),
     ],
@@ -105,7 +105,7 @@ def test_bytes_are_what_they_are_said_to_be(content_type: str, kind: str) -> Non
     [
         (NUMBER, {"n": 1}, {"n": 1}, {"n": 1}),
         (LIST, [{"n": 1}], [{"n": 1}], {"result": [{"n": 1}]}),
-        # By the schema, so that what is listed is kept to.
+        # Depends on the schema, so that results fit the listed schema.
         ({"anyOf": [NUMBER, {"type": "null"}]}, {"n": 1}, {"n": 1}, {"result": {"n": 1}}),
         ({"type": "string"}, "t", "t", {"result": "t"}),
         (NUMBER, Body(b'{"n": 1}', "application/json"), {"n": 1}, {"n": 1}),
@@ -170,18 +170,16 @@ def test_a_response_keeps_what_is_for_its_reader() -> None:
         (local_envelope(b"\x00", "a.b"), 200, "application/octet-stream", b"\x00"),
         (local_envelope(Body(b"x", "text/csv"), "a.b"), 200, "text/csv", b"x"),
         (mcp_envelope({"a": 1}, structured_content={"a": 1}), 200, "application/json", b'{"a":1}'),
-        (blocks_itself(content=[TEXT]), 200, "text/plain; charset=utf-8", b"t"),
-        (blocks_itself(content=[TEXT], is_error=True), 502, "text/plain; charset=utf-8", b"t"),
-        (blocks_itself(content=[{"type": "image", "data": "AA==", "mimeType": "a/b"}]), 200, "a/b", b"\x00"),
+        (blocks_only(content=[TEXT]), 200, "text/plain; charset=utf-8", b"t"),
+        (blocks_only(content=[TEXT], is_error=True), 502, "text/plain; charset=utf-8", b"t"),
+        (blocks_only(content=[{"type": "image", "data": "AA==", "mimeType": "a/b"}]), 200, "a/b", b"\x00"),
         (
-            blocks_itself(
-                content=[{"type": "resource", "resource": {"uri": "a:b", "blob": "AA==", "mimeType": "a/b"}}]
-            ),
+            blocks_only(content=[{"type": "resource", "resource": {"uri": "a:b", "blob": "AA==", "mimeType": "a/b"}}]),
             200,
             "a/b",
             b"\x00",
         ),
-        (blocks_itself(content=[TEXT, TEXT]), 200, "application/json", orjson.dumps([TEXT, TEXT])),
+        (blocks_only(content=[TEXT, TEXT]), 200, "application/json", orjson.dumps([TEXT, TEXT])),
     ],
 )
 def test_envelopes_are_responses(envelope: Any, status: int, content_type: str | None, body: bytes) -> None:
@@ -217,15 +215,15 @@ def test_errors_are_responses_and_results() -> None:
 @pytest.mark.parametrize("is_legacy", [False, True])
 def test_an_envelope_that_was_json_is_served_alike(content: Any, is_legacy: bool) -> None:
     for envelope in (
-        blocks_itself(content=content),
+        blocks_only(content=content),
         mcp_envelope({"n": 1}, content=content, structured_content={"n": 1}),
         mcp_envelope({"n": 1}, content=content),
     ):
         again = ResponseEnvelope.from_json(envelope.to_json())
         assert to_http_response(again) == to_http_response(envelope)
-        for each in (None, spec(output_schema=NUMBER)):
-            told = to_call_tool_result(envelope, spec=each, is_legacy=is_legacy)
-            assert to_call_tool_result(again, spec=each, is_legacy=is_legacy) == told
+        for served_spec in (None, spec(output_schema=NUMBER)):
+            dumped = to_call_tool_result(envelope, spec=served_spec, is_legacy=is_legacy)
+            assert to_call_tool_result(again, spec=served_spec, is_legacy=is_legacy) == dumped
 
 
 def test_null_is_structured_where_the_schema_has_it() -> None:
@@ -255,20 +253,20 @@ def test_a_content_type_is_on_one_line() -> None:
     for envelope in (
         http(b"x", kind),
         local_envelope(Body(b"x", kind), "ns.op"),
-        blocks_itself(content=[{"type": "image", "data": "eA==", "mimeType": kind}]),
+        blocks_only(content=[{"type": "image", "data": "eA==", "mimeType": kind}]),
     ):
         assert to_http_response(envelope).headers == {"content-type": "application/octet-stream"}
 
 
 def test_base64_may_be_on_several_lines() -> None:
     block = {"type": "image", "data": "AAEC\r\nAwQ=\n", "mimeType": "image/png"}
-    assert to_http_response(blocks_itself(content=[block])).body == bytes(range(5))
+    assert to_http_response(blocks_only(content=[block])).body == bytes(range(5))
 
 
 @pytest.mark.parametrize("data", ["a", "\xe9", "-_-_AAAA", "not base64 !"])
 def test_a_block_that_is_no_base64_is_told_as_it_is(data: str) -> None:
     block = {"type": "image", "data": data, "mimeType": "image/png"}
-    response = to_http_response(blocks_itself(content=[block]))
+    response = to_http_response(blocks_only(content=[block]))
     assert (response.status, json.loads(response.body)) == (200, [block])
 
 
@@ -290,8 +288,8 @@ def test_some_statuses_have_no_body(status: int) -> None:
 @pytest.mark.parametrize("details", [{"b": b"\x00"}, {"o": object()}, {"nan": float("nan")}])
 def test_any_details_can_be_told(details: Any) -> None:
     error = CallError("TIMEOUT", "late", details)
-    for told in (error_to_http_response(error).body, error_to_call_tool_result(error)["content"][0]["text"]):
-        assert json.loads(told)["error"]["code"] == "TIMEOUT"
+    for dumped in (error_to_http_response(error).body, error_to_call_tool_result(error)["content"][0]["text"]):
+        assert json.loads(dumped)["error"]["code"] == "TIMEOUT"
 
 
 @pytest.mark.parametrize(
@@ -329,8 +327,8 @@ def test_what_is_structured_keeps_its_keys() -> None:
 
 def test_a_block_and_the_details_of_an_error_keep_their_keys() -> None:
     details = {"$base64": "aGk="}
-    told = json.loads(error_to_http_response(CallError("EXECUTION_ERROR", "no", details)).body)
-    assert told["error"]["details"] == details
+    dumped = json.loads(error_to_http_response(CallError("EXECUTION_ERROR", "no", details)).body)
+    assert dumped["error"]["details"] == details
     block: Any
     (block,) = mcp_envelope(None, content=[{"type": "new", "$base64": 1}]).meta.content  # type: ignore[union-attr]
     assert json.loads(block["text"]) == {"type": "new", "$base64": 1}

@@ -1,18 +1,18 @@
-//! JSON as serde_json understands it: the twin that most verbs are held against.
+//! JSON as serde_json understands it, which most functions are compared with.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Whether `data` is one JSON value. Nothing is interpreted, so numbers out of range, lone surrogates and any
-/// depth are accepted, as RFC 8259 has it.
+/// Whether `data` is one JSON value. Nothing is decoded, so numbers out of range, lone surrogates and any
+/// depth are accepted, as in RFC 8259.
 #[must_use]
 pub fn is_json(data: &[u8]) -> bool {
     std::str::from_utf8(data).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
-/// The values of NDJSON, one a line; `None` if some line is neither blank nor JSON.
+/// Returns the values of NDJSON, one per line; `None` if a line is neither blank nor JSON.
 #[must_use]
 pub fn rows(data: &[u8]) -> Option<Vec<&[u8]>> {
     let rows = data.split(|&byte| byte == b'\n').map(trim).filter(|row| !row.is_empty());
@@ -34,7 +34,7 @@ fn trim(mut data: &[u8]) -> &[u8] {
     data
 }
 
-/// The value `data` is; `None` where it is not JSON or where serde_json means something else than forebay:
+/// Parses `data`; `None` if it is not JSON, or if serde_json may understand it differently than forebay does:
 /// equal keys in one object, numbers out of range, lone surrogates, more than 128 levels.
 #[must_use]
 pub fn parse(data: &[u8]) -> Option<Value> {

@@ -1,4 +1,4 @@
-"""What a handler may return that is not JSON's own, and is taken for what JSON has of it."""
+"""Objects that handlers return, and their JSON form."""
 
 import asyncio
 import collections
@@ -45,7 +45,7 @@ class Record:
     colour: Colour
 
 
-class Told(TypedDict):
+class TypedRecord(TypedDict):
     id: uuid.UUID
 
 
@@ -54,7 +54,7 @@ class Pair(NamedTuple):
     colour: Colour
 
 
-NOT_JSONS_OWN = [
+OBJECTS = [
     (ID, str(ID)),
     (Colour.RED, "red"),
     (Size.LARGE, "large"),
@@ -70,34 +70,34 @@ NOT_JSONS_OWN = [
     ({ID: 1, "n": Level.HIGH}, {str(ID): 1, "n": 3}),
     (Model(id=ID, colour=Colour.RED), {"id": str(ID), "colour": "red"}),
     (Record(ID, Colour.RED), {"id": str(ID), "colour": "red"}),
-    (Told(id=ID), {"id": str(ID)}),
+    (TypedRecord(id=ID), {"id": str(ID)}),
     (Pair(ID, Colour.RED), [str(ID), "red"]),
     ([ID, 2**70], [str(ID), 2**70]),
     (Body(b"[1]", "application/json"), [1]),
 ]
 
 
-def schema_of(told: Any) -> dict[str, Any]:
+def schema_of(expected: Any) -> dict[str, Any]:
     kinds = {str: "string", int: "integer", list: "array", dict: "object"}
-    return {"type": "object", "properties": {"it": {"type": kinds[type(told)]}}, "required": ["it"]}
+    return {"type": "object", "properties": {"it": {"type": kinds[type(expected)]}}, "required": ["it"]}
 
 
-@pytest.mark.parametrize(("value", "told"), NOT_JSONS_OWN)
+@pytest.mark.parametrize(("value", "expected"), OBJECTS)
 def test_whatever_can_be_written_is_what_json_has_of_it(
-    value: Any, told: Any, caplog: pytest.LogCaptureFixture
+    value: Any, expected: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = OperationSpec(namespace="ns", name="op", output_schema=schema_of(told))
+    spec = OperationSpec(namespace="ns", name="op", output_schema=schema_of(expected))
     registry = OperationRegistry()
     registry.register(spec, lambda _, __: {"it": value})
     with caplog.at_level(logging.WARNING, "forebay"):
         envelope = asyncio.run(registry.execute("ns.op", {}))
     assert caplog.text == ""
     result = to_call_tool_result(envelope, spec=spec)
-    assert result["structuredContent"] == {"it": told}
-    assert type(result["structuredContent"]["it"]) is type(told)
+    assert result["structuredContent"] == {"it": expected}
+    assert type(result["structuredContent"]["it"]) is type(expected)
 
 
-@pytest.mark.parametrize("value", [value for value, _ in NOT_JSONS_OWN] + [b"", bytearray(), 1j, orjson.Fragment(b"1")])
+@pytest.mark.parametrize("value", [value for value, _ in OBJECTS] + [b"", bytearray(), 1j, orjson.Fragment(b"1")])
 def test_it_is_seen_wherever_it_is(value: Any) -> None:
     assert has_only_json_types({"a": [1, 1.5, "x", None, True, (2, {})]})
     assert not has_only_json_types({"a": [1, ({"b": value},)]})

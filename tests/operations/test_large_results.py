@@ -1,4 +1,4 @@
-"""Large results are made to fit their schemas in a thread: nobody else has to wait for that."""
+"""Large results are cast to their schemas in a thread, without blocking the event loop."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ LISTS = {"type": "array"}
 
 
 @pytest.mark.parametrize(
-    ("data", "is_so"),
+    ("data", "expected"),
     [
         (None, False),
         ([1] * 9_000, False),
@@ -26,32 +26,32 @@ LISTS = {"type": "array"}
     ],
     ids=[*"abcdefgh"],
 )
-def test_what_is_large(data: Any, is_so: bool) -> None:
-    assert is_large(data) is is_so
+def test_what_is_large(data: Any, expected: bool) -> None:
+    assert is_large(data) is expected
 
 
 @pytest.mark.parametrize(
-    ("count", "schema", "is_aside"), [(3, LISTS, False), (30_000, LISTS, True), (30_000, None, False)]
+    ("count", "schema", "in_thread"), [(3, LISTS, False), (30_000, LISTS, True), (30_000, None, False)]
 )
 def test_only_what_takes_long_is_done_aside(
-    count: int, schema: Any, is_aside: bool, monkeypatch: pytest.MonkeyPatch
+    count: int, schema: Any, in_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = []
 
-    def noted(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+    def record_thread(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
         threads.append(threading.current_thread())
         return to_envelope(result, spec)
 
-    monkeypatch.setattr(results, "to_envelope", noted)
+    monkeypatch.setattr(results, "to_envelope", record_thread)
     registry = OperationRegistry()
     registry.register(OperationSpec(namespace="a", name="many", output_schema=schema), lambda *_: [1] * count)
     envelope = asyncio.run(registry.execute("a.many"))
     assert envelope.data == [1] * count
-    assert (threads[0] is not threading.main_thread()) is is_aside
+    assert (threads[0] is not threading.main_thread()) is in_thread
 
 
 def test_what_is_small_does_not_keep_everyone_waiting_for_what_is_large() -> None:
-    held, may_go, let_go = threading.Event(), threading.Event(), []
+    held, may_release, released = threading.Event(), threading.Event(), []
     spec = OperationSpec(namespace="a", name="many", output_schema=LISTS)
     registry = OperationRegistry()
     registry.register(spec, lambda *_: [1])
@@ -60,13 +60,13 @@ def test_what_is_small_does_not_keep_everyone_waiting_for_what_is_large() -> Non
     def cast_large() -> None:
         with spec.caster._lock:
             held.set()
-            let_go.append(may_go.wait(5))
+            released.append(may_release.wait(5))
 
     async def run() -> None:
         small = asyncio.create_task(registry.execute("a.many"))
         await asyncio.sleep(0)
         assert (await registry.execute("a.other")).data == [2]
-        may_go.set()
+        may_release.set()
         assert (await small).data == [1]
 
     casting = threading.Thread(target=cast_large)
@@ -74,7 +74,7 @@ def test_what_is_small_does_not_keep_everyone_waiting_for_what_is_large() -> Non
     held.wait()
     asyncio.run(run())
     casting.join()
-    assert let_go == [True]
+    assert released == [True]
 
 
 class _Exhausted:
