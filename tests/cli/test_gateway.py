@@ -106,7 +106,7 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["wrap"], "there is nothing to wrap"),
         (["wrap", "--"], "there is nothing to wrap"),
@@ -139,27 +139,29 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_2(words: list[str], said: str) -> None:
-    done = run(*words)
-    assert (done.code, done.error["code"]) == (2, "invalid_argument")
-    assert said in done.error["message"]
+def test_wrong_usage_is_2(words: list[str], expected: str) -> None:
+    result = run(*words)
+    assert (result.code, result.error["code"]) == (2, "invalid_argument")
+    assert expected in result.error["message"]
 
 
 def test_what_is_logged_names_forebay_once() -> None:
     script = "import logging; from forebay.cli import gateway; gateway._configure_logging('warning')\n"
     script += "for text in ('forebay: one', 'two'): logging.getLogger('forebay').warning(text)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
 
 
 @pytest.mark.slow
 def test_every_option_has_its_flag() -> None:
-    told = {command: run(command, "--help").out.decode().split() for command in ("wrap", "serve", "config", "adopt")}
+    help_words = {
+        command: run(command, "--help").out.decode().split() for command in ("wrap", "serve", "config", "adopt")
+    }
     for option in OPTIONS.values():
         for command in ("wrap", "serve"):
-            assert any(word.rstrip(",") == option.flag for word in told[command]) is (command in option.commands)
-        assert option.flag in told["config"] or f"{option.flag}," in told["config"]
-    assert "--adopted" not in told["wrap"]
+            assert any(word.rstrip(",") == option.flag for word in help_words[command]) is (command in option.commands)
+        assert option.flag in help_words["config"] or f"{option.flag}," in help_words["config"]
+    assert "--adopted" not in help_words["wrap"]
 
 
 @pytest.mark.slow
@@ -170,10 +172,12 @@ def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_help_imports_no_table_of_options() -> None:
-    done = subprocess.run([sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True)
-    assert b"forebay.cli.gateway" in done.stderr
-    assert b"forebay.proxy" not in done.stderr
-    assert b"dataclasses" not in done.stderr
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True
+    )
+    assert b"forebay.cli.gateway" in result.stderr
+    assert b"forebay.proxy" not in result.stderr
+    assert b"dataclasses" not in result.stderr
 
 
 @pytest.mark.slow
@@ -184,24 +188,24 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert (rows["output_mode"]["value"], rows["output_mode"]["source"]) == ("handle", "FOREBAY_OUTPUT_MODE")
     assert (rows["journal"]["value"], rows["journal"]["source"]) == (True, "--journal")
     assert [row["name"] for row in run("config", "--journal").json["options"]] == ["output_mode", "journal"]
-    seen = plain(run_on_terminal("config", "--explain").out)
-    assert "--output-mode  handle" in seen
-    assert "FOREBAY_OUTPUT_MODE" in seen
+    screen = plain(run_on_terminal("config", "--explain").out)
+    assert "--output-mode  handle" in screen
+    assert "FOREBAY_OUTPUT_MODE" in screen
     for option in OPTIONS.values():
-        assert option.flag in seen
+        assert option.flag in screen
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--http", "0.0.0.0:8000"], "0.0.0.0 can be reached by others; give --token-file"),
         (["--file-root", "/srv"], "give --file-refs"),
     ],
 )
-def test_config_refuses_what_the_others_would(words: list[str], said: str) -> None:
-    done = run("config", *words)
-    assert (done.code, done.error["code"]) == (2, "invalid_argument")
-    assert said in done.error["message"]
+def test_config_refuses_what_the_others_would(words: list[str], expected: str) -> None:
+    result = run("config", *words)
+    assert (result.code, result.error["code"]) == (2, "invalid_argument")
+    assert expected in result.error["message"]
 
 
 @pytest.fixture
@@ -213,12 +217,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_adopt_shows_before_it_writes(file: Path) -> None:
-    shown = run("adopt", str(file), "--forebay", "uvx forebay", "--server", "plain", "--journal")
-    assert shown.code == 0
-    assert b'+      "command": "uvx",\n' in shown.out
-    assert b'-      "command": "my-server"\n' in shown.out
-    assert b"--write changes plain" in shown.err
-    assert b"hunter2" not in shown.out + shown.err
+    result = run("adopt", str(file), "--forebay", "uvx forebay", "--server", "plain", "--journal")
+    assert result.code == 0
+    assert b'+      "command": "uvx",\n' in result.out
+    assert b'-      "command": "my-server"\n' in result.out
+    assert b"--write changes plain" in result.err
+    assert b"hunter2" not in result.out + result.err
     assert file.read_text() == CLAUDE_DESKTOP
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
@@ -229,20 +233,20 @@ def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(FILES[name].encode())
     for words in ([], ["--write"], ["--undo"]):
-        shown = run("adopt", str(path), *words)
-        assert shown.code == 0
-        assert b"@@" in shown.out
-        assert b"hunter2" not in shown.out + shown.err
+        result = run("adopt", str(path), *words)
+        assert result.code == 0
+        assert b"@@" in result.out
+        assert b"hunter2" not in result.out + result.err
 
 
 @pytest.mark.slow
 def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     file.write_text(CLAUDE_CODE_USER)
-    shown = run("adopt", str(file))
-    assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in shown.err
-    told = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
-    assert told in shown.err
-    assert shown.err.count(b"OAuth") == 1
+    result = run("adopt", str(file))
+    assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in result.err
+    note = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
+    assert note in result.err
+    assert result.err.count(b"OAuth") == 1
     assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
 
 
@@ -292,7 +296,7 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--forebay", "uvx something"], "ends with forebay"),
         (["--forebay", "'"], "cannot be read"),
@@ -301,10 +305,10 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
         (["--server", "plan"], "did you mean plain?"),
     ],
 )
-def test_what_adopt_refuses(words: list[str], said: str, file: Path) -> None:
-    done = run("adopt", str(file), "--write", *words)
-    assert (done.code, file.read_text()) == (2, CLAUDE_DESKTOP)
-    assert said in done.error["message"]
+def test_what_adopt_refuses(words: list[str], expected: str, file: Path) -> None:
+    result = run("adopt", str(file), "--write", *words)
+    assert (result.code, file.read_text()) == (2, CLAUDE_DESKTOP)
+    assert expected in result.error["message"]
 
 
 def test_the_running_forebay_goes_in_by_its_own_path(
@@ -346,13 +350,13 @@ def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".f.*"))
 
 
-@pytest.mark.parametrize("kept", [["f"], ["f", "f.forebay-backup"]], ids=len)
+@pytest.mark.parametrize("names", [["f"], ["f", "f.forebay-backup"]], ids=len)
 @pytest.mark.parametrize("step", ["fsync", "fchmod"])
 def test_what_cannot_be_written_is_as_it_was(
-    step: str, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "f"
-    for name in kept:
+    for name in names:
         (tmp_path / name).write_bytes(b"old")
 
     def fail(*_: object) -> None:
@@ -362,4 +366,4 @@ def test_what_cannot_be_written_is_as_it_was(
     with pytest.raises(FileNotChanged, match="cannot be changed: No space left on device; it is as it was"):
         replace_file(str(path), b"old", b"new")
     assert path.read_bytes() == b"old"
-    assert sorted(file.name for file in tmp_path.iterdir()) == kept
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
