@@ -65,8 +65,8 @@ _PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offse
 _LIBRARY_TERMS = re.compile(
     r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
-    | \b(?P<given>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
-    | \b(?P<named>NAMES)(?=\ must\ |\ is\ )
+    | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
+    | \b(?P<mentioned>NAMES)(?=\ must\ |\ is\ )
     | (?P<verb>\boutline\(\)|\bread_text\b)
     """.replace("NAMES", _PARAMETERS),
     re.VERBOSE,
@@ -84,8 +84,8 @@ def translate_message(message: str) -> str:
 def _translate_match(found: re.Match[str]) -> str:
     if found["verb"]:
         return _COMMANDS_BY_CALL[found["verb"]]
-    name = found["given"] or found["named"]
+    name = found["assigned"] or found["mentioned"]
     if name is None:
         return found[0]
     option = "--" + name.replace("_", "-")
-    return f"{option} {found['value'].replace(chr(39), '')}" if found["given"] else option
+    return f"{option} {found['value'].replace(chr(39), '')}" if found["assigned"] else option

@@ -119,7 +119,7 @@ def print_bytes(chunks: Iterable[bytes]) -> None:
 
 
 def print_content(page: "Page") -> None:
-    """Print the content of a page. What is left to read goes to standard error."""
+    """Print the content of a page, and to standard error how to read the next."""
     if page.encoding == "json":
         print_bytes([bytes(page.content), b"\n"])  # type: ignore[arg-type]
     elif page.encoding == "base64":

@@ -70,15 +70,15 @@ def is_forebay(word: str) -> bool:
 
 
 def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> FileChange:
-    servers, wanted = find_servers(text, path), [*names]
-    for name in wanted:
+    servers, requested = find_servers(text, path), [*names]
+    for name in requested:
         if not any(name in (server.name, str(server)) for server in servers):
             hint = did_you_mean(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
             raise InvalidArgument(f"{path} has no server {name}; {hint}")
     edits: list[Edit] = []
     changed, skipped = [], {}
     for server in servers:
-        if wanted and server.name not in wanted and str(server) not in wanted:
+        if requested and server.name not in requested and str(server) not in requested:
             continue
         try:
             edits += edit(text, server.node)
@@ -295,7 +295,7 @@ class FileNotChanged(ForebayError, OSError):
 
 
 class _OwnerMismatch(OSError):
-    """The new file cannot be given to the owner of the old one, who then could not read it."""
+    """The new file cannot get the owner of the old one, who then could not read it."""
 
 
 def replace_file(path: str, old: bytes, new: bytes) -> Path:

@@ -46,7 +46,7 @@ class UpstreamConfig:
     folder: str | None = None
     """The folder of the configuration file, where the module may be."""
     prefix: str | None = None
-    """Put before the names of the tools. Without one, the upstream's name is, but only where names clash."""
+    """Prefix of all tool names. Without one, the upstream's name is the prefix of names that clash."""
 
     @property
     def kind(self) -> str:
