@@ -1,4 +1,4 @@
-"""Nothing that is switched off is listed or can be called, nothing else is lost: for any tools and any options."""
+"""The capability filter: disabled tools are neither listed nor callable, and all others are."""
 
 import contextlib
 import fnmatch
@@ -26,14 +26,18 @@ patterns = st.text("abc_*?", min_size=1, max_size=3)
 
 tools = st.lists(
     st.builds(
-        lambda name, own: {"name": name, "inputSchema": {}, **({"_meta": {META_KEY: own}} if own else {})},
+        lambda name, capability: {
+            "name": name,
+            "inputSchema": {},
+            **({"_meta": {META_KEY: capability}} if capability else {}),
+        },
         tool_names,
         st.none() | names,
     ),
     max_size=12,
     unique_by=lambda tool: tool["name"],
 )
-options = st.fixed_dictionaries(
+filter_options = st.fixed_dictionaries(
     {},
     optional={
         "tools_only": st.lists(names),
@@ -44,53 +48,55 @@ options = st.fixed_dictionaries(
 )
 
 
-def naive_capability(tool: dict[str, Any], told: dict[str, Any]) -> str:
-    for pattern, name in told.get("capabilities", {}).items():
+def naive_capability(tool: dict[str, Any], options: dict[str, Any]) -> str:
+    for pattern, name in options.get("capabilities", {}).items():
         if fnmatch.fnmatchcase(tool["name"], pattern):
             return str(name)
     return str(tool.get("_meta", {}).get(META_KEY, CORE))
 
 
-def naive_is_allowed(tool: dict[str, Any], told: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
-    there = {CORE, *told.get("capabilities", {}).values()}
-    there |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
-    if not {*told.get("tools_only", []), *told.get("disable_tools", [])} <= there:
+def naive_is_allowed(tool: dict[str, Any], options: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
+    known = {CORE, *options.get("capabilities", {}).values()}
+    known |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
+    if not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= known:
         return False
-    return naive_allows(naive_capability(tool, told), told)
+    return naive_allows(naive_capability(tool, options), options)
 
 
-def naive_allows(capability: str, told: dict[str, Any]) -> bool:
-    return capability in told.get("tools_only", NAMES) and capability not in told.get("disable_tools", [])
+def naive_allows(capability: str, options: dict[str, Any]) -> bool:
+    return capability in options.get("tools_only", NAMES) and capability not in options.get("disable_tools", [])
 
 
-def naive_is_hidden(tool: dict[str, Any], told: dict[str, Any]) -> bool:
-    hidden = told.get("hidden_tools", [])
-    return naive_capability(tool, told) in hidden or any(fnmatch.fnmatchcase(tool["name"], entry) for entry in hidden)
+def naive_is_hidden(tool: dict[str, Any], options: dict[str, Any]) -> bool:
+    hidden = options.get("hidden_tools", [])
+    return naive_capability(tool, options) in hidden or any(
+        fnmatch.fnmatchcase(tool["name"], entry) for entry in hidden
+    )
 
 
-def make_filter(told: dict[str, Any]) -> CapabilityFilter | None:
-    """`None` where the options themselves are wrong, and that shows at once."""
+def make_filter(options: dict[str, Any]) -> CapabilityFilter | None:
+    """Return a filter, or `None` if it rejects the options at once."""
     try:
-        return CapabilityFilter(**told)
+        return CapabilityFilter(**options)
     except InvalidArgument:
-        there = {CORE, *told["capabilities"].values()}
-        assert "*" in told["capabilities"]
-        assert not {*told.get("tools_only", []), *told.get("disable_tools", [])} <= there
+        known = {CORE, *options["capabilities"].values()}
+        assert "*" in options["capabilities"]
+        assert not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= known
         return None
 
 
 @pytest.mark.slow
-@given(tools, options, st.sets(tool_names))
-def test_what_is_listed_and_called_is_what_is_allowed(
-    listed: list[dict[str, Any]], told: dict[str, Any], expanded: set[str]
+@given(tools, filter_options, st.sets(tool_names))
+def test_only_allowed_tools_are_listed_and_callable(
+    listed: list[dict[str, Any]], options: dict[str, Any], expanded: set[str]
 ) -> None:
-    if (capabilities := make_filter(told)) is None:
+    if (capabilities := make_filter(options)) is None:
         return
     logging.getLogger("forebay").disabled = True
     capabilities.learn_tools(listed, is_complete=True)
     logging.getLogger("forebay").disabled = False
-    allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)]
-    hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, told)]
+    allowed = [tool["name"] for tool in listed if naive_is_allowed(tool, options, listed)]
+    hidden = [tool["name"] for tool in listed if naive_is_hidden(tool, options)]
     assert [tool["name"] for tool in listed if capabilities.find_denial(tool["name"]) is None] == allowed
     assert [tool["name"] for tool in listed if capabilities.is_listed(tool["name"], expanded)] == [
         name for name in allowed if name not in hidden or name in expanded
@@ -98,44 +104,48 @@ def test_what_is_listed_and_called_is_what_is_allowed(
 
 
 @pytest.mark.slow
-@given(tools, options, st.data())
-def test_expanding_stays_within_what_is_allowed(
-    listed: list[dict[str, Any]], told: dict[str, Any], data: st.DataObject
+@given(tools, filter_options, st.data())
+def test_expanding_shows_allowed_tools_only(
+    listed: list[dict[str, Any]], options: dict[str, Any], data: st.DataObject
 ) -> None:
-    if (capabilities := make_filter(told)) is None:
+    if (capabilities := make_filter(options)) is None:
         return
     logging.getLogger("forebay").disabled = True
     capabilities.learn_tools(listed, is_complete=True)
     logging.getLogger("forebay").disabled = False
-    allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, told, listed)}
-    hidden = [tool for tool in listed if naive_is_hidden(tool, told) and tool["name"] in allowed]
+    allowed = {tool["name"] for tool in listed if naive_is_allowed(tool, options, listed)}
+    hidden = [tool for tool in listed if naive_is_hidden(tool, options) and tool["name"] in allowed]
     named = expand_tools(capabilities, {}, listed, None)["hidden_tools"]
     assert [tool["name"] for tool in named] == [tool["name"] for tool in hidden]
-    asked: dict[str, Any] = data.draw(
+    arguments: dict[str, Any] = data.draw(
         st.fixed_dictionaries({"names": st.lists(tool_names, min_size=1, max_size=3)})
         | st.fixed_dictionaries({"capability": names})
     )
     expanded: set[str] = set()
     try:
-        definitions = expand_tools(capabilities, asked, listed, None)["tools"]
+        definitions = expand_tools(capabilities, arguments, listed, None)["tools"]
     except CapabilityDisabled:
-        assert "names" not in asked or not set(asked["names"]) <= allowed
-        assert "capability" not in asked or not naive_allows(asked["capability"], told)
+        assert "names" not in arguments or not set(arguments["names"]) <= allowed
+        assert "capability" not in arguments or not naive_allows(arguments["capability"], options)
     except InvalidArgument:
-        assert "names" not in asked or not set(asked["names"]) <= allowed
-        assert "capability" not in asked or naive_allows(asked["capability"], told)
+        assert "names" not in arguments or not set(arguments["names"]) <= allowed
+        assert "capability" not in arguments or naive_allows(arguments["capability"], options)
     else:
         assert all(tool in listed and tool["name"] in allowed for tool in definitions)
-        assert [tool["name"] for tool in definitions] == expand_tools(capabilities, asked, listed, expanded)["expanded"]
+        assert [tool["name"] for tool in definitions] == expand_tools(capabilities, arguments, listed, expanded)[
+            "expanded"
+        ]
         assert expanded == {tool["name"] for tool in definitions}
-        if "names" in asked:
-            assert expanded == set(asked["names"])
+        if "names" in arguments:
+            assert expanded == set(arguments["names"])
         else:
-            assert definitions == [tool for tool in hidden if naive_capability(tool, told) == asked["capability"]]
+            assert definitions == [
+                tool for tool in hidden if naive_capability(tool, options) == arguments["capability"]
+            ]
 
 
 @pytest.mark.parametrize(
-    ("tool", "own"),
+    ("tool", "capability"),
     [
         ({"_meta": {META_KEY: "crawl"}}, "crawl"),
         ({"_meta": {"capability": "crawl"}}, "crawl"),
@@ -149,8 +159,8 @@ def test_expanding_stays_within_what_is_allowed(
         ({}, None),
     ],
 )
-def test_what_a_tool_says_of_itself(tool: dict[str, Any], own: str | None) -> None:
-    assert get_declared_capability(tool) == own
+def test_get_declared_capability(tool: dict[str, Any], capability: str | None) -> None:
+    assert get_declared_capability(tool) == capability
 
 
 def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
@@ -167,9 +177,9 @@ def test_the_first_pattern_wins_over_the_tool_and_the_default() -> None:
 
 
 @pytest.mark.parametrize("option", ["tools_only", "disable_tools"])
-def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog: pytest.LogCaptureFixture) -> None:
-    told: dict[str, Any] = {option: ["workflw"]}
-    capabilities = CapabilityFilter(**told)
+def test_an_unknown_capability_disables_all_tools(option: str, caplog: pytest.LogCaptureFixture) -> None:
+    options: dict[str, Any] = {option: ["workflw"]}
+    capabilities = CapabilityFilter(**options)
     capabilities.learn_tools([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_complete=True)
     capabilities.learn_tools([{"name": "b"}], is_complete=False)
     (record,) = caplog.records
@@ -183,7 +193,7 @@ def test_a_name_that_no_tool_has_closes_all_until_it_has_one(option: str, caplog
     assert (capabilities.find_denial("b") is None) == (option == "disable_tools")
 
 
-def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unused_pattern_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     patterns = {"admn*": "admin", "crawl*": "crawl", "theirs": "crawl"}
     capabilities = CapabilityFilter(
         disable_tools=["admin"], capabilities=patterns, hidden_tools=["crawl", "cra*", "zzz"]
@@ -197,24 +207,24 @@ def test_a_pattern_that_no_tool_fits_is_told_of_once(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_a_tool_s_pattern_is_no_less_idle_for_being_called_like_a_capability(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unused_pattern_named_like_a_capability_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     capabilities = CapabilityFilter(disable_tools=["admin"], capabilities={"admin": "admin"})
     capabilities.learn_tools([{"name": "wipe"}], is_complete=True)
     assert "capabilities names 'admin', which no tool of the server is called" in caplog.text
 
 
-def test_who_names_a_tool_is_told_how_to_give_it_a_capability(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tool_name_in_place_of_a_capability_gives_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     CapabilityFilter(disable_tools=["wipe"]).learn_tools([{"name": "wipe"}], is_complete=True)
     assert "tools are given another by name: --capability 'wipe=…'" in caplog.text
 
 
-def test_a_wrong_name_is_refused_at_once_where_all_are_configured() -> None:
+def test_an_unknown_capability_is_refused_at_once_with_a_star_pattern() -> None:
     with pytest.raises(InvalidArgument, match="tools_only names 'coer', which no tool is for; there are core, crawl"):
         CapabilityFilter(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})
 
 
 @pytest.mark.parametrize("option", [{"tools_only": ["core"]}, {"disable_tools": ["core"]}])
-def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -> None:
+def test_no_tool_can_be_called_before_the_list_is_complete(option: dict[str, Any]) -> None:
     capabilities = CapabilityFilter(**option)
     capabilities.learn_tools([{"name": "a"}], is_complete=False)
     denied = capabilities.find_denial("a")
@@ -223,7 +233,7 @@ def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"tools_only": "core"},
         {"tools_only": [1]},
@@ -234,14 +244,14 @@ def test_before_the_tools_are_known_none_can_be_called(option: dict[str, Any]) -
         {"capabilities": {"crawl*": None}},
     ],
 )
-def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
-    (option,) = wrong
+def test_options_of_the_wrong_type_are_refused(invalid: dict[str, Any], tmp_path: Path) -> None:
+    (option,) = invalid
     with pytest.raises(InvalidArgument, match=rf"^{option} (is a list of names|are names by pattern)"):
-        OutputPolicy(tmp_path.as_uri(), **wrong)
+        OutputPolicy(tmp_path.as_uri(), **invalid)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("invalid", "message"),
     [
         ({"name": 1}, "name is a text"),
         ({"names": "a"}, "names is a list"),
@@ -252,10 +262,10 @@ def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any], tmp_path: 
         ({"capability": "none"}, "no hidden tool is of the capability 'none'; there are core"),
     ],
 )
-def test_expanding_what_cannot_be(wrong: dict[str, Any], says: str) -> None:
+def test_invalid_expansions_are_refused(invalid: dict[str, Any], message: str) -> None:
     capabilities = CapabilityFilter(hidden_tools=["a*"])
-    with pytest.raises(InvalidArgument, match=says):
-        expand_tools(capabilities, wrong, [{"name": f"a{number}"} for number in range(30)], None)
+    with pytest.raises(InvalidArgument, match=message):
+        expand_tools(capabilities, invalid, [{"name": f"a{number}"} for number in range(30)], None)
 
 
 def test_a_query_finds_by_every_word_of_name_capability_and_description() -> None:
@@ -272,75 +282,84 @@ def test_a_query_finds_by_every_word_of_name_capability_and_description() -> Non
     assert "again with names or a capability" in expand_tools(capabilities, {}, listed, None)["next"]
 
 
-def make_policy(root: Path, **told: Any) -> OutputPolicy:
-    gate = OutputPolicy(root.as_uri(), sweep_interval=0, **told)
-    gate.learn_tools([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
-    return gate
+def make_policy(root: Path, **options: Any) -> OutputPolicy:
+    policy = OutputPolicy(root.as_uri(), sweep_interval=0, **options)
+    policy.learn_tools([{"name": "crawl", "_meta": {META_KEY: "crawl"}}, {"name": "read"}])
+    return policy
 
 
 def test_a_refusal_is_structured_and_journalled(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, disable_tools=["crawl"])
-    assert gate.refuse_disabled("read") is None
-    refused = gate.refuse_disabled("crawl", "ann")
+    policy = make_policy(tmp_path, disable_tools=["crawl"])
+    assert policy.refuse_disabled("read") is None
+    refused = policy.refuse_disabled("crawl", "ann")
     assert refused is not None
     assert refused["isError"] is True
     error = forebay.CapabilityDisabled("m", "crawl", "crawl").to_dict()["error"]
     assert error == {"code": "CAPABILITY_DISABLED", "message": "m", "capability": "crawl"}
-    (event,) = gate.store.journal.recent()
+    (event,) = policy.store.journal.recent()
     assert (event["event"], event["tool"], event["capability"], event["principal"]) == (
         "capability_denied",
         "crawl",
         "crawl",
         "ann",
     )
-    gate.close()
+    policy.close()
 
 
-def test_a_name_that_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, tools_only=["crawl"])
-    assert gate.refuse_disabled("\ud800" * 10_000) is not None
-    assert len(gate.store.journal.recent()) == 1
-    gate.close()
+def test_an_unencodable_name_is_refused(tmp_path: Path) -> None:
+    policy = make_policy(tmp_path, tools_only=["crawl"])
+    assert policy.refuse_disabled("\ud800" * 10_000) is not None
+    assert len(policy.store.journal.recent()) == 1
+    policy.close()
 
 
-def test_ours_are_always_there(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
-    assert gate.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
-    ours = [tool["name"] for tool in gate.tools.list_definitions()]
-    assert ours == ["output_fetch", "output_search", "journal", "expand_tools"]
-    assert [gate.find_denial(name) for name in ours] == [None] * 4
-    gate.close()
+def test_forebay_s_tools_are_always_listed(tmp_path: Path) -> None:
+    policy = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
+    assert policy.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
+    names = [tool["name"] for tool in policy.tools.list_definitions()]
+    assert names == ["output_fetch", "output_search", "journal", "expand_tools"]
+    assert [policy.find_denial(name) for name in names] == [None] * 4
+    policy.close()
 
 
-def test_ours_together_cost_little(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, hidden_tools=["*"], journal=True)
-    assert len(encode(gate.tools.list_definitions())) <= 2048
-    gate.close()
+def test_forebay_s_tools_take_at_most_2_kib(tmp_path: Path) -> None:
+    policy = make_policy(tmp_path, hidden_tools=["*"], journal=True)
+    assert len(encode(policy.tools.list_definitions())) <= 2048
+    policy.close()
 
 
-def test_ours_gives_way_to_a_tool_of_that_name(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, hidden_tools=["x"])
-    gate.learn_tools([{"name": "expand_tools"}])
-    assert gate.tools.expand_tool == "forebay_expand_tools"
-    gate.close()
+def test_expand_tools_is_renamed_on_a_clash(tmp_path: Path) -> None:
+    policy = make_policy(tmp_path, hidden_tools=["x"])
+    policy.learn_tools([{"name": "expand_tools"}])
+    assert policy.tools.expand_tool == "forebay_expand_tools"
+    policy.close()
 
 
-def test_definitions_that_are_too_many_are_a_handle(tmp_path: Path) -> None:
-    gate = make_policy(tmp_path, hidden_tools=["*"])
+def test_large_definitions_become_a_handle(tmp_path: Path) -> None:
+    policy = make_policy(tmp_path, hidden_tools=["*"])
     many = [{"name": f"t{number}", "description": "d" * 1000} for number in range(100)]
     caller = Caller(tools=many)
-    few = gate.call_own_tool({"names": ["t1", "t2"]}, caller, ToolCall("expand_tools"))
+    few = policy.call_own_tool({"names": ["t1", "t2"]}, caller, ToolCall("expand_tools"))
     assert json.loads(few["content"][0]["text"]) == {"tools": many[1:3]}
-    everything = gate.call_own_tool({"capability": "core"}, caller, ToolCall("expand_tools"))
-    with gate.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
+    everything = policy.call_own_tool({"capability": "core"}, caller, ToolCall("expand_tools"))
+    with policy.store.open(json.loads(everything["content"][0]["text"])["output_handle"]) as stored:
         assert json.loads(stored.read()) == {"tools": many}
-    gate.close()
+    policy.close()
 
 
-ODD: list[Any] = [None, 7, "crawl", ["crawl"], {}, {"name": None}, {"name": 7}, *parse_lazy(b'[{"name":"\\ud800"}]')]
-"""What a server may list that is no tool."""
+INVALID_ENTRIES: list[Any] = [
+    None,
+    7,
+    "crawl",
+    ["crawl"],
+    {},
+    {"name": None},
+    {"name": 7},
+    *parse_lazy(b'[{"name":"\\ud800"}]'),
+]
+"""Entries of a tool list that are not valid tools."""
 
-UNCLEAR: list[Any] = [
+UNREADABLE_TOOLS: list[Any] = [
     {"name": "unclear", "_meta": "crawl"},
     {"name": "unclear", "_meta": {META_KEY: ["crawl"]}},
     {"name": "unclear", "annotations": ["crawl"]},
@@ -349,49 +368,51 @@ UNCLEAR: list[Any] = [
         b'{"name":"unclear","_meta":{"capability":"\\ud800"}}]'
     ),
 ]
-"""Tools of which nobody can say what they are for."""
+"""Tools whose capability cannot be read."""
 
-ALL: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto", "hidden_tools": ["hidden*"]}
+ALL_OPTIONS: dict[str, Any] = {"per_call": True, "file_refs": True, "output_mode": "auto", "hidden_tools": ["hidden*"]}
 
 
-@pytest.mark.parametrize("odd", [*ODD, *UNCLEAR])
-def test_what_is_odd_is_listed_as_it_came_and_closed_behind_a_filter(tmp_path: Path, odd: Any) -> None:
-    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as gate:
-        gate.learn_tools([odd, {"name": "a"}])
-        assert gate.list_visible([odd, {"name": "a"}]) == [odd, {"name": "a"}]
-        assert gate.find_denial("unclear") is None
-    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL)) as gate:
-        gate.learn_tools([odd, {"name": "a"}])
-        assert [tool["name"] for tool in gate.list_visible([odd, {"name": "a"}])] == ["a"]
+@pytest.mark.parametrize("entry", [*INVALID_ENTRIES, *UNREADABLE_TOOLS])
+def test_invalid_entries_are_listed_unchanged_and_refused_behind_a_filter(tmp_path: Path, entry: Any) -> None:
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as policy:
+        policy.learn_tools([entry, {"name": "a"}])
+        assert policy.list_visible([entry, {"name": "a"}]) == [entry, {"name": "a"}]
+        assert policy.find_denial("unclear") is None
+    with contextlib.closing(
+        OutputPolicy(tmp_path.as_uri(), sweep_interval=0, tools_only=["core"], **ALL_OPTIONS)
+    ) as policy:
+        policy.learn_tools([entry, {"name": "a"}])
+        assert [tool["name"] for tool in policy.list_visible([entry, {"name": "a"}])] == ["a"]
         for name in ("unclear", "None", "7", "crawl"):
-            assert gate.find_denial(name) is not None
-        assert gate.find_denial("a") is None
-        asked = gate.call_own_tool(
-            {}, Caller(tools=gate.rewrite_tools([odd, {"name": "hidden"}])), ToolCall("expand_tools")
+            assert policy.find_denial(name) is not None
+        assert policy.find_denial("a") is None
+        result = policy.call_own_tool(
+            {}, Caller(tools=policy.rewrite_tools([entry, {"name": "hidden"}])), ToolCall("expand_tools")
         )
-        assert "isError" not in asked or asked["isError"] is False
+        assert "isError" not in result or result["isError"] is False
 
 
 @pytest.mark.parametrize("schema", [7, "object", [], {"properties": 7}, {"properties": {"a": {"anyOf": 7}}}, None])
-def test_a_schema_that_is_none_stays_as_it_is(tmp_path: Path, schema: Any) -> None:
-    for odd in (schema, parse_lazy(b'{"\\ud800":1}')):
-        tool = {"name": "a", "inputSchema": odd, "outputSchema": odd}
-        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL)) as gate:
-            gate.learn_tools([tool])
-            (listed,) = gate.list_visible([tool])
+def test_an_invalid_schema_stays_unchanged(tmp_path: Path, schema: Any) -> None:
+    for entry in (schema, parse_lazy(b'{"\\ud800":1}')):
+        tool = {"name": "a", "inputSchema": entry, "outputSchema": entry}
+        with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0, **ALL_OPTIONS)) as policy:
+            policy.learn_tools([tool])
+            (listed,) = policy.list_visible([tool])
             assert listed["name"] == "a"
-            assert gate.resolve_mode("a", {"output_mode": "handle"})
+            assert policy.resolve_mode("a", {"output_mode": "handle"})
 
 
-def test_what_is_configured_is_clear_whatever_the_tool_says() -> None:
+def test_a_configured_capability_overrides_an_unreadable_one() -> None:
     capabilities = CapabilityFilter(tools_only=["core"], capabilities={"unclear": "core"})
-    capabilities.learn_tools(UNCLEAR, is_complete=True)
+    capabilities.learn_tools(UNREADABLE_TOOLS, is_complete=True)
     assert capabilities.find_denial("unclear") is None
 
 
-def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
+def test_a_tool_is_allowed_once_its_capability_is_readable() -> None:
     capabilities = CapabilityFilter(tools_only=["core"])
-    capabilities.learn_tools(UNCLEAR[:1], is_complete=True)
+    capabilities.learn_tools(UNREADABLE_TOOLS[:1], is_complete=True)
     denied = capabilities.find_denial("unclear")
     assert denied is not None
     assert "cannot be read off the server's list" in str(denied)
@@ -400,20 +421,20 @@ def test_a_tool_is_clear_again_once_it_says_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["READ", "read ", " read", "Crawl", "unheard_of"])
-def test_a_name_that_is_not_listed_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
-    for told in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
-        with contextlib.closing(make_policy(tmp_path, **told)) as gate:
-            assert gate.must_list_tools(name)
-            refused = gate.refuse_disabled(name)
+def test_an_unlisted_name_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
+    for options in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):
+        with contextlib.closing(make_policy(tmp_path, **options)) as policy:
+            assert policy.must_list_tools(name)
+            refused = policy.refuse_disabled(name)
             assert refused is not None
             assert "the server lists no tool" in refused["content"][0]["text"]
-            gate.learn_tools([{"name": name}])
-            assert gate.refuse_disabled(name) is None
-    with contextlib.closing(make_policy(tmp_path)) as gate:
-        assert gate.refuse_disabled(name) is None
+            policy.learn_tools([{"name": name}])
+            assert policy.refuse_disabled(name) is None
+    with contextlib.closing(make_policy(tmp_path)) as policy:
+        assert policy.refuse_disabled(name) is None
 
 
-def test_a_name_that_a_pattern_names_need_not_be_listed(tmp_path: Path) -> None:
-    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as gate:
-        assert gate.refuse_disabled("made_later") is None
-        assert gate.refuse_disabled("Made_later") is not None
+def test_a_name_that_matches_a_pattern_need_not_be_listed(tmp_path: Path) -> None:
+    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as policy:
+        assert policy.refuse_disabled("made_later") is None
+        assert policy.refuse_disabled("Made_later") is not None

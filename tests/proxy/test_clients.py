@@ -1,4 +1,4 @@
-"""Clients of two SDKs, and a server behind the gateway: whatever they could do without it they can do with it."""
+"""Clients of two SDKs with a server behind the gateway: every feature works as without the gateway."""
 
 import json
 import warnings
@@ -26,25 +26,25 @@ ROOT = "file:///data"
 
 
 class Callbacks:
-    """What a client answers when it is asked, and what it was told."""
+    """Client callbacks that answer requests and record notifications."""
 
     def __init__(self) -> None:
         self.logged: list[Any] = []
         self.notified: list[str] = []
         self.progress: list[tuple[float, float | None, str | None]] = []
 
-    async def sampled(self, context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:  # noqa: ARG002
+    async def sample(self, context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:  # noqa: ARG002
         asked = params.messages[0].content
         assert isinstance(asked, types.TextContent)
         answer = types.TextContent(type="text", text=f"a model on {asked.text!r}")
         return types.CreateMessageResult(role="assistant", content=answer, model="made up")
 
-    async def elicited(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
+    async def elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
         assert isinstance(params, types.ElicitRequestFormParams)
         name = next(iter(params.requested_schema["properties"]))
         return types.ElicitResult(action="accept", content={name: "Jo"})
 
-    async def rooted(self, context: Any) -> types.ListRootsResult:  # noqa: ARG002
+    async def list_roots(self, context: Any) -> types.ListRootsResult:  # noqa: ARG002
         return types.ListRootsResult(roots=[types.Root(uri=FileUrl(ROOT))])
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
@@ -69,9 +69,9 @@ def talk(test: Test, store: Path, era: str, *options: str) -> None:
             async with Client(
                 StdioServerParameters(command=command, args=arguments),
                 mode=era,
-                sampling_callback=callbacks.sampled,
-                elicitation_callback=callbacks.elicited,
-                list_roots_callback=callbacks.rooted,
+                sampling_callback=callbacks.sample,
+                elicitation_callback=callbacks.elicit,
+                list_roots_callback=callbacks.list_roots,
                 logging_callback=callbacks.log,
                 log_level="debug",
                 message_handler=callbacks.notify,
@@ -82,8 +82,8 @@ def talk(test: Test, store: Path, era: str, *options: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _old_ways() -> Iterator[None]:
-    """Some of what clients do is deprecated, and done all the same."""
+def _allow_deprecated() -> Iterator[None]:
+    """Ignore warnings about deprecated features that clients still use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
         yield
@@ -129,7 +129,7 @@ def test_what_a_server_tells_on_the_way_is_told(tmp_path: Path, era: str) -> Non
     async def test(client: Client, callbacks: Callbacks) -> None:
         await client.call_tool("test_tool_with_progress", progress_callback=callbacks.report)
         await client.call_tool("test_tool_with_logging")
-        # Notifications are handled beside the answers.
+        # Notifications and responses are handled concurrently.
         while len(callbacks.logged) < 3 or len(callbacks.progress) < 3:
             await anyio.sleep(0.01)
         assert callbacks.progress == [(n, 100, f"Completed step {n} of 100") for n in (0, 50, 100)]
@@ -142,10 +142,10 @@ def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) ->
     async def test(client: Client, _: Callbacks) -> None:
         with anyio.CancelScope() as scope:
 
-            async def begun(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+            async def cancel(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
                 scope.cancel()
 
-            await client.call_tool("waits", progress_callback=begun)
+            await client.call_tool("waits", progress_callback=cancel)
         assert scope.cancelled_caught
         while (await client.call_tool("finished")).structured_content != {"result": ["cancelled"]}:
             await anyio.sleep(0.01)
@@ -182,7 +182,7 @@ def test_resources_and_prompts_are_the_servers(tmp_path: Path, era: str) -> None
         (content,) = (await client.read_resource("test://static-text")).contents
         assert isinstance(content, types.TextResourceContents)
         assert content.text == "This is the content of the static text resource."
-        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+        templates = [template.uri_template for template in (await client.list_resource_templates()).resource_templates]
         assert templates == ["test://template/{id}/data", "forebay://output/{output_handle}{?offset,limit}"]
         link = (await client.call_tool("rows", {"count": 5000})).content[1]
         assert isinstance(link, types.ResourceLink)
@@ -200,7 +200,6 @@ def test_resources_and_prompts_are_the_servers(tmp_path: Path, era: str) -> None
 
 
 def test_the_client_of_fastmcp(tmp_path: Path) -> None:
-    """Its own ways of being asked and told."""
     command, *arguments = wrap(tmp_path, server=SERVER)
     progress: list[float] = []
     logged: list[Any] = []
@@ -208,7 +207,7 @@ def test_the_client_of_fastmcp(tmp_path: Path) -> None:
     async def sample(messages: list[types.SamplingMessage], *_: Any) -> str:
         return f"a model on {getattr(messages[0].content, 'text', None)!r}"
 
-    async def elicited(_message: str, response_type: Any, *_: Any) -> Any:
+    async def elicit(_message: str, response_type: Any, *_: Any) -> Any:
         return response_type(response="Jo")
 
     async def log(message: Any) -> None:
@@ -221,7 +220,7 @@ def test_the_client_of_fastmcp(tmp_path: Path) -> None:
         async with fastmcp.Client(
             StdioTransport(command, arguments),
             sampling_handler=sample,
-            elicitation_handler=elicited,
+            elicitation_handler=elicit,
             log_handler=log,
             progress_handler=report,
             roots=[ROOT],
@@ -260,12 +259,12 @@ def test_the_client_of_fastmcp_makes_data_of_what_a_server_of_fastmcp_answers(
             assert large.data.output_handle == parse_text(large)["output_handle"]
 
     anyio.run(run)
-    # It would say so, and go on without.
+    # The client only logs this and continues without structured data.
     assert "Error parsing structured content" not in caplog.text
 
 
 def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
-    """A client that listens for changes hears of one after the time in which a call has to be answered."""
+    """A subscription outlives the call timeout."""
 
     async def test(client: Client, _: Callbacks) -> None:
         async with client.listen(tools_list_changed=True) as changes:
@@ -277,7 +276,7 @@ def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
 
 
 def test_a_client_that_listens_may_leave(tmp_path: Path) -> None:
-    """Calls in flight may finish; what lasts until the client leaves is not waited for."""
+    """Shutdown waits for calls in flight, but not for subscriptions."""
     with talking(*wrap(tmp_path, "--shutdown-grace-seconds", "600", server=SERVER), is_greeted=False) as client:
         meta = {"protocolVersion": MODERN, "clientInfo": {"name": "wire", "version": "1"}, "clientCapabilities": {}}
         named = {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}

@@ -1,5 +1,4 @@
-"""Conversations with real servers, directly and through the gateway: what forebay does not change is equal, byte for
-byte."""
+"""Conversations with real servers, directly and through the gateway: unchanged messages are equal to the byte."""
 
 import json
 from pathlib import Path
@@ -138,7 +137,7 @@ TALKS = {
 
 
 VARYING = {f"conformance {MODERN}"}
-"""What is not the same twice, such as a state that is signed."""
+"""Conversations that differ from run to run, for example by a signed state."""
 
 
 @pytest.mark.parametrize("talk", TALKS)
@@ -157,8 +156,8 @@ def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: 
 
 @pytest.mark.slow
 def test_the_server_hears_what_the_client_says_to_the_byte(tmp_path: Path) -> None:
-    """Whatever the client says to a server that writes down what it hears; forebay asks nothing of its own here."""
-    # The last word is a request: once it is answered, all that was said before has been heard.
+    """A server that records its input gets the same bytes with and without the gateway."""
+    # Ends with a request: once it is answered, all earlier messages have been read.
     steps = [*TALKS["adverse"][1], Step("ping")]
     heard = []
     for name in ("directly", "through"):

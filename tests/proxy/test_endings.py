@@ -1,4 +1,4 @@
-"""The end of a talk: whoever goes is heard out, and whatever was said before it arrives."""
+"""The end of a session: messages sent before it are delivered."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from gateways import gateway_to
 
 pytestmark = pytest.mark.slow
 
-# It answers a list when it hears of a cancellation or of the end, and a call when there has been time to end it.
+# With `held`, it answers tools/list only after a cancellation; it answers calls after half a second.
 SERVER = [
     sys.executable,
     "-c",
@@ -51,20 +51,23 @@ os._exit(0)
 ]
 
 
-def talk_of(*requests: tuple[str, dict[str, Any]]) -> bytes:
-    """What a client says that then has nothing more to say."""
+def session_input(*requests: tuple[str, dict[str, Any]]) -> bytes:
+    """Return the input of a client that sends these requests and then closes its output."""
     messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        *({"jsonrpc": "2.0", "id": 2 + at, "method": one, "params": of} for at, (one, of) in enumerate(requests)),
+        *(
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            for number, (method, params) in enumerate(requests, 2)
+        ),
     ]
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
 @pytest.mark.parametrize("options", [(), ("--file-refs",), ("--disable-tools", "a", "--capability", "b=a")], ids=len)
 def test_a_call_is_answered_though_the_client_has_nothing_more_to_say(options: tuple[str, ...], tmp_path: Path) -> None:
-    said = talk_of(("tools/call", {"name": "b", "arguments": {}}))
-    ended = subprocess.run(wrap(tmp_path, *options, server=SERVER), input=said, capture_output=True, timeout=PATIENCE)
+    data = session_input(("tools/call", {"name": "b", "arguments": {}}))
+    ended = subprocess.run(wrap(tmp_path, *options, server=SERVER), input=data, capture_output=True, timeout=PATIENCE)
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
 
 
@@ -76,14 +79,14 @@ def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
     with talking(*command) as talk:
         number = talk.request("tools/call", {"name": "a", "arguments": {}})
         talk.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        # Twice, so that there has been time for the first.
+        # Twice, so that a cancelled call that was sent late would be counted.
         talk.call("a")
         assert talk.call("a")["structuredContent"] == {"calls": 2}
 
 
 def test_the_last_words_of_a_server_are_the_client_s(tmp_path: Path) -> None:
     command = wrap(tmp_path, server=[*SERVER, "lively"])
-    ended = subprocess.run(command, input=talk_of(), capture_output=True, timeout=PATIENCE)
+    ended = subprocess.run(command, input=session_input(), capture_output=True, timeout=PATIENCE)
     _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [message["params"]["data"] for message in last] == list(range(5000))
 
@@ -96,4 +99,4 @@ def test_a_server_over_http_hears_what_the_client_said_last(tmp_path: Path) -> N
             gateway.send({"jsonrpc": "2.0", "id": "asked", "result": {}})
         assert len(server.headers_of("notifications/roots/list_changed")) == 5
         assert [response["id"] for response in server.responses] == ["asked"]
-        assert server.asked[-1][0] == "DELETE"
+        assert server.requests[-1][0] == "DELETE"

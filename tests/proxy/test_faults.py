@@ -1,31 +1,39 @@
-"""What goes wrong behind the gateway, before it and in it: a structured error or the whole result, and no hang."""
+"""Failures of server, client and store: each gives a structured error or the complete result, and nothing hangs."""
 
 import json
 import os
 import signal
 import subprocess
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from forebay import open_store
 from gateway_harness import ADVERSE, PATIENCE, said, script, talking, wrap
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 
-def code(result: dict[str, object]) -> str:
+def error_code(result: dict[str, object]) -> str:
     assert result["isError"] is True
     return str(said(result)["error"]["code"])
+
+
+def has_exited(pid: int) -> bool:
+    try:
+        return "zombie" in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 @pytest.mark.parametrize("after", [0, 100, 100_000, 20_000_000])
 def test_a_server_that_ends_in_the_middle_of_an_answer_is_started_again(after: int, tmp_path: Path) -> None:
     with talking(*wrap(tmp_path)) as talk:
         before = talk.call("pid")["content"][0]["text"]
-        assert code(talk.call("dies", after=after)) == "upstream_failed"
+        assert error_code(talk.call("dies", after=after)) == "upstream_failed"
         assert talk.call("pid")["content"][0]["text"] != before
-        # The new one was told all that the old one knew.
+        # The handshake is repeated to the new process.
         assert said(talk.call("told"))[:2] == ["initialize", "notifications/initialized"]
 
 
@@ -47,7 +55,7 @@ def test_what_a_server_refused_is_no_reason_to_do_without_it(tmp_path: Path) -> 
         for method, params in (("logging/setLevel", {"level": "error"}), ("resources/subscribe", {"uri": "file:///a"})):
             assert talk.ask(method, params)["error"]["code"] == -32601
         before = talk.call("told")["structuredContent"]["pid"]
-        assert code(talk.call("dies")) == "upstream_failed"
+        assert error_code(talk.call("dies")) == "upstream_failed"
         assert talk.call("told")["structuredContent"]["pid"] != before
 
 
@@ -57,7 +65,7 @@ def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> No
         waiting.add(talk.request("tools/call", {"name": "dies", "arguments": {"after": 1}}))
         answers = [json.loads(talk.line()) for _ in waiting]
         assert {answer["id"] for answer in answers} == waiting
-        assert {code(answer["result"]) for answer in answers} == {"upstream_failed"}
+        assert {error_code(answer["result"]) for answer in answers} == {"upstream_failed"}
 
 
 def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) -> None:
@@ -66,14 +74,13 @@ def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) 
     with talking(*wrap(tmp_path / "store"), env={**os.environ, "FAIL_STARTS": str(failing)}) as talk:
         failing.write_text("3")
         talk.call("dies", after=10)
-        deadline = time.monotonic() + PATIENCE
-        while True:
+
+        def is_back() -> bool:
             result = talk.call("pid")
-            if not result["isError"]:
-                break
-            assert code(result) == "upstream_failed"
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+            assert not result["isError"] or error_code(result) == "upstream_failed"
+            return not result["isError"]
+
+        wait_until(is_back, PATIENCE)
         assert failing.read_text() == "0"
 
 
@@ -93,7 +100,7 @@ def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
     does: str, status: int, words: str, tmp_path: Path
 ) -> None:
     with talking(*wrap(tmp_path, server=["sh", "-c", does]), is_greeted=False) as talk:
-        # Whether it asks before or after the end is seen.
+        # Both before and after the exit is noticed.
         told = talk.ask("initialize", {})["error"]["message"]
         assert words in told
         assert "ask again" not in told
@@ -105,8 +112,7 @@ def test_whoever_asks_a_server_that_has_closed_its_input_is_told_how_it_ended(tm
     closed = tmp_path / "closed"
     server = ["sh", "-c", 'exec 0<&-; touch "$1"; sleep 0.5; exit 7', "sh", str(closed)]
     with talking(*wrap(tmp_path / "store", server=server), is_greeted=False) as talk:
-        while not closed.exists():
-            time.sleep(0.01)
+        wait_until(closed.exists)
         assert "exit code 7" in talk.ask("initialize", {})["error"]["message"]
 
 
@@ -119,10 +125,8 @@ def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_server_that_hangs_is_answered_for(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, "--call-timeout-seconds", "0.5")) as talk:
-        assert code(talk.call("hangs")) == "upstream_timeout"
-        deadline = time.monotonic() + PATIENCE
-        while "notifications/cancelled" not in said(talk.call("told")):
-            assert time.monotonic() < deadline
+        assert error_code(talk.call("hangs")) == "upstream_timeout"
+        wait_until(lambda: "notifications/cancelled" in said(talk.call("told")), PATIENCE)
 
 
 @pytest.mark.parametrize("token", [5, "x" * 2000, 1 << 70])
@@ -154,7 +158,7 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
 )
 def test_an_answer_that_cannot_be_read_is_an_error_and_no_silence(line: str, tmp_path: Path) -> None:
     with talking(*wrap(tmp_path)) as talk:
-        assert code(talk.call("writes", line=line)) == "upstream_failed"
+        assert error_code(talk.call("writes", line=line)) == "upstream_failed"
 
 
 def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_an_answer_after_cancellation_is_neither_sent_nor_stored(tmp_path: Path)
 def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, "--quota-bytes", "100000")) as talk:
         result = talk.call("text", size=400_000, of=os.urandom(200_000).hex())
-        assert code(result) == "store_full"
+        assert error_code(result) == "store_full"
         assert len(said(result)["preview"]) > 100
         assert said(result)["note"].startswith("the tool has run")
         assert talk.call("text")["content"][0]["text"] == "x" * 10
@@ -229,7 +233,7 @@ def test_a_store_that_disappears_is_no_end(tmp_path: Path) -> None:
         store.rename(tmp_path / "elsewhere")
         store.write_text("in the way")
         result = talk.call("text", size=100_000)
-        assert code(result) == "store_unavailable"
+        assert error_code(result) == "store_unavailable"
         assert talk.call("text")["content"][0]["text"] == "x" * 10
 
 
@@ -262,10 +266,7 @@ def test_no_server_outlives_its_gateway(tmp_path: Path) -> None:
             else:
                 talk.process.send_signal(end)
                 talk.process.wait(PATIENCE)
-            deadline = time.monotonic() + PATIENCE
-            while Path(f"/proc/{server}").exists() and "zombie" not in Path(f"/proc/{server}/status").read_text():
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_until(partial(has_exited, server), PATIENCE)
 
 
 def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
         os.close(theirs)
         os.close(ours)
         assert process.stdin
-        # Nobody reads, though the input stays open.
+        # The output is closed, though the input stays open.
         process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         process.stdin.flush()
         assert process.wait(PATIENCE) == 0

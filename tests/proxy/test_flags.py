@@ -1,4 +1,4 @@
-"""Every flag of `forebay wrap` reaches what it is about."""
+"""Each flag of `forebay wrap` takes effect."""
 
 import os
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_how_long_a_handle_lasts(tmp_path: Path) -> None:
 
 def test_the_limit(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path, "--output-inline-limit-bytes", "200")) as talk:
-        # The rest of the result counts, too.
+        # The other members of the result count, too.
         assert talk.call("text", size=130)["content"][0]["text"] == "x" * 130
         assert said(talk.call("text", size=200))["size_bytes"] == 200
 

@@ -1,4 +1,4 @@
-"""What the guide of the gateway names, there is."""
+"""Flags, options and commands that docs/gateway.md names exist."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Messages as no one should write them: none gets around the gateway, none makes it deaf, and nothing is lost."""
+"""Malformed and unusual messages: none bypasses the filter, none blocks the gateway, and nothing is lost."""
 
 import json
 import os
@@ -23,7 +23,7 @@ CALL = '"jsonrpc":"2.0","id":77,"method":"tools/call"'
 PADDING = ",".join(f'"p{number}":"{"x" * 1000}"' for number in range(12))
 BIG = 123456789012345678901234567890
 
-# Each would be a call of a tool that is switched off, if whoever reads it were not careful.
+# Each could be read as a call of a disabled tool.
 BYPASSES = [
     f'{{{CALL},"params":{{"name":"pid"}}}}',
     f'{{{CALL},"params":{{"name":"pid","arguments":{{"x":NaN}}}}}}',
@@ -68,7 +68,7 @@ DEAFENING = [
 @pytest.mark.parametrize("options", [(), ("--tools-only", "core"), ("--file-refs",)])
 @pytest.mark.parametrize("line", DEAFENING, ids=range(len(DEAFENING)))
 def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: Path) -> None:
-    # This server reads what it can, and passes over the rest.
+    # This server skips lines that it cannot parse.
     lenient = [sys.executable, str(SUPPORT.joinpath("adverse_server.py")), "lenient"]
     with talking(*wrap(tmp_path, *options, server=lenient)) as talk:
         talk.send(line)
@@ -108,7 +108,7 @@ def test_an_id_comes_back_as_it_was_written(number: str, tmp_path: Path) -> None
         talk.send(f'{{"jsonrpc":"2.0","id":{number},{call}}}'.encode())
         answer = talk.line()
         assert f'"id":{number},'.encode() in answer or json.loads(answer)["id"] == json.loads(number)
-        # The server writes it in its own way, and is understood all the same.
+        # The server writes the id in another notation, which matches all the same.
         large = '"method":"tools/call","params":{"name":"text","arguments":{"size":99999}}'
         talk.send(f'{{"jsonrpc":"2.0","id":{number},{large}}}'.encode())
         assert said(json.loads(talk.line())["result"])["size_bytes"] == 99999
@@ -123,7 +123,7 @@ def test_numbers_are_the_same_in_a_batch(tmp_path: Path) -> None:
     with talking(*wrap(tmp_path)) as talk:
         talk.send(f"[{line}]".encode())
         assert talk.line() == alone
-        # And in one of the server's.
+        # And in a response of the server.
         answer = alone.decode().strip().replace('"id": 3', '"id": ID')
         talk.request("tools/call", {"name": "writes", "arguments": {"line": f"[{answer}]"}})
         assert str(BIG) in talk.line().decode()
@@ -164,7 +164,7 @@ def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: 
 
 
 def test_a_server_whose_child_keeps_its_output_open_is_missed_all_the_same(tmp_path: Path) -> None:
-    # Not its errors: whoever reads those to their end would wait for it, too.
+    # Its standard error is redirected, because the test reads that to its end.
     server = ["sh", "-c", 'sleep 60 2>/dev/null & exec "$@"', "sh", *ADVERSE]
     with talking(*wrap(tmp_path, server=server)) as talk:
         assert said(talk.call("dies", after=10))["error"]["code"] == "upstream_failed"
@@ -292,7 +292,7 @@ for line in sys.stdin.buffer:
 def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_else(tmp_path: Path) -> None:
     options = ("--disable-tools", "admin", "--capability", "pid=admin")
     with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
-        # One that takes the first of two names would call what is switched off.
+        # A server that uses the first of two equal names would call the disabled tool.
         talk.send(f'{{{CALL},\r"params":{{"name":"pid","name":"told"}}}}'.encode())
         got = json.loads(talk.line())["result"]["got"]
         assert "told" in got
@@ -312,7 +312,7 @@ def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_
 def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line: str, tmp_path: Path) -> None:
     options = ("--disable-tools", "admin", "--capability", "pid=admin")
     with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
-        # One that takes `Name` for `name`, as many in Go do, would call what is switched off.
+        # A server that accepts `Name` for `name`, as many in Go do, would call the disabled tool.
         talk.send(line.encode())
         assert json.loads(talk.line())["error"]["code"] == -32600
 

@@ -1,4 +1,4 @@
-"""What goes through the gateway unchanged, and what does not."""
+"""Messages that pass the gateway unchanged, and those that it changes."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
 
 pytestmark = pytest.mark.slow
 
-# Messages that forebay has no part in, as odd as they may be.
+# Messages that forebay forwards unchanged, however unusual they are.
 PASSING = [
     b'{"jsonrpc":"2.0","id":1,"method":"ping"}',
     b'{ "id" : "a\\u0062c" , "method":"future/method", "params": {"n": 1.50, "big": '
@@ -78,10 +78,10 @@ def test_a_large_result_is_a_handle_that_gives_every_byte_back(tmp_path: Path) -
         assert len(line) <= 4096
         descriptor = said(json.loads(line)["result"])
         assert json.loads(line)["id"] == number
-        assert redeemed(talk, descriptor["output_handle"]) == of * (1_000_000 // len(of))
+        assert read_handle(talk, descriptor["output_handle"]) == of * (1_000_000 // len(of))
 
 
-def redeemed(talk: Talk, handle: str) -> str:
+def read_handle(talk: Talk, handle: str) -> str:
     text, offset = "", 0
     while offset is not None:
         page = said(talk.call("output_fetch", output_handle=handle, offset=offset, format="text"))
@@ -166,7 +166,7 @@ def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str
     options = [option, "--capability", "b=core", "--capability", "a=other"]
     options += ["--file-root", str(tmp_path)] if option == "--file-refs" else []
     with talking(*wrap(tmp_path / "store", *options, server=[sys.executable, "-c", COUNTING])) as talk:
-        # What the first one needs takes longer than what the others need.
+        # The first call takes longer to prepare than the others.
         text = {"$file": "large"} if option == "--file-refs" else "x" * 1_000_000
         calls = [talk.request("tools/call", {"name": "a", "arguments": {"text": text}})]
         calls += [talk.request("tools/call", {"name": "a", "arguments": {}}) for _ in range(20)]
@@ -176,7 +176,7 @@ def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str
 
 
 def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
-    # As they are behind a client that is a program of Node's, or shares them with one.
+    # As with clients that run on Node.js, or share their pipes with such a program.
     inward, outward = os.pipe(), os.pipe()
     os.set_blocking(inward[0], False)
     os.set_blocking(outward[1], False)
@@ -190,7 +190,7 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
         ):
             request = {"jsonrpc": "2.0", "id": number, "method": method, "params": told}
             requests.write(json.dumps(request).encode() + b"\n")
-        # More than the pipe holds by then.
+        # By then there is more output than the pipe holds.
         time.sleep(0.5)
         lines = [answers.readline() for _ in range(3)]
         assert sorted(json.loads(line)["id"] for line in lines) == [0, 1, 2]
@@ -203,8 +203,8 @@ def test_what_is_asked_when_the_end_of_a_server_is_heard_of_is_for_the_next_one(
     def call(number: int) -> bytes:
         return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"a"}}' % number
 
-    class Asking:
-        """A client that asks something else as soon as nobody waits for its answer."""
+    class BusyClient:
+        """Client that sends another request as soon as its own is cancelled."""
 
         def __init__(self) -> None:
             self.answered: list[int] = []
@@ -217,13 +217,13 @@ def test_what_is_asked_when_the_end_of_a_server_is_heard_of_is_for_the_next_one(
             elif "method" not in message:
                 self.answered.append(message["id"])
 
-    class Ending:
+    class EndedServer:
         def send(self, line: Message) -> None:
             pass
 
-    client = Asking()
-    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as gate:
-        relay = Relay(gate, client, Ending())
+    client = BusyClient()
+    with contextlib.closing(OutputPolicy(tmp_path.as_uri(), sweep_interval=0)) as policy:
+        relay = Relay(policy, client, EndedServer())
         relay.receive_from_client(call(1))
         relay.receive_from_server(b'{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{}}')
         relay.on_upstream_end(UpstreamFailed("it has ended"))

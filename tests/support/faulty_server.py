@@ -1,4 +1,4 @@
-"""A server over HTTP that does wrong in every way that one can, as its tools are called, in the test's own process."""
+"""HTTP server, in the test's own process, whose tools fail in all kinds of ways."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 
 class Server(ThreadingHTTPServer):
-    """What it was asked, and what it is to do."""
+    """Record of received requests, and switches for misbehaviour."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -24,29 +24,29 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/mcp"
-        self.asked: list[tuple[str, str, dict[str, str]]] = []
-        """Of each request its method in HTTP, that of its message, and its headers."""
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        """HTTP method, JSON-RPC method and headers of each request."""
         self.called: list[str] = []
         self.sessions = 0
         self.has_stream = False
         self.is_slow = False
-        """Whether it takes its time to shake hands."""
+        """Whether the handshake takes long."""
         self.is_mute = False
-        """Whether it answers no handshake."""
-        self.lists_nothing = False
-        """Whether it does not say what tools it has."""
-        self.is_old = False
-        """Whether it has the transport of 2024-11-05."""
-        self.old: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.gone = threading.Event()
-        self.told = threading.Event()
+        """Whether the handshake gets no response."""
+        self.ignores_tools_list = False
+        """Whether tools/list gets no response."""
+        self.is_legacy = False
+        """Whether it only has the transport of 2024-11-05."""
+        self.legacy_events: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.caller_left = threading.Event()
+        self.has_response = threading.Event()
         self.responses: list[Message] = []
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Callers that go are what is tested."""
+        """Ignore errors: tests disconnect on purpose."""
 
     def headers_of(self, method: str) -> list[dict[str, str]]:
-        return [headers for _, name, headers in self.asked if name == method]
+        return [headers for _, name, headers in self.requests if name == method]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -56,29 +56,29 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         method = message.get("method", "")
-        if self.server.is_old and self.path == "/mcp":
+        if self.server.is_legacy and self.path == "/mcp":
             self.reply(405)
             return
         if self.server.is_slow and method in ("initialize", "notifications/initialized"):
             time.sleep(0.6 if method == "initialize" else 0.2)
-        self._note("POST", method)
+        self._record("POST", method)
         if method == "initialize" and self.server.is_mute:
             waits(self, message, {})
         elif method == "initialize":
             self.server.sessions += 1
-            made = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "f", "version": "1"}}
-            self.answer(message, made, {"mcp-session-id": f"s{self.server.sessions}"})
+            result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "f", "version": "1"}}
+            self.answer(message, result, {"mcp-session-id": f"s{self.server.sessions}"})
         elif self.headers.get("mcp-session-id", f"s{self.server.sessions}") != f"s{self.server.sessions}":
             self.reply(404, b"no such session", "text/plain")
         elif "id" not in message or not method:
             if not method:
                 self.server.responses.append(message)
-                self.server.told.set()
+                self.server.has_response.set()
             self.reply(202)
         elif method == "tools/call":
             self.server.called.append(message["params"]["name"])
             TOOLS[message["params"]["name"]](self, message, message["params"].get("arguments") or {})
-        elif method == "tools/list" and self.server.lists_nothing:
+        elif method == "tools/list" and self.server.ignores_tools_list:
             waits(self, message, {})
         elif method == "tools/list":
             region = {"type": "string", "x-mcp-header": "Region"}
@@ -87,10 +87,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(message, {})
 
     def do_GET(self) -> None:
-        self._note("GET", "")
+        self._record("GET", "")
         last = self.headers.get("last-event-id", "")
-        if self.server.is_old:
-            self.old_stream()
+        if self.server.is_legacy:
+            self.legacy_stream()
             return
         if last.startswith("call "):
             self.begin_events()
@@ -102,26 +102,26 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.reply(405)
 
-    def old_stream(self) -> None:
-        """All answers, until one is empty."""
+    def legacy_stream(self) -> None:
+        """Send all responses as events until an empty one."""
         self.begin_events()
         self.wfile.write(b"event: endpoint\ndata: /messages?session=1\n\n")
-        while body := self.server.old.get():
+        while body := self.server.legacy_events.get():
             self.event(body)
 
     def do_DELETE(self) -> None:
-        self._note("DELETE", "")
+        self._record("DELETE", "")
         self.reply(200)
 
-    def _note(self, verb: str, method: str) -> None:
-        self.server.asked.append((verb, method, {name.lower(): value for name, value in self.headers.items()}))
+    def _record(self, verb: str, method: str) -> None:
+        self.server.requests.append((verb, method, {name.lower(): value for name, value in self.headers.items()}))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
 
     def reply(self, status: int, body: bytes = b"", kind: str = JSON, headers: dict[str, str] | None = None) -> None:
-        if self.server.is_old and body:
-            self.server.old.put(body)
+        if self.server.is_legacy and body:
+            self.server.legacy_events.put(body)
             status, body = 202, b""
         self.send_response(status)
         for name, value in {"content-type": kind, "content-length": str(len(body)), **(headers or {})}.items():
@@ -129,13 +129,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def answer(self, message: Message, made: Any, headers: dict[str, str] | None = None) -> None:
-        headers = None if self.server.is_old else headers
-        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": made}).encode()
+    def answer(self, message: Message, result: Any, headers: dict[str, str] | None = None) -> None:
+        headers = None if self.server.is_legacy else headers
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
         self.reply(200, body, headers=headers)
 
     def begin_events(self) -> None:
-        """Of a stream that ends with its connection."""
+        """Send the headers of a stream that ends with its connection."""
         self.send_response(200)
         self.send_header("content-type", EVENTS + "; charset=utf-8")
         self.send_header("connection", "close")
@@ -175,8 +175,8 @@ def indented(handler: Handler, message: Message, _: dict[str, Any]) -> None:
 
 @tool
 def batch(handler: Handler, message: Message, _: dict[str, Any]) -> None:
-    told = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
-    handler.reply(200, json.dumps([told, result(message["id"], "batch")]).encode())
+    notification = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+    handler.reply(200, json.dumps([notification, result(message["id"], "batch")]).encode())
 
 
 @tool
@@ -191,12 +191,14 @@ def sized(handler: Handler, message: Message, arguments: dict[str, Any]) -> None
 
 @tool
 def drips(handler: Handler, message: Message, _: dict[str, Any]) -> None:
-    """CRLF, comments, several lines of data, byte by byte."""
+    """Send a stream with CRLF, comments and multi-line data byte by byte."""
     handler.begin_events()
-    told = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
+    notification = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
     start, end = body_of(message, "dripped").split(b'"result"')
     stream = (
-        b"\xef\xbb\xbf: hello\r\n\r\nevent: message\r\ndata:" + told + b"\r\n\r\nevent: unknown\r\ndata: {}\r\n\r\n"
+        b"\xef\xbb\xbf: hello\r\n\r\nevent: message\r\ndata:"
+        + notification
+        + b"\r\n\r\nevent: unknown\r\ndata: {}\r\n\r\n"
     )
     stream += b"data: " + start + b'\r\ndata: "result"' + end + b"\r\n\r\n"
     for at in range(len(stream)):
@@ -216,19 +218,19 @@ def resumes(handler: Handler, message: Message, _: dict[str, Any]) -> None:
 def elicits(handler: Handler, message: Message, _: dict[str, Any]) -> None:
     handler.begin_events()
     handler.event(b'{"jsonrpc":"2.0","id":"e1","method":"elicitation/create","params":{}}')
-    assert handler.server.told.wait(30)
+    assert handler.server.has_response.wait(30)
     handler.event(body_of(message, json.dumps(handler.server.responses[-1]["result"])))
 
 
 @tool
 def waits(handler: Handler, _message: Message, arguments: dict[str, Any]) -> None:
-    """For as long as whoever asked does, with or without a start of an answer."""
+    """Wait until the caller disconnects, with or without having started a response."""
     if arguments.get("as") == EVENTS:
         handler.begin_events()
         handler.wfile.write(b": wait\n\n")
     handler.close_connection = True
     if handler.connection.recv(1) == b"":
-        handler.server.gone.set()
+        handler.server.caller_left.set()
 
 
 @tool
@@ -240,7 +242,7 @@ def forgets(handler: Handler, message: Message, _: dict[str, Any]) -> None:
 @tool
 def ends_stream(handler: Handler, _message: Message, _: dict[str, Any]) -> None:
     handler.reply(202)
-    handler.server.old.put(b"")
+    handler.server.legacy_events.put(b"")
 
 
 @tool

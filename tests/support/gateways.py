@@ -1,4 +1,4 @@
-"""The gateway as a process, and a client at its standard input and output."""
+"""Client of a gateway process that wraps a server at a URL."""
 
 import json
 import queue
@@ -16,7 +16,7 @@ _PATIENCE = 60.0
 
 
 class Gateway:
-    """Messages go in as they are, and come out as they are."""
+    """Client on the standard streams of a gateway."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
         self.process, self._era, self._id, self.hello = process, era, 0, b""
@@ -40,31 +40,31 @@ class Gateway:
         self.process.stdin.flush()
 
     def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
-        """The id of a request that is sent, and not waited for."""
+        """Send a request without waiting; return its id."""
         self._id += 1
         self.send(request(self._id, method, params, self._era))
         return self._id
 
     def line(self) -> bytes:
-        """The next line that comes."""
+        """Return the next line."""
         line = self._lines.get(timeout=_PATIENCE)
         assert line, "the gateway has ended"
         return line
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
-        """What a request is answered with; whatever comes before is not expected."""
+        """Send a request and return its response, which must be the next line."""
         number = self.begin(method, params)
         line = self.line()
         assert json.loads(line).get("id") == number, line[:500]
         return line
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a tool."""
+        """Call a tool and return its result."""
         found: dict[str, Any] = json.loads(self.ask("tools/call", {"name": tool, "arguments": arguments}))
         return dict(found.get("result") or found)
 
     def rest(self) -> bytes:
-        """All that comes until the gateway ends, after the client is done."""
+        """Close the input and return everything until the gateway exits."""
         assert self.process.stdin
         self.process.stdin.close()
         lines = []
@@ -76,12 +76,12 @@ class Gateway:
 
 @contextmanager
 def gateway_to(
-    url: str, folder: Path, era: str = LEGACY, *, options: dict[str, Any] | None = None, **told: Any
+    url: str, folder: Path, era: str = LEGACY, *, options: dict[str, Any] | None = None, **settings: Any
 ) -> Iterator[Gateway]:
-    """The gateway before a server at a URL, greeted. What it logs is in `log.txt`."""
+    """Run a gateway for a server at a URL, after the handshake; its log is in `log.txt`."""
     script = str(Path(__file__).with_name("wrap_script.py"))
-    gate = {"store": (folder / "store").as_uri(), "sweep_interval": 0, **(options or {})}
-    command = [sys.executable, script, json.dumps({"url": url, **told}), json.dumps(gate)]
+    policy_options = {"store": (folder / "store").as_uri(), "sweep_interval": 0, **(options or {})}
+    command = [sys.executable, script, json.dumps({"url": url, **settings}), json.dumps(policy_options)]
     with (folder / "log.txt").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
     try:

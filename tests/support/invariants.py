@@ -1,4 +1,4 @@
-"""What holds of every response by the contract."""
+"""Invariants of every contract response."""
 
 import json
 import re
@@ -12,29 +12,29 @@ WRAPPER = {"items", "totalCount", "showing"}
 
 
 def message(response: str) -> bytes:
-    """A response as a client gets it."""
+    """Return the JSON-RPC message that a client receives."""
     result = {"content": [{"type": "text", "text": str(response)}], "isError": False}
     return orjson.dumps({"jsonrpc": "2.0", "id": 2**31, "result": result})
 
 
 def check(response: Response, limits: ResponseLimits) -> dict[str, Any]:
-    """Holds a response to the invariants, and returns what it says."""
+    """Assert the invariants of a response and return its fields."""
     assert len(message(response)) <= limits.max_bytes
-    said: dict[str, Any] = json.loads(response)
-    assert KEYS >= said.keys() >= {"summary", "success", "hasMore"}
-    assert isinstance(said["success"], bool)
-    assert isinstance(said["hasMore"], bool)
-    assert 0 < len(said["summary"]) <= 100
-    assert "\n" not in said["summary"]
-    assert not re.search("[\ud800-\udfff]", said["summary"])
-    check_value(said.get("data"), limits, 1)
-    check_value(said.get("items", []), limits, 1)
-    return said
+    fields: dict[str, Any] = json.loads(response)
+    assert KEYS >= fields.keys() >= {"summary", "success", "hasMore"}
+    assert isinstance(fields["success"], bool)
+    assert isinstance(fields["hasMore"], bool)
+    assert 0 < len(fields["summary"]) <= 100
+    assert "\n" not in fields["summary"]
+    assert not re.search("[\ud800-\udfff]", fields["summary"])
+    check_value(fields.get("data"), limits, 1)
+    check_value(fields.get("items", []), limits, 1)
+    return fields
 
 
 def check_value(value: Any, limits: ResponseLimits, depth: int) -> None:
     if depth > limits.max_json_depth:
-        assert value == "[truncated]" or isinstance(value, int)  # How many keys were left out.
+        assert value == "[truncated]" or isinstance(value, int)  # The number of keys left out.
         return
     match value:
         case str():

@@ -1,4 +1,4 @@
-"""Values that hold references, or what looks like them."""
+"""Strategies for values with keys like those of references."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from documents import values
 from hypothesis import strategies as st
 
 MARKS = st.builds(lambda dollars, name: "$" * dollars + name, st.integers(0, 4), st.sampled_from(["file", "handle"]))
-# Objects with keys that a reference has, or might be thought to have.
 marked = st.recursive(
     values,
     lambda inner: st.dictionaries(MARKS | st.sampled_from(["$files", "$$", "a"]), inner, max_size=4) | st.lists(inner),
@@ -15,7 +14,7 @@ marked = st.recursive(
 
 
 def escape(value: Any) -> Any:
-    """What a client does that wants its arguments to arrive as they are."""
+    """Escape a value so that it is passed unchanged, as a client would."""
     if isinstance(value, list):
         return [escape(inner) for inner in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Reading files below roots, and what is said where they are refused."""
+"""Read files below roots, and return the messages of refusals."""
 
 import pytest
 from forebay import FileRefDenied

@@ -1,6 +1,6 @@
-"""A server whose tools make much and take much: `python refs_server.py stdio|http OPTIONS`, with `sdk` among them.
+"""A server with tools that return and accept large texts: `python refs_server.py stdio|http OPTIONS`.
 
-Its tools tell what they were given by its checksum, so that it need not be sent back to be known.
+OPTIONS is JSON and includes `sdk`. The tools answer with a checksum of their argument instead of the argument.
 """
 
 import hashlib
@@ -63,8 +63,8 @@ def make_server(sdk: str, options: dict[str, Any] | None) -> Any:
 
 
 def main() -> None:
-    transport, told = sys.argv[1:]
-    options = json.loads(told)
+    transport, options_json = sys.argv[1:]
+    options = json.loads(options_json)
     sdk = options.pop("sdk")
     server = make_server(sdk, options or None)
     if transport == "http":

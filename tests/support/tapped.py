@@ -1,4 +1,4 @@
-"""Starts a server and writes down what it is told: `python tapped.py FILE COMMAND…`."""
+"""Start a server and record its input: `python tapped.py FILE COMMAND…`."""
 
 import subprocess
 import sys

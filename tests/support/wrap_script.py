@@ -1,6 +1,6 @@
-"""The gateway before a server, for tests: `python wrap_script.py '{"url": …, "headers": […]}' '{"output_mode": …}'`.
+"""Run a gateway with settings from JSON: `python wrap_script.py '{"url": …, "headers": […]}' '{"output_mode": …}'`.
 
-The first are what `wrap` is told, the second the options of the gate.
+The first argument has the settings of `wrap`, the second the options of the output policy.
 """
 
 import json
@@ -13,16 +13,16 @@ from forebay.proxy.wrap import run_url
 
 
 def main() -> None:
-    told: dict[str, Any] = json.loads(sys.argv[1])
+    arguments: dict[str, Any] = json.loads(sys.argv[1])
     options: dict[str, Any] = json.loads(sys.argv[2])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings: Any = types.SimpleNamespace(
-        spool_above_bytes=told.get("spool_above_bytes", 64 * 1024 * 1024),
-        shutdown_grace_seconds=told.get("grace", 5.0),
-        call_timeout_seconds=told.get("call_timeout"),
+        spool_above_bytes=arguments.get("spool_above_bytes", 64 * 1024 * 1024),
+        shutdown_grace_seconds=arguments.get("grace", 5.0),
+        call_timeout_seconds=arguments.get("call_timeout"),
         policy_options=lambda: options,
     )
-    sys.exit(run_url(settings, told["url"], told.get("headers", [])))
+    sys.exit(run_url(settings, arguments["url"], arguments.get("headers", [])))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Servers that end when a message is too large for them, as those of the TypeScript SDK do."""
+"""Servers that exit when a message is too large, as those of the TypeScript SDK do."""
 
 import sys
 from pathlib import Path
@@ -38,6 +38,6 @@ def test_the_size_of_what_a_server_ended_at_is_said(is_reference: bool, tmp_path
         assert "ended with exit code 3" in error["message"]
         (told,) = [int(word) for word in error["message"].split() if word.isdigit() and len(word) > 2]
         assert size < told < size + 1000
-        # The next one has not been sent it.
+        # The size is per server process: the restarted one has not received the large message.
         assert talk.call("takes", text="little")["content"][0]["text"] == "taken"
         assert "bytes" not in said(talk.call("takes", text="dies"))["error"]["message"]

@@ -1,4 +1,4 @@
-"""Messages taken apart: what is in a hole is what came."""
+"""Lazily parsed messages: unparsed values keep their bytes."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text
 
-limits = st.fixed_dictionaries({"most_string": st.integers(2, 40), "most_container": st.integers(2, 200)})
+limits = st.fixed_dictionaries({"max_string_bytes": st.integers(2, 40), "max_container_bytes": st.integers(2, 200)})
 values = st.recursive(
     st.none()
     | st.booleans()
@@ -37,20 +37,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert list(folder.iterdir()) == [], "a spool was left behind"
 
 
-def spooled(data: bytes, folder: Path) -> Spool:
+def make_spool(data: bytes, folder: Path) -> Spool:
     spool = Spool(folder)
     for start in range(0, len(data), 7):
         spool.write(data[start : start + 7])
     return spool
 
 
-def unraw(value: Any) -> Any:
-    """What plain Python would have made of it."""
+def to_plain(value: Any) -> Any:
+    """Replace each `LazyJSON` by what the `json` module makes of it."""
     if isinstance(value, LazyJSON):
         return json.loads(value.json())
     if isinstance(value, dict):
-        return {key: unraw(member) for key, member in value.items()}
-    return [unraw(item) for item in value] if isinstance(value, list) else value
+        return {key: to_plain(member) for key, member in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.slow
@@ -59,12 +59,12 @@ def test_what_is_taken_apart_and_written_is_the_same(
     folder: Path, value: Any, limits: dict[str, int], indent: int | None, is_ascii: bool
 ) -> None:
     message = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
-    with spooled(b"xx" + message + b"yy", folder) as spool:
+    with make_spool(b"xx" + message + b"yy", folder) as spool:
         ends = (2, 2 + len(message))
-        for apart in (parse_lazy(message, **limits), parse_lazy(spool, *ends, **limits)):
-            assert unraw(apart) == value
-            assert json.loads(dump(apart)) == value
-            assert dump(apart) == encode(apart)
+        for parsed in (parse_lazy(message, **limits), parse_lazy(spool, *ends, **limits)):
+            assert to_plain(parsed) == value
+            assert json.loads(dump(parsed)) == value
+            assert dump(parsed) == encode(parsed)
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_a_text_is_what_python_reads(folder: Path, text: str, is_ascii: bool) ->
     message = json.dumps(text, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
     expected = json.loads(json.dumps(text)).encode("utf-8", "surrogatepass")
     assert _core.unescape(message[1:-1]) == expected
-    with spooled(message, folder) as spool:
+    with make_spool(message, folder) as spool:
         for source in (memoryview(message), spool):
             raw = LazyJSON(source, 0, len(message))
             assert raw.is_string
@@ -84,21 +84,21 @@ def test_an_escape_may_be_cut_anywhere() -> None:
     content = json.dumps(NASTY).encode()[1:-1]
     for at in range(len(content) + 1):
         unescaper = _core.Unescaper()
-        pieces = [unescaper.push(content[:at]), unescaper.push(content[at:]), unescaper.finish()]
-        assert b"".join(pieces) == NASTY.encode(), at
+        chunks = [unescaper.push(content[:at]), unescaper.push(content[at:]), unescaper.finish()]
+        assert b"".join(chunks) == NASTY.encode(), at
 
 
 def test_large_values_are_holes_and_nothing_else_is() -> None:
     message = {"id": 7, "result": {"content": [{"type": "text", "text": "é\n" * 1000}], "n": list(range(5000))}}
-    apart = parse_lazy(orjson.dumps(message))
-    assert (apart["id"], apart["result"]["content"][0]["type"]) == (7, "text")
-    text, numbers = apart["result"]["content"][0]["text"], apart["result"]["n"]
+    parsed = parse_lazy(orjson.dumps(message))
+    assert (parsed["id"], parsed["result"]["content"][0]["type"]) == (7, "text")
+    text, numbers = parsed["result"]["content"][0]["text"], parsed["result"]["n"]
     assert isinstance(text, LazyJSON)
     assert text.text().decode() == "é\n" * 1000
     assert isinstance(numbers, LazyJSON)
     assert numbers.is_array
-    apart["id"] = 8
-    assert dump(apart) == orjson.dumps({**message, "id": 8})
+    parsed["id"] = 8
+    assert dump(parsed) == orjson.dumps({**message, "id": 8})
 
 
 def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
@@ -107,19 +107,19 @@ def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
 
 
 def test_a_whole_surrogate_pair_is_text() -> None:
-    apart = parse_lazy(b'{"\\ud83d\\ude00":{"$file":"\\ud83d\\ude00.txt"},"half":"\\ud83d"}')
-    assert apart["\U0001f600"] == {"$file": "\U0001f600.txt"}
-    assert isinstance(apart["half"], LazyJSON)
+    parsed = parse_lazy(b'{"\\ud83d\\ude00":{"$file":"\\ud83d\\ude00.txt"},"half":"\\ud83d"}')
+    assert parsed["\U0001f600"] == {"$file": "\U0001f600.txt"}
+    assert isinstance(parsed["half"], LazyJSON)
 
 
 @pytest.mark.parametrize("depth", [512, 1000])
 def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
     message = b'{"a":[' * (depth // 2) + b"[1e400]" + b"]}" * (depth // 2)
-    apart = parse_lazy(message, max_depth=depth)
+    parsed = parse_lazy(message, max_depth=depth)
     for _ in range(depth // 2):
-        apart = apart["a"][0]
-    assert isinstance(apart, LazyJSON)
-    assert apart.json() == b"[1e400]"
+        parsed = parsed["a"][0]
+    assert isinstance(parsed, LazyJSON)
+    assert parsed.json() == b"[1e400]"
 
 
 def test_what_is_deep_is_written_again() -> None:
@@ -130,7 +130,7 @@ def test_what_is_deep_is_written_again() -> None:
 def test_nobody_can_write_a_hole() -> None:
     skeleton, holes = _core.dissect((b'["' + b"x" * 2000 + b'"]', 0, 2004), "token")
     assert (skeleton, holes) == (b'["token:0"]', [(1, 2003)])
-    # What looks like one, but is of another process, is a text.
+    # A placeholder with another token is plain text.
     forged = b'["' + b"0" * 32 + b':0","' + b"x" * 2000 + b'"]'
     assert parse_lazy(forged)[0] == "0" * 32 + ":0"
 
@@ -142,11 +142,11 @@ def test_what_is_not_json_is_refused(message: bytes) -> None:
 
 
 def test_what_is_spooled_comes_in_pieces(folder: Path) -> None:
-    with spooled(orjson.dumps({"a": "x" * 3000}), folder) as spool:
-        apart = parse_lazy(spool)
-        pieces = dump_chunks(apart)
-        assert isinstance(pieces, ChunkSource)
-        assert b"".join(pieces) == b"".join(pieces) == orjson.dumps({"a": "x" * 3000})
+    with make_spool(orjson.dumps({"a": "x" * 3000}), folder) as spool:
+        parsed = parse_lazy(spool)
+        chunks = dump_chunks(parsed)
+        assert isinstance(chunks, ChunkSource)
+        assert b"".join(chunks) == b"".join(chunks) == orjson.dumps({"a": "x" * 3000})
 
 
 def test_a_spool_is_gone_once_it_is_closed(folder: Path) -> None:

@@ -1,3 +1,5 @@
+"""The event-stream parser, compared with a parse_naively one and cut at every byte."""
+
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,9 +10,9 @@ from forebay.wire.sse import Event, EventParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-Seen = tuple[list[tuple[str, bytes]], str, float | None]
+Outcome = tuple[list[tuple[str, bytes]], str, float | None]
 
-PIECES = [
+FRAGMENTS = [
     b"data:", b"data", b"dat", b": ", b":", b" ", b"id:", b"id: 7", b"event:", b"event: other", b"retry:", b"retry: 25",
     b"\r", b"\n", b"\r\n", b"\n\n", b"\r\r", b"x", b'{"a": 1}', b"\xef\xbb\xbf", b"\xef", b"\xbb", b"\0", b"message",
     b"5", b"\xff",
@@ -22,8 +24,8 @@ TYPICAL = (
 )
 
 
-def naive(stream: bytes) -> Seen:
-    """By the specification, over all of a stream at once."""
+def parse_naively(stream: bytes) -> Outcome:
+    """Parse a complete stream as the specification says."""
     *lines, _ = re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf"))
     events: list[tuple[str, bytes]] = []
     data: list[bytes] = []
@@ -47,7 +49,7 @@ def naive(stream: bytes) -> Seen:
     return events, last_id.decode(errors="replace"), retry
 
 
-def seen(chunks: Iterable[bytes]) -> Seen:
+def parse_chunks(chunks: Iterable[bytes]) -> Outcome:
     events = EventParser(LineBuffer(1 << 20, no_spool))
     found = [(event.name, content(event)) for chunk in chunks for event in events.feed(chunk)]
     return found, events.last_event_id, events.retry_seconds
@@ -63,7 +65,7 @@ def content(event: Event) -> bytes:
 
 
 def test_a_typical_stream() -> None:
-    events, last_id, retry = seen([TYPICAL])
+    events, last_id, retry = parse_chunks([TYPICAL])
     assert events == [
         ("message", b""),
         ("message", b'{"a":  1}'),
@@ -72,27 +74,27 @@ def test_a_typical_stream() -> None:
         ("message", b"whole"),
     ]
     assert (last_id, retry) == ("", 1.5)
-    assert naive(TYPICAL) == (events, last_id, retry)
+    assert parse_naively(TYPICAL) == (events, last_id, retry)
 
 
 def test_a_stream_is_the_same_wherever_it_is_cut() -> None:
-    whole = naive(TYPICAL)
+    whole = parse_naively(TYPICAL)
     for first in range(len(TYPICAL) + 1):
-        assert seen([TYPICAL[:first], TYPICAL[first:]]) == whole
+        assert parse_chunks([TYPICAL[:first], TYPICAL[first:]]) == whole
         for second in range(first, min(first + 8, len(TYPICAL))):
-            assert seen([TYPICAL[:first], TYPICAL[first:second], b"", TYPICAL[second:]]) == whole
-    assert seen(TYPICAL[at : at + 1] for at in range(len(TYPICAL))) == whole
+            assert parse_chunks([TYPICAL[:first], TYPICAL[first:second], b"", TYPICAL[second:]]) == whole
+    assert parse_chunks(TYPICAL[at : at + 1] for at in range(len(TYPICAL))) == whole
 
 
 def test_a_stream_that_ends_anywhere_gives_what_came_whole() -> None:
     for end in range(len(TYPICAL) + 1):
-        assert seen([TYPICAL[:end]]) == naive(TYPICAL[:end])
+        assert parse_chunks([TYPICAL[:end]]) == parse_naively(TYPICAL[:end])
 
 
 @pytest.mark.slow
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), max_size=8))
+@given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(b"".join), max_size=8))
 def test_any_stream_is_read_as_the_specification_has_it(chunks: list[bytes]) -> None:
-    assert seen(chunks) == naive(b"".join(chunks))
+    assert parse_chunks(chunks) == parse_naively(b"".join(chunks))
 
 
 def test_what_has_not_ended_is_forgotten_with_its_stream() -> None:

@@ -1,4 +1,4 @@
-"""What text weighs on the wire, seen through the verbs that have such a budget."""
+"""Escaped sizes of text, measured by functions that take a byte budget."""
 
 import orjson
 import pytest

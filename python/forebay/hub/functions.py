@@ -1,17 +1,13 @@
 """Python functions of a module as operations."""
 
-import asyncio
-import contextvars
 import functools
 import importlib
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import anyio
 from mcp.server.mcpserver.exceptions import InvalidSignature
@@ -21,8 +17,9 @@ from pydantic import PydanticUserError, ValidationError
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.spec import CallContext, Operation, OperationSpec
+from forebay.store.threads import run_in_thread
 
-__all__ = ["from_module", "run_in_daemon_thread"]
+__all__ = ["from_module"]
 
 _MAX_THREADS = 32
 """Upper bound for blocking functions that run at the same time."""
@@ -99,37 +96,10 @@ async def _call_function(
         return await function(**arguments)
     # A cancelled caller must not block others; the function itself cannot be stopped.
     async with _thread_limiter():
-        return await run_in_daemon_thread(functools.partial(function, **arguments))
+        return await run_in_thread(functools.partial(function, **arguments), daemon=True)
 
 
 @functools.cache
 def _thread_limiter() -> anyio.CapacityLimiter:
     """Return the limiter for function threads, separate from the gateway's own threads."""
     return anyio.CapacityLimiter(_MAX_THREADS)
-
-
-T = TypeVar("T")
-
-
-async def run_in_daemon_thread(function: Callable[[], T]) -> T:
-    """Run a blocking function in a daemon thread and return its result.
-
-    A cancelled caller stops waiting, and the process can exit while the thread runs: Python would wait for the worker
-    threads of `anyio` and `asyncio`.
-    """
-    future: Future[T] = Future()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(context.run(function))
-        except StopIteration as error:
-            # asyncio futures refuse StopIteration; the caller would wait forever.
-            future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="forebay-function", daemon=True).start()
-    return await asyncio.wrap_future(future)

@@ -67,8 +67,8 @@ class HubRelay(Relay):
         self._incoming = client
         # Weak, so that abandoned calls drop their sinks.
         self._sinks: WeakValueDictionary[bytes, ResultSink] = WeakValueDictionary()
-        self._request_handler = _UnchangedRequests(policy, self._session, {}, lambda _: [])
-        self._request_handler.sinks = self._sinks
+        self._request_handler = handler = _UnchangedRequests(policy, self._session, {}, lambda _: [])
+        handler.sinks = self._sinks
         self._response_handler = self._deliver_result  # type: ignore[assignment]
 
     def remember_sink(self, item: SessionMessage) -> None:

@@ -1,9 +1,8 @@
 """The result pipeline: detect, wrap, normalize and validate what a handler returned."""
 
-import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -22,8 +21,9 @@ from forebay.operations.errors import CallError
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import is_meaningful
 from forebay.store.payload import encode
+from forebay.store.threads import run_in_thread
 
-__all__ = ["is_blocks_only", "is_large", "run_in_thread", "to_envelope", "to_envelope_async"]
+__all__ = ["is_blocks_only", "is_large", "to_envelope", "to_envelope_async"]
 
 _T = TypeVar("_T")
 
@@ -42,19 +42,6 @@ async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelop
     if is_meaningful(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
         return await run_in_thread(lambda: to_envelope(result, spec))
     return to_envelope(result, spec)
-
-
-async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """Run a function in a thread and return its result."""
-
-    def run() -> _T:
-        try:
-            return function()
-        except StopIteration as error:
-            # An asyncio future does not accept StopIteration: the caller would wait forever.
-            raise RuntimeError(f"StopIteration was raised: {error}") from error
-
-    return await asyncio.to_thread(run)
 
 
 def is_large(data: Any) -> bool:

@@ -1,1 +1,1 @@
-"""forebay in front of servers that know nothing of it."""
+"""The gateway in front of one server that knows nothing of forebay."""

@@ -1,4 +1,4 @@
-"""What becomes of a client's request: it is answered here, goes on changed, or goes on as it came."""
+"""Requests that forebay answers or changes, and responses that it replaces; all others pass unchanged."""
 
 import dataclasses
 import logging
@@ -35,22 +35,26 @@ from forebay.wire.protocol import SERVER_INFO_KEY, add_result_fields, is_modern,
 
 __all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list", "find_refusal", "make_call"]
 
+_log = logging.getLogger("forebay")
+
 _TOOLS_CHANGED = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 _Params = Mapping[str, Any]
+_Bytes = bytes | bytearray
+_Handler = Callable[[PendingRequest, dict[str, Any], Message], bytes | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """A request that the server is to answer."""
+    """Request that goes to the server."""
 
     pending: PendingRequest
     replacement: bytes | None = None
-    """What it is sent, if not what came."""
+    """Bytes to send instead of the client's."""
 
 
 class RequestHandler:
-    """Tells apart what is asked of the server and what is asked of forebay."""
+    """Decides which requests are forwarded and which forebay answers."""
 
     def __init__(
         self,
@@ -65,18 +69,18 @@ class RequestHandler:
         self._list_tools = list_tools
 
     def needs_tool_list(self, method: str, params: _Params) -> bool:
-        """Whether a request cannot be understood before it is known what tools the server has."""
-        gate = self._policy
+        """Return whether the server's tools must be known before a request can be handled."""
+        policy = self._policy
         if method == "tools/list":
-            return gate.capabilities.is_active and not gate.knows_tools
+            return policy.capabilities.is_active and not policy.knows_tools
         if method != "tools/call" or not isinstance(params.get("name"), str):
             return False
-        # Most calls are the server's own, whatever it lists.
-        is_looked_at = gate.capabilities.is_active or gate.rewrites_arguments or params["name"] in gate.tools
-        return is_looked_at and gate.must_list_tools(params["name"])
+        # Other calls are forwarded unchanged, whatever the server lists.
+        is_inspected = policy.capabilities.is_active or policy.rewrites_arguments or params["name"] in policy.tools
+        return is_inspected and policy.must_list_tools(params["name"])
 
     def is_slow(self, method: str, params: _Params) -> bool:
-        """Whether others should not wait for it: it reads from the store, or from files."""
+        """Return whether a request reads from the store or from files, so that it runs in the background."""
         if method == "tools/call" and isinstance(params.get("name"), str):
             return params["name"] in self._policy.tools or self._policy.rewrites_arguments
         return self._is_resource_read(method, params)
@@ -84,8 +88,8 @@ class RequestHandler:
     def _is_resource_read(self, method: str, params: _Params) -> bool:
         return method == "resources/read" and is_resource_uri(params.get("uri"))
 
-    def __call__(self, request: dict[str, Any], line: Message) -> list[bytes] | ForwardedRequest:
-        """What the client is told, or what goes on to the server."""
+    def __call__(self, request: dict[str, Any], raw: Message) -> list[bytes] | ForwardedRequest:
+        """Return the messages for the client, or the request to forward."""
         method, params = request["method"], request.get("params")
         params = params if isinstance(params, dict) else {}
         pending = PendingRequest(
@@ -98,12 +102,12 @@ class RequestHandler:
         try:
             if self._is_resource_read(method, params):
                 page = read_resource(self._policy.store, params["uri"], self._policy.max_page_bytes, None)
-                return [self._response(pending, page)]
+                return [_make_response(pending, page, self._server_info)]
             if method == "tools/call" and isinstance(params.get("name"), str):
                 pending = dataclasses.replace(pending, tool=params["name"])
                 if pending.tool in self._policy.tools:
                     return self._call_own_tool(pending, params)
-                return self._forward_call(pending, line)
+                return self._forward_call(pending, raw)
         except ForebayError as error:
             return [self.error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
@@ -111,50 +115,48 @@ class RequestHandler:
             pending = dataclasses.replace(pending, tool=tool, mode=mode)
         return ForwardedRequest(pending)
 
-    def error_response(self, pending: PendingRequest, error: ForebayError, **more: Any) -> bytes:
-        """The answer to a request that failed here: a model acts on a tool's error, a client on any other."""
+    def error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
+        """Return the response to a failed request: a tool error for the model, or a protocol error for the client."""
         if pending.method == "tools/call":
-            return self._response(pending, error_result(error, **more))
+            return _make_response(pending, error_result(error, **details), self._server_info)
         code = INVALID_PARAMS if isinstance(error, LookupError | ValueError) else INTERNAL_ERROR
-        return error_message(pending.id, code, str(error), {**error.to_dict()["error"], **more})
-
-    def _response(self, pending: PendingRequest, result: dict[str, Any]) -> bytes:
-        return result_message(pending.id, add_result_fields(pending.method, result, pending.version, self._server_info))
+        return error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
-        """What a tool of ours answers; before it, that there are other tools now."""
-        gate, caller = self._policy, Caller()
-        if pending.tool == gate.tools.expand_tool:
-            lasting = None if is_modern(pending.version) else self._session
-            tools = gate.rewrite_tools(self._list_tools(get_meta(params)))
-            caller = dataclasses.replace(caller, tools=tools, expanded_tools=gate.get_expanded(lasting))
+        """Call a tool of forebay; if it expands tools, a list_changed notification precedes its response."""
+        policy, caller = self._policy, Caller()
+        if pending.tool == policy.tools.expand_tool:
+            session = None if is_modern(pending.version) else self._session
+            tools = policy.rewrite_tools(self._list_tools(get_meta(params)))
+            caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded(session))
         before = set(caller.expanded_tools or ())
-        answer = self._response(pending, gate.call_own_tool(params.get("arguments"), caller, make_call(pending, gate)))
-        gate.record_size(pending.tool, len(answer), connection=self._session)
-        return [answer] if before == (caller.expanded_tools or set()) else [_TOOLS_CHANGED, answer]
+        result = policy.call_own_tool(params.get("arguments"), caller, make_call(pending, policy))
+        response = _make_response(pending, result, self._server_info)
+        policy.record_size(pending.tool, len(response), connection=self._session)
+        return [response] if before == (caller.expanded_tools or set()) else [_TOOLS_CHANGED, response]
 
-    def _forward_call(self, pending: PendingRequest, line: Message) -> list[bytes] | ForwardedRequest:
-        gate = self._policy
-        if (refusal := gate.refuse_disabled(pending.tool)) is not None:
-            return [self._response(pending, refusal)]
-        if not gate.rewrites_arguments:
-            return ForwardedRequest(dataclasses.replace(pending, mode=gate.resolve_mode(pending.tool, {})[0]))
-        # All of it, and once more, so that what Python has no room for goes on as it came.
-        request = parse_fully(line)
-        given = request["params"].get("arguments")
-        mode, arguments = gate.resolve_mode(pending.tool, given if isinstance(given, Mapping) else {})
+    def _forward_call(self, pending: PendingRequest, raw: Message) -> list[bytes] | ForwardedRequest:
+        policy = self._policy
+        if (refusal := policy.refuse_disabled(pending.tool)) is not None:
+            return [_make_response(pending, refusal, self._server_info)]
+        if not policy.rewrites_arguments:
+            return ForwardedRequest(dataclasses.replace(pending, mode=policy.resolve_mode(pending.tool, {})[0]))
+        # Fully parsed, because references may be anywhere in the arguments.
+        request = parse_fully(raw)
+        original = request["params"].get("arguments")
+        mode, arguments = policy.resolve_mode(pending.tool, original if isinstance(original, Mapping) else {})
         pending = dataclasses.replace(pending, mode=mode)
-        if not isinstance(given, Mapping):
+        if not isinstance(original, Mapping):
             return ForwardedRequest(pending)
-        if gate.has_references(arguments):
-            arguments = gate.resolve_references(pending.tool, arguments, finish=to_fragments)
-        if arguments is given:
+        if policy.has_references(arguments):
+            arguments = policy.resolve_references(pending.tool, arguments, finish=to_fragments)
+        if arguments is original:
             return ForwardedRequest(pending)
         return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))
 
 
 def find_refusal(message: Any) -> bytes | None:
-    """Why a message is not let through where tools are filtered: what cannot be understood could be any call."""
+    """Return an error response for a message that could bypass the capability filter, because it is ambiguous."""
     if not isinstance(message, dict):
         return error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
     if _is_unambiguous(message):
@@ -174,30 +176,28 @@ def _is_unambiguous(message: dict[str, Any]) -> bool:
 
 
 def _has_case_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Whether there is one of these in other letters, such as `Name`: some servers take that for it."""
+    """Return whether a name differs from one of `names` in case only: some servers accept `Name` for `name`."""
     return any(key not in names and key.casefold() in names for key in members)
 
 
 def make_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
-    """What of a request its answer depends on."""
+    """Return what the output pipeline needs to know of a call."""
     return ToolCall(
         tool=pending.tool or pending.method,
         protocol_version=pending.version,
-        # Whatever it is, it is only written again.
+        # Ids of any type are allowed: the pipeline only copies it.
         request_id=cast("str | int | None", pending.id),
         handle_length=policy.handle_length,
         contract=pending.mode.contract,
     )
 
 
-_log = logging.getLogger("forebay")
-
-_Bytes = bytes | bytearray
-_Handler = Callable[[PendingRequest, dict[str, Any], Message], bytes | None]
+def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
+    return result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
 
 
 class ResponseHandler:
-    """Steps in where the answer to a request is not the client's as it is."""
+    """Replaces responses: large results by handles, and lists by lists with forebay's own entries."""
 
     def __init__(self, policy: OutputPolicy, session: Session, server_info: dict[str, Any]) -> None:
         self._policy = policy
@@ -213,88 +213,89 @@ class ResponseHandler:
             "resources/templates/list": self._handle_templates,
         }
 
-    def __call__(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
-        """What to send in place of `line`."""
-        step = self._handlers.get(pending.method)
-        return None if step is None else step(pending, message, line)
+    def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        """Return the bytes to send instead of `raw`, or `None` to send it unchanged."""
+        handler = self._handlers.get(pending.method)
+        return None if handler is None else handler(pending, message, raw)
 
-    def _handle_call(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
-        whole, gate = message.get("result"), self._policy
-        gate.tasks.remember(whole, pending.tool, pending.mode)
-        result = get_task_result(pending.method, whole)
+    def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        envelope, policy = message.get("result"), self._policy
+        policy.tasks.remember(envelope, pending.tool, pending.mode)
+        result = get_task_result(pending.method, envelope)
         if not isinstance(result, dict | LazyJSON):
             return None
-
-        def answered(answer: object) -> bytes:
-            return dump({**message, "result": self._set_server_info(set_task_result(pending.method, whole, answer))})
-
-        size = len(line) - len(dump({**message, "result": set_task_result(pending.method, whole, 0)})) + 1
-        if gate.pipeline.is_inline(result, pending.mode, size=size):
-            self._record_size(pending, len(line), is_inline=True)
+        empty = set_task_result(pending.method, envelope, 0)
+        size = len(raw) - len(dump({**message, "result": empty})) + 1
+        if policy.pipeline.is_inline(result, pending.mode, size=size):
+            self._record_size(pending, len(raw), is_inline=True)
             return None
         started = time.perf_counter()
         result = result if isinstance(result, LazyJSON) else strip_wrap_result(result)
-        around = len(dump(set_task_result(pending.method, whole, 0))) - 1
-        answer = gate.pipeline.store_result(
-            result, dataclasses.replace(make_call(pending, gate), envelope_bytes=around)
-        )
-        if answer is result:
+        call = dataclasses.replace(make_call(pending, policy), envelope_bytes=len(dump(empty)) - 1)
+        stored = policy.pipeline.store_result(result, call)
+        if stored is result:
             return None
-        made = answered(self._set_server_info(answer))
+        filled = set_task_result(pending.method, envelope, self._set_server_info(stored))
+        response = dump({**message, "result": self._set_server_info(filled)})
         _log.info(
             "forebay: %s answered %d bytes, of which the client gets %d (%.1f ms)",
             (pending.tool or pending.method)[:64],
-            len(line),
-            len(made),
+            len(raw),
+            len(response),
             (time.perf_counter() - started) * 1e3,
         )
-        self._record_size(pending, len(made), is_inline=False)
-        return made
+        self._record_size(pending, len(response), is_inline=False)
+        return response
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
         self._policy.record_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)
 
-    def _handle_tools(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
-        found = self._parse_page(pending, message, line, "tools")
-        if found is None:
-            return None
-        line, message = found
-        theirs, gate = message["result"]["tools"], self._policy
-        is_last = next_cursor(message["result"]) is None
-        gate.learn_tools(theirs, is_complete=is_last and pending.cursor is None)
-        expanded = () if is_modern(pending.version) else gate.get_expanded(self._session) or ()
-        listed = gate.list_visible(theirs, expanded)
-        return extend_list(line, message, "tools", listed, gate.tools.list_definitions() if is_last else [])
+    def _set_server_info(self, result: Any) -> Any:
+        """Name forebay instead of the server in a result that forebay made."""
+        meta = result.get("_meta") if isinstance(result, dict) else None
+        if not isinstance(meta, dict) or SERVER_INFO_KEY not in meta:
+            return result
+        return {**result, "_meta": {**meta, SERVER_INFO_KEY: self._server_info}}
 
-    def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _line: Message) -> bytes | None:
-        # There is such a list now, if an empty one.
+    def _handle_tools(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        page = self._parse_page(pending, message, raw, "tools")
+        if page is None:
+            return None
+        raw, message = page
+        tools, policy = message["result"]["tools"], self._policy
+        is_last = next_cursor(message["result"]) is None
+        policy.learn_tools(tools, is_complete=is_last and pending.cursor is None)
+        expanded = () if is_modern(pending.version) else policy.get_expanded(self._session) or ()
+        visible = policy.list_visible(tools, expanded)
+        return extend_list(raw, message, "tools", visible, policy.tools.list_definitions() if is_last else [])
+
+    def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> bytes | None:
+        # forebay announces resources, so the list must exist.
         return self._empty_list(pending, "resources") if _is_method_not_found(message) else None
 
-    def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
-        found = self._parse_page(pending, message, line, "resourceTemplates")
-        if found is None:
+    def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        page = self._parse_page(pending, message, raw, "resourceTemplates")
+        if page is None:
             return None
-        line, message = found
+        raw, message = page
         result = message["result"]
-        ours = [RESOURCE_TEMPLATE] if next_cursor(result) is None else []
-        return extend_list(line, message, "resourceTemplates", result["resourceTemplates"], ours)
+        added = [RESOURCE_TEMPLATE] if next_cursor(result) is None else []
+        return extend_list(raw, message, "resourceTemplates", result["resourceTemplates"], added)
 
     def _parse_page(
-        self, pending: PendingRequest, message: dict[str, Any], line: Message, key: str
+        self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str
     ) -> tuple[_Bytes, dict[str, Any]] | None:
-        """A page of a server's list, all of it parsed; an empty one where it has no such list."""
-        whole = self._empty_list(pending, key) if _is_method_not_found(message) else _read_all(line)
-        message = parse_fully(whole)
+        """Return a page of a list as bytes and fully parsed; an empty page if the server does not have such a list."""
+        data = self._empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
+        message = parse_fully(data)
         result = message.get("result")
-        return (whole, message) if isinstance(result, dict) and isinstance(result.get(key), list) else None
+        return (data, message) if isinstance(result, dict) and isinstance(result.get(key), list) else None
 
     def _empty_list(self, pending: PendingRequest, key: str) -> bytes:
-        return result_message(
-            pending.id, add_result_fields(pending.method, {key: []}, pending.version, self._server_info)
-        )
+        return _make_response(pending, {key: []}, self._server_info)
 
-    def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
-        """There are tools and resources now, whatever the server had before."""
+    def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        """Announce tools and resources, even if the server has none."""
         result = message.get("result")
         if not isinstance(result, dict):
             return None
@@ -305,20 +306,13 @@ class ResponseHandler:
         capabilities = result.get("capabilities")
         if not isinstance(capabilities, dict):
             return None
-        added = {"tools": {}, "resources": {}, **capabilities}
+        extended = {"tools": {}, "resources": {}, **capabilities}
         if self._policy.tools.expand_tool is not None and pending.method == "initialize":
-            added["tools"] = {**added["tools"], "listChanged": True}
-        if added == capabilities:
+            extended["tools"] = {**extended["tools"], "listChanged": True}
+        if extended == capabilities:
             return None
-        message = parse_lazy(line)
-        return dump({**message, "result": {**message["result"], "capabilities": added}})
-
-    def _set_server_info(self, answer: Any) -> Any:
-        """An answer that was made here does not say that the server made it."""
-        meta = answer.get("_meta") if isinstance(answer, dict) else None
-        if not isinstance(meta, dict) or SERVER_INFO_KEY not in meta:
-            return answer
-        return {**answer, "_meta": {**meta, SERVER_INFO_KEY: self._server_info}}
+        message = parse_lazy(raw)
+        return dump({**message, "result": {**message["result"], "capabilities": extended}})
 
 
 def _is_method_not_found(message: dict[str, Any]) -> bool:
@@ -328,18 +322,18 @@ def _is_method_not_found(message: dict[str, Any]) -> bool:
     return False
 
 
-def _read_all(line: Message) -> _Bytes:
-    return b"".join(line.chunks()) if isinstance(line, Spool) else line
+def _read_all(raw: Message) -> _Bytes:
+    return b"".join(raw.chunks()) if isinstance(raw, Spool) else raw
 
 
 def extend_list(
-    line: bytes | bytearray, message: dict[str, Any], key: str, listed: Sequence[Any], added: Sequence[Any]
+    raw: bytes | bytearray, message: dict[str, Any], key: str, listed: Sequence[Any], added: Sequence[Any]
 ) -> bytes:
-    """The message with `theirs` and `ours` as its list: untouched but for our own, if theirs are what came."""
+    """Return a page that lists `listed` and `added`; if `listed` is unchanged, so are its bytes."""
     result = message["result"]
     if list(listed) != result[key]:
         return dump({**message, "result": {**result, key: [*listed, *added]}})
-    end = _core.locate(memoryview(line).toreadonly(), f"/result/{key}")[1] - 1
+    end = _core.locate(memoryview(raw).toreadonly(), f"/result/{key}")[1] - 1
     comma = b"," if listed and added else b""
     suffix = b",".join(dump(item) for item in added)
-    return b"".join((memoryview(line)[:end], comma, suffix, memoryview(line)[end:]))
+    return b"".join((memoryview(raw)[:end], comma, suffix, memoryview(raw)[end:]))

@@ -1,4 +1,4 @@
-"""Asks a server on stdio something, without any SDK: start it, introduce oneself, ask, end it."""
+"""Minimal client for a server on stdio, without an SDK: start the server, send requests, end it."""
 
 import contextlib
 import queue
@@ -18,36 +18,35 @@ from forebay.arguments import short_repr
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.stdio import Process
 from forebay.wire.framing import Line, LineReader, Spool
-from forebay.wire.messages import METHOD_NOT_FOUND
-from forebay.wire.protocol import next_cursor
+from forebay.wire.messages import METHOD_NOT_FOUND, dump
+from forebay.wire.protocol import (
+    CLIENT_CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LEGACY_VERSION,
+    MODERN_VERSION,
+    PROTOCOL_VERSION_KEY,
+    PageCursors,
+)
 
 __all__ = ["ServerProbe", "list_tools"]
 
-_LEGACY, _MODERN = "2025-11-25", "2026-07-28"
-
 _CLIENT_INFO = {"name": "forebay", "version": forebay.__version__}
 
-_INITIALIZE_PARAMS = {"protocolVersion": _LEGACY, "capabilities": {}, "clientInfo": _CLIENT_INFO}
+_INITIALIZE_PARAMS = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": _CLIENT_INFO}
 
-_MODERN_META = {
-    "io.modelcontextprotocol/protocolVersion": _MODERN,
-    "io.modelcontextprotocol/clientInfo": _CLIENT_INFO,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-_MAX_PAGES = 1000
+_MODERN_META = {PROTOCOL_VERSION_KEY: MODERN_VERSION, CLIENT_INFO_KEY: _CLIENT_INFO, CLIENT_CAPABILITIES_KEY: {}}
 
 _GRACE_SECONDS = 2.0
-"""How long a server may take to end once its input has, and once it was told to."""
+"""How long a server may take to exit after its input is closed, and again after SIGTERM."""
 
-_READER = partial(LineReader, spool_above_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))
-"""What a server lists is looked at whole, so it has to fit into memory."""
+# Never spooled: what a server lists is parsed as a whole.
+_make_reader = partial(LineReader, spool_above_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))
 
 
 class ServerProbe:
-    """A server that runs as long as it is asked; all questions together may take `timeout` seconds.
+    """Context manager that runs a server and sends it requests; all together may take `timeout` seconds.
 
-    What it writes to stderr is shown where this process writes its own.
+    The server shares our standard error.
     """
 
     def __init__(self, command: Sequence[str], *, timeout: float = 30.0) -> None:
@@ -74,23 +73,24 @@ class ServerProbe:
         self._process.terminate(_GRACE_SECONDS)
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The result of a request."""
-        answer = self._exchange(method, params)
-        if "error" in answer:
-            raise UpstreamFailed(f"the server answered {method} with an error: {short_repr(answer['error'])}")
-        result = answer.get("result")
+        """Return the result of a request. Raises `UpstreamFailed`."""
+        response = self._exchange(method, params)
+        if "error" in response:
+            raise UpstreamFailed(f"the server answered {method} with an error: {short_repr(response['error'])}")
+        result = response.get("result")
         if not isinstance(result, dict):
-            raise UpstreamFailed(f"the server answered {method} with no result: {short_repr(answer)}")
+            raise UpstreamFailed(f"the server answered {method} with no result: {short_repr(response)}")
         return result
 
     def _handshake(self) -> None:
         if "error" in self._exchange("initialize", _INITIALIZE_PARAMS):
-            # It may be one that knows no handshake any more.
+            # The server may only know versions without a handshake.
             self._meta = {"_meta": _MODERN_META}
         else:
             self._send({"method": "notifications/initialized"})
 
     def _exchange(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Send a request and return its response."""
         self._last_id += 1
         self._send({"id": self._last_id, "method": method, "params": {**(params or {}), **self._meta}})
         while True:
@@ -101,7 +101,7 @@ class ServerProbe:
                 return message
 
     def _next_message(self, method: str) -> dict[str, Any]:
-        """The next message; lines that are none are passed over, as clients do."""
+        """Return the next message; lines that are not JSON objects are skipped, as other clients do."""
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, self._deadline - time.monotonic()))
@@ -115,33 +115,32 @@ class ServerProbe:
                     return message
 
     def _reply(self, message: Mapping[str, Any]) -> None:
-        """Servers ask, too, and some wait for the answer."""
+        """Answer a request of the server: some wait for that."""
         if "id" not in message:
             return
         refusal = {"error": {"code": METHOD_NOT_FOUND, "message": "this client only asks"}}
         self._send({"id": message["id"], **({"result": {}} if message["method"] == "ping" else refusal)})
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        # That it has ended shows where its answer is missing.
+        # If the server has ended, waiting for its response fails.
         with contextlib.suppress(UpstreamFailed):
-            self._process.send(orjson.dumps({"jsonrpc": "2.0", **message}))
+            self._process.send(dump({"jsonrpc": "2.0", **message}))
 
     def _read_lines(self) -> None:
-        for line in self._process.read_lines(_READER):
+        for line in self._process.read_lines(_make_reader):
             self._lines.put(line)
         self._lines.put(b"")
 
 
 def list_tools(command: Sequence[str], *, timeout: float = 30.0) -> list[dict[str, Any]]:
-    """All tools that a server lists, of all pages."""
+    """Return all tools that a server lists; of equal names, the first one."""
     tools: dict[str, dict[str, Any]] = {}
-    cursors: list[Any] = [None]
+    cursors = PageCursors()
     with ServerProbe(command, timeout=timeout) as server:
-        # Some servers give the same page for every cursor, or begin again after the last.
-        while cursors[-1] not in cursors[:-1] and len(cursors) <= _MAX_PAGES:
-            page = server.request("tools/list", {} if cursors[-1] is None else {"cursor": cursors[-1]})
-            listed = [tool for tool in page.get("tools") or [] if isinstance(tool, dict)]
-            for tool in listed:
-                tools.setdefault(str(tool.get("name")), tool)
-            cursors.append(next_cursor(page))
+        for cursor in cursors:
+            page = server.request("tools/list", cursor)
+            for tool in page.get("tools") or []:
+                if isinstance(tool, dict):
+                    tools.setdefault(str(tool.get("name")), tool)
+            cursors.follow(page)
     return [*tools.values()]

@@ -1,4 +1,4 @@
-"""What a server was told by its client, so that one that is started in its place can be told the same."""
+"""State of the session between one client and one server: its handshake, and the requests in both directions."""
 
 import contextlib
 import dataclasses
@@ -6,8 +6,7 @@ import itertools
 import secrets
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
@@ -15,9 +14,10 @@ from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
 from forebay.wire.messages import dump, id_key, parse_fully, parse_lazy
-from forebay.wire.protocol import next_cursor
+from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
+    "CANCELLED_METHOD",
     "InternalRequests",
     "PendingRequest",
     "PendingRequests",
@@ -27,83 +27,92 @@ __all__ = [
     "UpstreamRejected",
 ]
 
+CANCELLED_METHOD = "notifications/cancelled"
+
+_LISTEN_METHOD = "subscriptions/listen"
+
+_MAX_CANCELLED = 1024
+"""How many cancelled requests are remembered, to drop their late responses."""
+
+_MAX_ABANDONED = 1024
+"""How many requests of servers that ended are remembered, to drop the client's late responses."""
+
+_TIMEOUT_SECONDS = 10.0
+"""How long a server may take to respond to a request of our own."""
+
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class Session:
-    """The handshake and what lasts after it. The newest version of the protocol has neither."""
+    """Messages that set up a session, kept to repeat them to a server that is started again.
 
-    version: str = "2025-11-25"
-    """What was agreed on."""
+    Since `MODERN_VERSION` there is nothing to set up.
+    """
+
+    version: str = LEGACY_VERSION
+    """Negotiated protocol version."""
     initialize: Message | None = None
-    """The client's handshake."""
+    """Request that starts the handshake."""
     is_negotiated: bool = False
-    """Whether the server has answered it."""
+    """Whether the server has accepted the handshake."""
     initialized: Message | None = None
-    """What the client ended the handshake with."""
+    """Notification that ends the handshake."""
     log_level: Message | None = None
-    """From which level on the client is told what the server logs."""
+    """Last `logging/setLevel` request."""
     subscriptions: dict[str, Message] = dataclasses.field(default_factory=dict)
-    """What the client wants to be told of."""
+    """`resources/subscribe` requests by URI."""
 
-    def record(self, method: str, params: Any, line: Message) -> None:
-        """Remembers a message of the client, if it lasts."""
+    def record(self, method: str, params: Any, raw: Message) -> None:
+        """Keep a client message that a restarted server needs."""
         uri = params.get("uri") if isinstance(params, dict) else None
         match method:
             case "initialize":
-                self.initialize, self.is_negotiated, self.initialized = line, False, None
+                self.initialize, self.is_negotiated, self.initialized = raw, False, None
             case "notifications/initialized":
-                self.initialized = line
+                self.initialized = raw
             case "logging/setLevel":
-                self.log_level = line
+                self.log_level = raw
             case "resources/subscribe" if isinstance(uri, str):
-                self.subscriptions[uri] = line
+                self.subscriptions[uri] = raw
             case "resources/unsubscribe" if isinstance(uri, str):
                 self.subscriptions.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
-        """What to tell a new server, in this order: each with the id of the answer to wait for."""
+        """Yield the messages for a new server in order, each with the id of the response to wait for."""
         if self.initialize is None or not self.is_negotiated:
             return
         yield _with_id(self.initialize, new_id())
         if self.initialized is not None:
             yield None, self.initialized
-            for line in (*([self.log_level] if self.log_level else ()), *self.subscriptions.values()):
-                yield _with_id(line, new_id())
+            for raw in (*([self.log_level] if self.log_level else ()), *self.subscriptions.values()):
+                yield _with_id(raw, new_id())
 
 
-def _with_id(line: Message, request_id: str) -> tuple[str, bytes]:
-    """The client's request as one of ours: the client has its answer already."""
-    return request_id, dump({**parse_lazy(line), "id": request_id})
-
-
-_MAX_CANCELLED = 1024
-
-_LISTEN_METHOD = "subscriptions/listen"
+def _with_id(raw: Message, request_id: str) -> tuple[str, bytes]:
+    """Give a request a new id: the client has already received the response to its own."""
+    return request_id, dump({**parse_lazy(raw), "id": request_id})
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class PendingRequest:
-    """What is known of a request when its answer comes."""
+    """Facts about a client request that are needed when its response arrives."""
 
     method: str
     id: object
     version: str
     cursor: object = None
-    """Which page of a list it asks for."""
     tool: str = ""
     mode: Mode = dataclasses.field(default_factory=Mode)
     progress_token: object = None
-    """By which progress of it is reported."""
 
     @property
     def is_subscription(self) -> bool:
-        """Whether it is answered only when the client wants no more of it: nobody waits for that."""
+        """Whether the response only comes when the client ends the subscription, so that no one waits for it."""
         return self.method == _LISTEN_METHOD
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class PreparingRequest:
-    """Of a request that has come, and is yet to be understood."""
+    """Client request that is handled in the background and has not been forwarded yet."""
 
     key: bytes
     is_cancelled: bool = False
@@ -115,70 +124,89 @@ class _Entry:
     deadline: float | None
 
 
+class _RecentKeys:
+    """Set of the keys that were added last, at most `limit` of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._keys: dict[bytes, None] = {}
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._keys
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        self._keys.update(dict.fromkeys(keys))
+        while len(self._keys) > self._limit:
+            del self._keys[next(iter(self._keys))]
+
+    def discard(self, key: bytes) -> None:
+        self._keys.pop(key, None)
+
+
 class PendingRequests:
-    """By id, until they are answered, cancelled, or too late. Of several with one id the oldest is answered first."""
+    """Client requests by id, until they are answered, cancelled or expired; equal ids are answered in order."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
         self._preparing: list[PreparingRequest] = []
         self._in_flight: dict[bytes, list[_Entry]] = {}
         self._answering: set[PendingRequest] = set()
-        self._cancelled: OrderedDict[bytes, None] = OrderedDict()
+        self._cancelled = _RecentKeys(_MAX_CANCELLED)
         self._changed = threading.Condition()
 
     def begin_preparing(self, request_id: object) -> PreparingRequest:
-        """A request is worked on before it is sent: it can be cancelled, and whoever waits for all waits for it."""
-        preparation = PreparingRequest(id_key(request_id))
+        """Register a request that is not forwarded yet, so that it can be cancelled and waited for."""
+        preparing = PreparingRequest(id_key(request_id))
         with self._changed:
-            self._preparing.append(preparation)
-        return preparation
+            self._preparing.append(preparing)
+        return preparing
 
-    def end_preparing(self, preparation: PreparingRequest) -> None:
+    def end_preparing(self, preparing: PreparingRequest) -> None:
         with self._changed:
-            if preparation in self._preparing:
-                self._preparing.remove(preparation)
+            if preparing in self._preparing:
+                self._preparing.remove(preparing)
             self._changed.notify_all()
 
-    def add(self, pending: PendingRequest, preparation: PreparingRequest | None = None) -> bool:
-        """Whether anyone still wants it: it is to be sent then."""
+    def add(self, pending: PendingRequest, preparing: PreparingRequest | None = None) -> bool:
+        """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared."""
         key = id_key(pending.id)
         with self._changed:
-            if preparation is not None and preparation.is_cancelled:
+            if preparing is not None and preparing.is_cancelled:
                 return False
             self._in_flight.setdefault(key, []).append(_Entry(pending, self._new_deadline(pending)))
-            self._cancelled.pop(key, None)
+            self._cancelled.discard(key)
             return True
 
     def _new_deadline(self, pending: PendingRequest) -> float | None:
         return time.monotonic() + self._timeout if self._timeout and not pending.is_subscription else None
 
     def is_pending(self, request_id: object) -> bool:
-        """Whether anyone waits for its answer."""
+        """Return whether a request waits for its response."""
         with self._changed:
             return id_key(request_id) in self._in_flight
 
     def take(self, request_id: object) -> PendingRequest | None:
-        """The request that an answer is for; it waits no more."""
+        """Remove and return the request with this id."""
         with self._changed:
             return self._take(id_key(request_id))
 
     def _take(self, key: bytes) -> PendingRequest | None:
-        waiting = self._in_flight.get(key)
-        if waiting is None:
+        entries = self._in_flight.get(key)
+        if entries is None:
             return None
-        found = waiting.pop(0).pending
-        if not waiting:
+        pending = entries.pop(0).pending
+        if not entries:
             del self._in_flight[key]
         self._changed.notify_all()
-        return found
+        return pending
 
     def start_response(self, request_id: object) -> PendingRequest | None:
-        """The same; that its answer has gone out is told by `answered`."""
+        """Take a request whose response is about to be sent; `finish_response` must follow."""
         with self._changed:
-            found = self._take(id_key(request_id))
-            if found is not None:
-                self._answering.add(found)
-            return found
+            pending = self._take(id_key(request_id))
+            if pending is not None:
+                self._answering.add(pending)
+            return pending
 
     def finish_response(self, pending: PendingRequest) -> None:
         with self._changed:
@@ -186,148 +214,145 @@ class PendingRequests:
             self._changed.notify_all()
 
     def wait_settled(self, request_id: object) -> None:
-        """Returns when a request waits no more, and its answer has gone out."""
+        """Wait until a request is no longer pending and its response has been sent."""
         key = id_key(request_id)
 
         def is_settled() -> bool:
-            return key not in self._in_flight and not any(id_key(one.id) == key for one in self._answering)
+            return key not in self._in_flight and not any(id_key(pending.id) == key for pending in self._answering)
 
         with self._changed:
             self._changed.wait_for(is_settled)
 
     def cancel(self, request_id: object) -> None:
-        """Nobody waits for its answer any more."""
+        """Forget a request that the client has cancelled."""
         key = id_key(request_id)
         with self._changed:
             if self._take(key) is not None:
-                self._remember_cancelled(key)
-            elif (found := next((one for one in self._preparing if one.key == key), None)) is not None:
-                found.is_cancelled = True
-                self._preparing.remove(found)
-
-    def _remember_cancelled(self, key: bytes) -> None:
-        self._cancelled[key] = None
-        if len(self._cancelled) > _MAX_CANCELLED:
-            self._cancelled.popitem(last=False)
+                self._cancelled.add([key])
+                return
+            for preparing in self._preparing:
+                if preparing.key == key:
+                    preparing.is_cancelled = True
+                    self._preparing.remove(preparing)
+                    return
 
     def was_cancelled(self, request_id: object) -> bool:
         with self._changed:
             return id_key(request_id) in self._cancelled
 
-    def extend_deadline(self, token: object) -> None:
-        """Whoever still reports progress is not late."""
+    def extend_deadline(self, progress_token: object) -> None:
+        """Restart the timeout of a request that reports progress."""
         if not self._timeout:
             return
-        key = id_key(token)
+        key = id_key(progress_token)
         with self._changed:
-            for waiting in self._entries():
-                if id_key(waiting.pending.progress_token) == key:
-                    waiting.deadline = self._new_deadline(waiting.pending)
+            for entry in self._entries():
+                if id_key(entry.pending.progress_token) == key:
+                    entry.deadline = self._new_deadline(entry.pending)
 
     def _entries(self) -> Iterator[_Entry]:
-        return (waiting for several in self._in_flight.values() for waiting in several)
+        return itertools.chain.from_iterable(self._in_flight.values())
 
     def take_expired(self) -> list[PendingRequest]:
-        """Those that waited too long; they wait no more."""
+        """Remove and return the requests whose timeout has passed."""
         now = time.monotonic()
         with self._changed:
-            late = [one.pending for one in self._entries() if one.deadline is not None and one.deadline <= now]
-            for pending in late:
-                key = id_key(pending.id)
-                self._take(key)
-                self._remember_cancelled(key)
-        return late
+            expired = [
+                entry.pending for entry in self._entries() if entry.deadline is not None and entry.deadline <= now
+            ]
+            for pending in expired:
+                self._take(id_key(pending.id))
+            self._cancelled.add(id_key(pending.id) for pending in expired)
+        return expired
 
     def take_all(self) -> list[PendingRequest]:
         with self._changed:
-            found = [waiting.pending for waiting in self._entries()]
+            pending = [entry.pending for entry in self._entries()]
             self._in_flight.clear()
             self._changed.notify_all()
-        return found
+        return pending
 
     def wait_idle(self, seconds: float) -> bool:
-        """Until nothing waits any more that will be answered; `False` if that takes longer."""
+        """Wait until no request is left but subscriptions; return `False` on timeout."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, seconds)
 
     def _is_idle(self) -> bool:
-        return (
-            not self._preparing
-            and not self._answering
-            and all(waiting.pending.is_subscription for waiting in self._entries())
-        )
-
-
-_TIMEOUT_SECONDS = 10.0
-"""How many seconds a server has to answer."""
-
-
-_MAX_PAGES = 1000
-"""How many pages of tools are looked through."""
+        is_answered = all(entry.pending.is_subscription for entry in self._entries())
+        return is_answered and not self._preparing and not self._answering
 
 
 class UpstreamRejected(UpstreamFailed):
-    """The server is there, and says no."""
+    """The server answered a request of our own with an error."""
+
+
+class _IdSequence:
+    """Ids with a random prefix that no peer uses."""
+
+    def __init__(self) -> None:
+        self.prefix = f"forebay-{secrets.token_hex(8)}"
+        self._counter = itertools.count(1)
+
+    def next_id(self) -> str:
+        return f"{self.prefix}-{next(self._counter)}"
 
 
 class InternalRequests:
-    """By ids that no client has."""
+    """Requests that forebay itself sends to the server."""
 
     def __init__(self) -> None:
-        self._id_prefix = f"forebay-{secrets.token_hex(8)}"
-        self._counter = itertools.count(1)
+        self._ids = _IdSequence()
         self._futures: dict[str, Future[dict[str, Any]]] = {}
 
     def new_id(self) -> str:
-        """The id of a request whose answer is to be waited for."""
-        request_id = f"{self._id_prefix}-{next(self._counter)}"
+        """Return an id to send a request with; `wait_result` must follow."""
+        request_id = self._ids.next_id()
         self._futures[request_id] = Future()
         return request_id
 
-    def resolve(self, message: dict[str, Any], line: Message) -> bool:
-        """Whether an answer is to one of these: then it goes nowhere else."""
+    def resolve(self, message: dict[str, Any], raw: Message) -> bool:
+        """Return whether a response answers one of these requests, after passing it to the thread that waits."""
         request_id = message.get("id")
         future = self._futures.get(request_id) if isinstance(request_id, str) else None
         if future is None:
-            return isinstance(request_id, str) and request_id.startswith(self._id_prefix)
-        # Two threads may bring two answers; the first one counts.
+            return isinstance(request_id, str) and request_id.startswith(self._ids.prefix)
+        # Two threads may bring two responses; the first one counts.
         with contextlib.suppress(InvalidStateError):
-            future.set_result(parse_fully(line))
+            future.set_result(parse_fully(raw))
         return True
 
     def is_waiting(self, request_id: object) -> bool:
-        """Whether the answer to one of these is yet to come."""
+        """Return whether a request waits for its response."""
         future = self._futures.get(request_id) if isinstance(request_id, str) else None
         return future is not None and not future.done()
 
     def fail(self, error: UpstreamFailed, *request_ids: object) -> None:
-        """Nothing of what was asked will be answered, or not these."""
+        """Fail the requests with these ids, or all of them if there are none."""
         for request_id, future in list(self._futures.items()):
             if not request_ids or request_id in request_ids:
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(error)
 
     def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
-        """What the server lists, of all pages."""
+        """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
         tools: list[Any] = []
-        cursors: list[Any] = [None]
-        # Its progress is nobody's.
+        # Without the client's progress token, so that no progress is reported to it.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
-        # Some servers give the same page for every cursor.
-        while len(cursors) <= _MAX_PAGES and cursors.count(cursors[-1]) == 1:
-            cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
+        cursors = PageCursors()
+        for cursor in cursors:
             request_id = self.new_id()
-            send(self.dump_request(request_id, "tools/list", {**({"_meta": meta} if meta else {}), **cursor}))
+            params = {**({"_meta": meta} if meta else {}), **cursor}
+            send(dump({"jsonrpc": "2.0", "id": request_id, "method": "tools/list", "params": params}))
             page = self.wait_result(request_id)
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []
-            cursors.append(next_cursor(page))
-        if cursors[-1] is not None and cursors.count(cursors[-1]) == 1:
-            raise UpstreamFailed(f"the server lists its tools in more than {_MAX_PAGES} pages")
+            cursors.follow(page)
+        if cursors.is_truncated:
+            raise UpstreamFailed(f"the server lists its tools in more than {MAX_LIST_PAGES} pages")
         return tools
 
     def wait_result(self, request_id: str) -> dict[str, Any]:
-        """The result of a request; an error of the server is one of ours."""
+        """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
         try:
             message = self._futures[request_id].result(_TIMEOUT_SECONDS)
         except TimeoutError:
@@ -339,71 +364,64 @@ class InternalRequests:
             raise UpstreamRejected("the server refused what it was asked")
         return result
 
-    @staticmethod
-    def dump_request(request_id: str, method: str, params: Mapping[str, Any]) -> bytes:
-        """As it is sent."""
-        return dump({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-
-
-_MAX_ABANDONED = 1024
-
-_CANCELLED_METHOD = "notifications/cancelled"
-
 
 class ServerRequests:
-    """Servers count from the same number: one that is started again asks by ids that the one before it has used."""
+    """Requests of the server to the client.
+
+    A restarted server reuses ids of the one before it. A request whose id is that of an abandoned request gets
+    another id, and the response to an abandoned request is dropped.
+    """
 
     def __init__(self) -> None:
-        self._id_prefix = f"forebay-{secrets.token_hex(8)}"
-        self._counter = itertools.count(1)
+        self._ids = _IdSequence()
         self._lock = threading.Lock()
         self._open: dict[bytes, tuple[object, object]] = {}
-        """The id that the client has, and the one that the server has, by the key of the client's."""
-        self._abandoned: dict[bytes, None] = {}
-        """What a server asked that is no more, and that may still be answered."""
+        """The client's and the server's id of each request, by the key of the client's."""
+        self._abandoned = _RecentKeys(_MAX_ABANDONED)
+        """Keys of requests that the client may still answer although their server has ended."""
 
-    def translate_message(self, message: dict[str, Any], line: Message) -> Message:
-        """What a server says as the client is to have it: as it came, unless its id is that of a dead question."""
+    def translate_message(self, message: dict[str, Any], raw: Message) -> Message:
+        """Return a server's request or notification with the id that the client knows."""
         with self._lock:
-            if message["method"] == _CANCELLED_METHOD:
-                return self._translate_cancel(message, line)
+            if message["method"] == CANCELLED_METHOD:
+                return self._translate_cancel(message, raw)
             if "id" not in message:
-                return line
-            theirs = ours = message["id"]
-            if id_key(theirs) in self._abandoned:
-                ours = f"{self._id_prefix}-{next(self._counter)}"
-            self._open[id_key(ours)] = ours, theirs
-        return line if ours is theirs else dump({**message, "id": ours})
+                return raw
+            client_id = server_id = message["id"]
+            if id_key(server_id) in self._abandoned:
+                client_id = self._ids.next_id()
+            self._open[id_key(client_id)] = client_id, server_id
+        return raw if client_id is server_id else dump({**message, "id": client_id})
 
-    def _translate_cancel(self, message: dict[str, Any], line: Message) -> Message:
+    def _translate_cancel(self, message: dict[str, Any], raw: Message) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         key = id_key(params.get("requestId"))
-        for ours, theirs in self._open.values():
-            if id_key(theirs) == key:
-                del self._open[id_key(ours)]
-                return line if ours is theirs else dump({**message, "params": {**params, "requestId": ours}})
-        return line
+        for client_id, server_id in self._open.values():
+            if id_key(server_id) == key:
+                del self._open[id_key(client_id)]
+                if client_id is server_id:
+                    return raw
+                return dump({**message, "params": {**params, "requestId": client_id}})
+        return raw
 
-    def translate_response(self, message: dict[str, Any], line: Message) -> Message | None:
-        """What a client answers as the server is to have it; `None` if who asked is no more."""
+    def translate_response(self, message: dict[str, Any], raw: Message) -> Message | None:
+        """Return a client's response with the server's id; `None` if the server that asked has ended."""
         key = id_key(message.get("id"))
         with self._lock:
             if key in self._abandoned:
-                del self._abandoned[key]
+                self._abandoned.discard(key)
                 return None
-            ours, theirs = self._open.pop(key, (None, None))
-        return line if ours is theirs else dump({**message, "id": theirs})
+            client_id, server_id = self._open.pop(key, (None, None))
+        return raw if client_id is server_id else dump({**message, "id": server_id})
 
     def cancel_all(self) -> list[bytes]:
-        """The server is gone: that nobody waits for the client's answers any more."""
+        """Abandon all requests of a server that has ended; return the cancellations for the client."""
         with self._lock:
-            asked, self._open = self._open, {}
-            self._abandoned |= dict.fromkeys(asked)
-            for key in list(self._abandoned)[:-_MAX_ABANDONED]:
-                del self._abandoned[key]
-        return [_cancel_notification(ours) for ours, _ in asked.values()]
+            requests, self._open = self._open, {}
+            self._abandoned.add(requests)
+        return [_cancel_notification(client_id) for client_id, _ in requests.values()]
 
 
 def _cancel_notification(request_id: object) -> bytes:
     params = {"requestId": request_id, "reason": "the server has ended"}
-    return dump({"jsonrpc": "2.0", "method": _CANCELLED_METHOD, "params": params})
+    return dump({"jsonrpc": "2.0", "method": CANCELLED_METHOD, "params": params})

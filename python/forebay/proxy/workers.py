@@ -1,4 +1,4 @@
-"""What takes long, done while other messages pass."""
+"""Threads for slow work, and the order in which its results are used."""
 
 import logging
 import threading
@@ -11,12 +11,13 @@ __all__ = ["CallOrder", "CallSlot", "WorkerPool"]
 _log = logging.getLogger("forebay")
 
 _MAX_WORKERS = 4
+
 _IDLE_SECONDS = 10.0
-"""Seconds after which a thread that has nothing to do ends: connections come and go, and theirs must not stay."""
+"""Idle threads end after this time, because pools come and go with connections."""
 
 
 class WorkerPool:
-    """A few threads, while there is work. Of `most` jobs at once the next waits where it comes from."""
+    """Thread pool that starts threads as needed and ends idle ones. `submit` blocks while `max_jobs` are unfinished."""
 
     def __init__(
         self, max_workers: int = _MAX_WORKERS, *, max_jobs: int | None = None, idle_seconds: float = _IDLE_SECONDS
@@ -29,8 +30,8 @@ class WorkerPool:
         self._unfinished = 0
         self._thread_count = 0
 
-    def submit(self, *jobs: Callable[[], None]) -> None:
-        """Soon, one after the other, by another thread."""
+    def submit(self, *steps: Callable[[], None]) -> None:
+        """Run the steps one after another in a worker thread."""
         if self._capacity is not None:
             self._capacity.acquire()
         with self._changed:
@@ -40,7 +41,7 @@ class WorkerPool:
                 threading.Thread(target=self._run, name="forebay-work", daemon=True).start()
 
         def job() -> None:
-            for step in jobs:
+            for step in steps:
                 step()
 
         self._jobs.put(job)
@@ -57,7 +58,7 @@ class WorkerPool:
                 job()
             except Exception:
                 _log.exception("forebay: a message could not be answered")
-            # What it held must not outlive it until the next one comes.
+            # Otherwise its message would stay in memory until the next job arrives.
             del job
             if self._capacity is not None:
                 self._capacity.release()
@@ -66,20 +67,20 @@ class WorkerPool:
                 self._changed.notify_all()
 
     def _retire(self) -> bool:
-        """Not if there is a job for each thread: one may be about to come."""
+        """Return whether the calling thread may end; not while there are as many jobs as threads."""
         with self._changed:
             is_spare = self._unfinished < self._thread_count
             self._thread_count -= is_spare
             return is_spare
 
     def wait_idle(self, seconds: float) -> bool:
-        """Waits until all is done; `False` if that takes longer."""
+        """Wait until all jobs are done; return `False` on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished, seconds)
 
 
 class CallSlot:
-    """A place in the line."""
+    """Position of one call in a `CallOrder`."""
 
     __slots__ = ("action",)
 
@@ -88,9 +89,10 @@ class CallSlot:
 
 
 class CallOrder:
-    """A server that does one thing after the other is to do them as its client asked for them.
+    """Queue that runs actions in the order of their slots, whichever is ready first.
 
-    With `most` of them in the line the next one waits where it comes from.
+    Calls are prepared in parallel but must reach the server in the client's order. `reserve` blocks while
+    `max_waiting` slots are taken.
     """
 
     def __init__(self, max_waiting: int) -> None:
@@ -100,24 +102,25 @@ class CallOrder:
         self._is_running = False
 
     def __bool__(self) -> bool:
-        """Whether anyone would have to wait."""
+        """Return whether a new call would have to wait."""
         with self._lock:
             return self._is_running or bool(self._queue)
 
     def reserve(self) -> CallSlot:
+        """Take the next slot; `run_in_order` must follow."""
         self._capacity.acquire()
         with self._lock:
-            turn = CallSlot()
-            self._queue.append(turn)
-            return turn
+            slot = CallSlot()
+            self._queue.append(slot)
+            return slot
 
-    def run_in_order(self, turn: CallSlot, step: Callable[[], None]) -> None:
-        """What is to be done when it is this one's turn; by whoever is ready last, this one or one before it."""
+    def run_in_order(self, slot: CallSlot, action: Callable[[], None]) -> None:
+        """Set the action of a slot, and run every action whose turn has come."""
         with self._lock:
-            turn.action = step
-        while (next_step := self._next_action()) is not None:
+            slot.action = action
+        while (next_action := self._next_action()) is not None:
             try:
-                next_step()
+                next_action()
             finally:
                 with self._lock:
                     self._is_running = False

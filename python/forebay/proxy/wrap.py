@@ -1,4 +1,4 @@
-"""`forebay wrap`: one client, one server, and forebay between them."""
+"""`forebay wrap`: run forebay between one client and one server."""
 
 import contextlib
 import logging
@@ -9,55 +9,53 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from forebay.proxy.stdio import Process
+from forebay.proxy.stdio import Process, RestartBackoff, StdioClient, StdioUpstream, claim_stdout
+from forebay.wire.framing import LineReader, create_spool
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
     from forebay.outputs.policy import OutputPolicy
     from forebay.proxy.http.upstream import HttpUpstream
     from forebay.proxy.relay import Relay
-    from forebay.proxy.stdio import StdioUpstream
 
 __all__ = ["run", "run_url"]
 
 _log = logging.getLogger("forebay")
 
 _FAILURE_REPORT_SECONDS = 2.0
+"""How long to wait for a request to answer with an error, if the server ended right away."""
 
 _CHECK_SECONDS = 0.25
-"""How often it is looked whether a server is late."""
+"""How often timeouts are checked."""
 
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
-    """A server that is a command, until the client is gone, or someone ends it. Gives the exit code."""
-    # First of all, so that nothing is left behind by whoever ends us while we begin.
+    """Wrap a server command until the client disconnects or a signal arrives; return the exit code."""
+    # First, so that a signal during start-up leaves no child process behind.
     stop = _StopSignal()
-    # Before the rest of us is imported, so that it starts meanwhile.
+    # Before the slow imports, so that the server starts in parallel.
     process = Process(command)
-    from forebay.proxy.stdio import RestartBackoff, StdioUpstream
-    from forebay.wire.framing import LineReader
-
-    pace = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
+    backoff = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
     grace = settings.shutdown_grace_seconds
     return _run_relay(
         settings,
         stop,
         lambda _, limits: StdioUpstream(
-            process, command, make_reader=partial(LineReader, **limits), backoff=pace, grace=grace
+            process, command, make_reader=partial(LineReader, **limits), backoff=backoff, grace=grace
         ),
     )
 
 
 def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
-    """A server at a URL, with headers such as `Name: value` that let us in; as `run` does."""
+    """Wrap a server at a URL, like `run`; headers such as `Name: value` authorize us."""
     from forebay.proxy.http.upstream import HttpUpstream
 
-    # At other levels it logs each URL, and with it what is secret in one.
+    # At INFO it logs each URL, which may contain a secret.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run_relay(
         settings,
         _StopSignal(),
-        lambda gate, limits: HttpUpstream(url, headers=headers, find_schema=gate.input_schema, **limits),
+        lambda policy, limits: HttpUpstream(url, headers=headers, find_schema=policy.input_schema, **limits),
     )
 
 
@@ -68,60 +66,58 @@ def _run_relay(
 ) -> int:
     from forebay.outputs.policy import OutputPolicy
     from forebay.proxy.relay import Relay
-    from forebay.proxy.stdio import StdioClient, claim_stdout
-    from forebay.wire.framing import LineReader, create_spool
 
-    client = StdioClient(claim_stdout(), lambda: stop("the client is gone"))
-    with contextlib.closing(OutputPolicy(**settings.policy_options())) as gate:
-        make_spool = partial(create_spool, gate.store)
+    client = StdioClient(claim_stdout(), lambda: stop.set("the client is gone"))
+    with contextlib.closing(OutputPolicy(**settings.policy_options())) as policy:
+        make_spool = partial(create_spool, policy.store)
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
-        upstream = make_upstream(gate, limits)
-        relay = Relay(gate, client, upstream, call_timeout=settings.call_timeout_seconds)
-        codes: list[int] = []
+        upstream = make_upstream(policy, limits)
+        relay = Relay(policy, client, upstream, call_timeout=settings.call_timeout_seconds)
+        exit_codes: list[int] = []
 
-        def serve() -> None:
+        def read_server() -> None:
             try:
-                codes.append(upstream.run(relay))
+                exit_codes.append(upstream.run(relay))
             finally:
-                stop("the server has ended")
+                stop.set("the server has ended")
 
-        def listen() -> None:
+        def read_client() -> None:
             try:
                 for line in LineReader(sys.stdin.fileno(), **limits):
                     relay.receive_from_client(line)
             finally:
-                stop("the client has nothing more to say")
+                stop.set("the client has nothing more to say")
 
-        serving = _start_thread(serve)
-        _start_thread(listen)
-        if patience := settings.call_timeout_seconds:
-            _start_thread(lambda: _expire_periodically(relay, patience, stop))
+        server_thread = _start_thread(read_server)
+        _start_thread(read_client)
+        if timeout := settings.call_timeout_seconds:
+            _start_thread(lambda: _expire_periodically(relay, timeout, stop))
         stop.wait()
         _log.info("forebay: %s", stop.reason)
-        if codes:
-            # A client that has just been started is about to ask, and should know why it is not answered.
+        if exit_codes:
+            # A client that has just started is about to send a request, and should get the reason.
             relay.has_reported_failure.wait(_FAILURE_REPORT_SECONDS)
-        # Not how it ends because of us.
-        code = codes[0] if codes and not stop.was_signalled else 0
+        # Read before the server is closed: the exit code that this causes is not an error.
+        code = exit_codes[0] if exit_codes and not stop.was_signalled else 0
         grace = settings.shutdown_grace_seconds
         relay.wait_idle(grace)
         upstream.close()
-        # What it said last is on its way yet.
-        serving.join(grace)
+        # The last messages of the server may still be in the pipe.
+        server_thread.join(grace)
         relay.wait_idle(grace)
-    # As a shell has it, of one that was ended by a signal.
+    # Like a shell, for a process that was ended by a signal.
     return 128 - code if code < 0 else code
 
 
-def _start_thread(job: Callable[[], None]) -> threading.Thread:
-    # They wait for input that may never come, and end with the process.
-    thread = threading.Thread(target=job, daemon=True)
+def _start_thread(target: Callable[[], None]) -> threading.Thread:
+    # A daemon thread: it may wait for input that never comes.
+    thread = threading.Thread(target=target, daemon=True)
     thread.start()
     return thread
 
 
 class _StopSignal:
-    """Why it is time to end, once it is."""
+    """Event that ends the gateway, with the reason; signals set it, too."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -132,9 +128,9 @@ class _StopSignal:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self.was_signalled = True
-        self(f"told to end by {signal.Signals(number).name}")
+        self.set(f"told to end by {signal.Signals(number).name}")
 
-    def __call__(self, reason: str) -> None:
+    def set(self, reason: str) -> None:
         self.reason = self.reason or reason
         self._event.set()
 

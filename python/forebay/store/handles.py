@@ -2,8 +2,10 @@
 
 import bisect
 import dataclasses
+import functools
 import os
 import re
+import time
 from typing import Self
 
 import orjson
@@ -18,7 +20,10 @@ __all__ = [
     "SHORT_HANDLE_LENGTH",
     "Descriptor",
     "extract_handle",
+    "format_date",
+    "format_timestamp",
     "is_handle",
+    "is_valid_time",
     "new_handle",
 ]
 
@@ -121,3 +126,27 @@ def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_a
         return escaped_size(orjson.dumps(preview(text, length))[1:-1], escape_levels, is_ascii=True)
 
     return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=size))
+
+
+_YEAR_10000 = 253_402_300_800
+
+
+def is_valid_time(seconds: float) -> bool:
+    """Return whether a time can be formatted: from 1970 on, in a year of four digits."""
+    return 0 <= seconds < _YEAR_10000
+
+
+def format_timestamp(seconds: float) -> str:
+    """Return a time as ISO 8601, to the second."""
+    return _format_seconds(int(seconds))
+
+
+def format_date(seconds: float) -> str:
+    """Return the day of a time as `YYYY-MM-DD`."""
+    return _format_seconds(int(seconds))[:10]
+
+
+# Many events fall into the same second.
+@functools.lru_cache(8)
+def _format_seconds(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

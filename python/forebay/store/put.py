@@ -15,8 +15,8 @@ from forebay._core import Findings, ItemIndex, Survey, outline, read_items
 from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, RedactionFailed, StoreFull
 from forebay.store.backends import Backend, Upload
-from forebay.store.frames import build_footer
-from forebay.store.handles import MAX_PREVIEW_BYTES, Descriptor, new_handle
+from forebay.store.frames import WriteProgress, build_footer, write_frames
+from forebay.store.handles import MAX_PREVIEW_BYTES, Descriptor, format_timestamp, is_valid_time, new_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options, check_handle_length, check_ttl
 from forebay.store.pages import is_mostly_items
@@ -35,9 +35,7 @@ from forebay.store.payload import (
 )
 from forebay.store.principals import MAX_NAME_LENGTH, is_valid_name
 from forebay.store.quota import Quota, QuotaExceeded
-from forebay.store.threads import ForkSafeLock
-from forebay.store.times import format_timestamp, is_valid_time
-from forebay.store.write import WriteProgress, write_frames
+from forebay.store.threads import fork_safe_lock
 
 __all__ = ["PayloadWriter", "PutRequest", "apply_redactions"]
 
@@ -101,7 +99,7 @@ class PayloadWriter:
         self._journal = journal
         self._options = options
         self._free_space = free_space
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
         self._stored_bytes: LRUCache[str | None, int] = LRUCache(_MAX_WATCHED_PRINCIPALS)

@@ -16,7 +16,7 @@ from forebay.arguments import check_integer, check_pointer
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from forebay.store.backends import Backend
 from forebay.store.catalog import Catalog
-from forebay.store.handles import Descriptor, is_handle
+from forebay.store.handles import Descriptor, format_timestamp, is_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.page_builder import build_page
@@ -29,7 +29,6 @@ from forebay.store.reader import ArrayView, PayloadFile, PayloadReader, ValueVie
 from forebay.store.search import search_payload
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.threads import BlockingChunks, start_in_thread
-from forebay.store.times import format_timestamp
 
 __all__ = ["Store", "StoredOutput"]
 

@@ -1,4 +1,4 @@
-"""Messages as they come in, piece by piece: small ones as bytes, very large ones in a spool."""
+"""Newline-delimited messages from a file descriptor: small ones in memory, very large ones in a temporary file."""
 
 import contextlib
 import dataclasses
@@ -20,6 +20,9 @@ from forebay.errors import ForebayError
 from forebay.store.backends.filesystem import translate_os_errors
 from forebay.store.payload import CHUNK_BYTES
 
+if TYPE_CHECKING:
+    from forebay.store import Store
+
 __all__ = [
     "HeadTail",
     "Line",
@@ -33,21 +36,38 @@ __all__ = [
     "read_head_tail",
 ]
 
+_READ_BYTES = 256 * 1024
+"""Size of the read buffer."""
+
+_PIPE_BYTES = 1024 * 1024
+"""Pipe capacity to ask the kernel for."""
+
+_END_BYTES = 64 * 1024
+"""How much of the head and the tail of a message is kept when the rest is lost."""
+
+_SCALAR_PATTERN = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
+_JSONRPC_PATTERN = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ID_PATTERN = rb'"id"\s*:\s*' + _SCALAR_PATTERN
+_ID_FIRST = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"\s*,")
+_REQUEST = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + rb"(?:" + _ID_PATTERN + rb'\s*,\s*)?"method"')
+_ID_LAST = re.compile(
+    rb"\}\s*,\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$"
+)
+
 
 class Spool:
-    """Takes pieces, is read by spans, and is gone once it is closed.
+    """Temporary file that holds one large message and is deleted when it is closed or garbage-collected.
 
-    Raises `StoreFull` or `StoreUnavailable` where the disk does not do its part.
+    Raises `StoreFull` or `StoreUnavailable` when the disk fails.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = str(folder)
-        """Where it is, and where there is room for another one."""
         with translate_os_errors:
             self._fd, self.path, name = _open_file(self.folder)
         self.size = 0
-        # Messages have no place where they end: one that nobody has any more is closed.
-        self._finalizer = weakref.finalize(self, _delete, self._fd, name)
+        # Messages are passed on without an owner who could close them.
+        self._finalizer = weakref.finalize(self, _delete_file, self._fd, name)
 
     def __len__(self) -> int:
         return self.size
@@ -55,26 +75,26 @@ class Spool:
     def fileno(self) -> int:
         return self._fd
 
-    def write(self, piece: Buffer) -> None:
-        """Appends a piece, all of it."""
-        view = memoryview(piece).cast("B")
+    def write(self, chunk: Buffer) -> None:
+        """Append all of `chunk`."""
+        view = memoryview(chunk).cast("B")
         with translate_os_errors:
             while view:
-                written = os.write(self._fd, view)
-                self.size += written
-                view = view[written:]
+                count = os.write(self._fd, view)
+                self.size += count
+                view = view[count:]
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """What is between two places, in pieces."""
+        """Yield the bytes from `start` to `end` in chunks."""
         end = self.size if end is None else end
         with translate_os_errors, Path(self.path).open("rb", buffering=0) as file:
             file.seek(start)
-            while start < end and (piece := file.read(min(CHUNK_BYTES, end - start))):
-                start += len(piece)
-                yield piece
+            while start < end and (chunk := file.read(min(CHUNK_BYTES, end - start))):
+                start += len(chunk)
+                yield chunk
 
     def close(self) -> None:
-        """Deletes the file; whoever reads it now still can, but nobody later."""
+        """Delete the file; reads that have started can finish."""
         with translate_os_errors:
             self._finalizer()
 
@@ -87,69 +107,55 @@ class Spool:
         self.close()
 
 
-def _open_file(folder: str) -> tuple[int, str, str | None]:
-    """A file, what it is opened by again, and its name if it has one.
-
-    Without a name nothing is left of it whatever happens to this process.
-    """
-    if hasattr(os, "O_TMPFILE"):
-        with contextlib.suppress(OSError):
-            file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            return file, f"/proc/self/fd/{file}", None
-    file, name = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
-    return file, name, name
-
-
 def create_spool(store: "Store") -> Spool:
-    """Where there is room for what is in it; but a store that is gone is no reason to lose what is not stored."""
+    """Create a spool in the store's folder, or in the temporary folder if the store is unusable."""
     with contextlib.suppress(ForebayError):
         return Spool(store.folder or tempfile.gettempdir())
     return Spool(tempfile.gettempdir())
 
 
-def _delete(file: int, name: str | None) -> None:
-    os.close(file)
+def _open_file(folder: str) -> tuple[int, str, str | None]:
+    """Return a descriptor, a path to reopen the file by, and its name, if it has one to delete.
+
+    A file without a name leaves nothing behind, even if this process is killed.
+    """
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):
+            fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            return fd, f"/proc/self/fd/{fd}", None
+    fd, name = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
+    return fd, name, name
+
+
+def _delete_file(fd: int, name: str | None) -> None:
+    os.close(fd)
     if name is not None:
         Path(name).unlink(missing_ok=True)
 
 
-_READ_BYTES = 256 * 1024
-_PIPE_BYTES = 1024 * 1024
-_END_BYTES = 64 * 1024
-
-_SCALAR_PATTERN = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
-_JSONRPC_PATTERN = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
-_ID_PATTERN = rb'"id"\s*:\s*' + _SCALAR_PATTERN
-_ID_FIRST = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"\s*,")
-_REQUEST = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + rb"(?:" + _ID_PATTERN + rb'\s*,\s*)?"method"')
-_ID_LAST = re.compile(
-    rb"\}\s*,\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$"
-)
-
-
 @dataclasses.dataclass(slots=True)
 class HeadTail:
-    """Both ends of a line that cannot be read: enough to say so to who waits for it."""
+    """First and last bytes of a message that cannot be parsed, from which its id can be recovered."""
 
     head: bytes
     tail: bytes
 
     @property
     def is_request(self) -> bool:
-        """Whether it asks for something; else it may answer."""
+        """Whether the message starts like a request or notification; otherwise it may be a response."""
         return _REQUEST.match(self.head) is not None
 
     def find_id(self) -> object:
-        """The id of the message, which stands at its start or at its end; `None` if it is not to be found."""
-        found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
+        """Return the message id, which is usually the first or the last member, or `None` if it is not found."""
+        match = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
         with contextlib.suppress(orjson.JSONDecodeError):
-            return None if found is None else orjson.loads(found[1])
+            return None if match is None else orjson.loads(match[1])
         return None
 
 
 @dataclasses.dataclass(slots=True)
 class LostMessage:
-    """What is left of a line that was too large for memory and could not be spooled."""
+    """Remains of a message that was too large for memory and could not be spooled."""
 
     error: ForebayError
     size: int
@@ -157,69 +163,21 @@ class LostMessage:
 
 
 Message: TypeAlias = bytes | bytearray | Spool
-"""A message, whole."""
+"""The raw bytes of one complete message."""
 
 Line: TypeAlias = Message | LostMessage
+"""One line from a stream."""
 
 
-def read_head_tail(line: Message) -> HeadTail:
-    """Where a message says what it is."""
-    if isinstance(line, Spool):
-        return HeadTail(b"".join(line.chunks(0, _END_BYTES)), b"".join(line.chunks(max(len(line) - _END_BYTES, 0))))
-    return HeadTail(bytes(line[:_END_BYTES]), bytes(line[-_END_BYTES:]))
-
-
-class LineReader:
-    """The lines of a file, without their ends, until there are no more; an unfinished last one, too."""
-
-    def __init__(
-        self, fd: int, *, spool_above_bytes: int, make_spool: Callable[[], Spool], end_fd: int | None = None
-    ) -> None:
-        self._fd = fd
-        self._spool_above_bytes = spool_above_bytes
-        self._make_spool = make_spool
-        self._end_fd = end_fd
-        self._poller = select.poll()
-        self._poller.register(fd, select.POLLIN)
-        if end_fd is not None:
-            self._poller.register(end_fd, select.POLLIN)
-
-    def _read_into(self, buffer: bytearray) -> int:
-        """How many bytes there are now; 0 at the end."""
-        while self._wait_readable():
-            # Whoever we share it with may have made it one that does not wait.
-            with contextlib.suppress(BlockingIOError):
-                return os.readv(self._fd, [buffer])
-            self._poller.poll()
-        return 0
-
-    def _wait_readable(self) -> bool:
-        """Waits for more; whoever else may write to it, once `until` is over there is only what is in it already."""
-        if self._end_fd is None or any(fd == self._fd for fd, _ in self._poller.poll()):
-            return True
-        return any(fd == self._fd for fd, _ in self._poller.poll(0))
-
-    def __iter__(self) -> Iterator[Line]:
-        # One buffer for all: fresh memory costs more than reading into it.
-        buffer = bytearray(_READ_BYTES)
-        view = memoryview(buffer)
-        begun = LineBuffer(self._spool_above_bytes, self._make_spool)
-        while count := self._read_into(buffer):
-            start = 0
-            while (end := buffer.find(b"\n", start, count)) >= 0:
-                if begun:
-                    begun.append(view[start:end])
-                    yield begun.take()
-                elif end > start:
-                    yield bytes(view[start:end])
-                start = end + 1
-            begun.append(view[start:count])
-        if begun:
-            yield begun.take()
+def read_head_tail(raw: Message) -> HeadTail:
+    """Return the first and last bytes of a message."""
+    if isinstance(raw, Spool):
+        return HeadTail(b"".join(raw.chunks(0, _END_BYTES)), b"".join(raw.chunks(max(len(raw) - _END_BYTES, 0))))
+    return HeadTail(bytes(raw[:_END_BYTES]), bytes(raw[-_END_BYTES:]))
 
 
 class LineBuffer:
-    """A message of which the end is yet to come."""
+    """Incomplete message that grows chunk by chunk and moves to a spool above `spool_above_bytes`."""
 
     def __init__(self, spool_above_bytes: int, make_spool: Callable[[], Spool]) -> None:
         self._spool_above_bytes = spool_above_bytes
@@ -229,21 +187,21 @@ class LineBuffer:
     def __bool__(self) -> bool:
         return not isinstance(self._line, bytearray) or bool(self._line)
 
-    def append(self, piece: bytes | memoryview) -> None:
+    def append(self, chunk: bytes | memoryview) -> None:
         if isinstance(self._line, bytearray):
-            self._line += piece
+            self._line += chunk
             if len(self._line) > self._spool_above_bytes:
                 self._line = self._spool(self._line)
         elif isinstance(self._line, LostMessage):
-            self._append_lost(self._line, piece)
+            self._append_lost(self._line, chunk)
         else:
             try:
-                self._line.write(piece)
+                self._line.write(chunk)
             except ForebayError as error:
                 spool = self._line
                 self._line = LostMessage(error, len(spool), HeadTail(read_head_tail(spool).head, b""))
                 spool.close()
-                self._append_lost(self._line, piece)
+                self._append_lost(self._line, chunk)
 
     def _spool(self, line: bytearray) -> Spool | LostMessage:
         try:
@@ -258,29 +216,79 @@ class LineBuffer:
         return spool
 
     @staticmethod
-    def _append_lost(lost: LostMessage, piece: bytes | memoryview) -> None:
-        lost.size += len(piece)
-        lost.head_tail.tail = (lost.head_tail.tail + bytes(piece))[-_END_BYTES:]
+    def _append_lost(lost: LostMessage, chunk: bytes | memoryview) -> None:
+        lost.size += len(chunk)
+        lost.head_tail.tail = (lost.head_tail.tail + bytes(chunk))[-_END_BYTES:]
 
     def take(self) -> Line:
+        """Return the message and start an empty one."""
         line, self._line = self._line, bytearray()
         return line
 
     def discard(self) -> None:
-        """Its end will not come."""
+        """Drop an incomplete message."""
         line = self.take()
         if isinstance(line, Spool):
             line.close()
 
 
+class LineReader:
+    """Iterable over the lines of a file descriptor, without newlines and empty lines; the last newline may be missing.
+
+    Once `end_fd` becomes readable, reading stops at the bytes that are already in the pipe, even if other processes
+    still hold its write end.
+    """
+
+    def __init__(
+        self, fd: int, *, spool_above_bytes: int, make_spool: Callable[[], Spool], end_fd: int | None = None
+    ) -> None:
+        self._fd = fd
+        self._spool_above_bytes = spool_above_bytes
+        self._make_spool = make_spool
+        self._end_fd = end_fd
+        self._poller = select.poll()
+        self._poller.register(fd, select.POLLIN)
+        if end_fd is not None:
+            self._poller.register(end_fd, select.POLLIN)
+
+    def __iter__(self) -> Iterator[Line]:
+        # One buffer for all reads: allocating fresh memory costs more than reading into it.
+        buffer = bytearray(_READ_BYTES)
+        view = memoryview(buffer)
+        line = LineBuffer(self._spool_above_bytes, self._make_spool)
+        while count := self._read_into(buffer):
+            start = 0
+            while (end := buffer.find(b"\n", start, count)) >= 0:
+                if line:
+                    line.append(view[start:end])
+                    yield line.take()
+                elif end > start:
+                    yield bytes(view[start:end])
+                start = end + 1
+            line.append(view[start:count])
+        if line:
+            yield line.take()
+
+    def _read_into(self, buffer: bytearray) -> int:
+        """Wait for bytes and return how many were read; 0 at the end."""
+        while self._wait_readable():
+            # Another process that shares the pipe may have made it non-blocking.
+            with contextlib.suppress(BlockingIOError):
+                return os.readv(self._fd, [buffer])
+            self._poller.poll()
+        return 0
+
+    def _wait_readable(self) -> bool:
+        """Wait for bytes or for `end_fd`; return whether there may be bytes to read."""
+        if self._end_fd is None or any(fd == self._fd for fd, _ in self._poller.poll()):
+            return True
+        return any(fd == self._fd for fd, _ in self._poller.poll(0))
+
+
 def enlarge_pipe(fd: int) -> None:
-    """Lets a pipe hold more, so that large messages take fewer turns; where that is not to be had, it works as well."""
+    """Raise the capacity of a pipe, where the system allows it, so that large messages need fewer reads."""
     if sys.platform == "linux":
         import fcntl
 
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-
-if TYPE_CHECKING:
-    from forebay.store import Store

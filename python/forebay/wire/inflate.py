@@ -1,4 +1,4 @@
-"""Compressed bodies, undone piece by piece: one that ends too early is not taken for a whole one."""
+"""Incremental decompression of HTTP bodies; a truncated body is an error."""
 
 import re
 import zlib
@@ -11,24 +11,27 @@ ACCEPT_ENCODING = "gzip, deflate"
 _IDENTITY_CODINGS = re.compile(
     r"|identity|none|binary|[78]bit|utf-?(8|16|32)([bl]e)?|(us-)?ascii|iso-8859-\d+|windows-\d+|shift[_-]jis|gb\w+|euc-\w+"
 )
-"""What servers say of bytes that are as they are: words of mail, and charsets.
+"""Values of `Content-Encoding` that servers send for uncompressed bodies: mail encodings and charsets.
 
-Only what is known to be no coding is passed over. A name that nobody knows may be a coding that nobody knows.
+Any other unknown name is an error, since it may be an unknown compression.
 """
 
 _GZIP_FIRST_BYTE = 0x1F
 
 _MAX_CHUNK_BYTES = 1024 * 1024
-"""At most so much at once: a few bytes can stand for very many."""
+"""Size limit of a decompressed chunk: a few compressed bytes can expand to very many."""
 
 
 def is_compression(name: str) -> bool:
-    """Whether bytes of which this is said are to be undone."""
+    """Return whether a `Content-Encoding` names a compression."""
     return not _IDENTITY_CODINGS.fullmatch(name)
 
 
 class Inflater:
-    """What was compressed by one coding of HTTP. Raises `ValueError` for what is broken; the message follows a name."""
+    """Decompressor for one `Content-Encoding`.
+
+    Raises `ValueError` for broken data, with a message that continues a sentence such as "the request …".
+    """
 
     def __init__(self, coding: str) -> None:
         self._coding = coding
@@ -36,31 +39,30 @@ class Inflater:
         self._problem = f"what is not {coding}, as it says"
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """More of it."""
-        rest = chunk
-        while rest:
+        """Yield what a chunk decompresses to."""
+        remaining = chunk
+        while remaining:
             if self._decompressor is None:
-                self._decompressor = self._new_decompressor(rest)
+                self._decompressor = self._new_decompressor(remaining)
             elif self._decompressor.eof:
-                # After the end there may be zeros up to a full block, or another member of a gzip file. Anything else
-                # is no part of the answer by the book, but it was sent: it is not dropped unseen.
-                rest = rest.lstrip(b"\0")
-                if not rest:
+                # Zero padding or another gzip member may follow the end; anything else is an error.
+                remaining = remaining.lstrip(b"\0")
+                if not remaining:
                     return
                 self._problem = f"{self._coding} with something else behind its end; it may have been carried out"
-                if self._coding == "deflate" or rest[0] != _GZIP_FIRST_BYTE:
+                if self._coding == "deflate" or remaining[0] != _GZIP_FIRST_BYTE:
                     raise ValueError(f"was answered {self._problem}")
-                self._decompressor = self._new_decompressor(rest)
+                self._decompressor = self._new_decompressor(remaining)
             try:
-                piece = self._decompressor.decompress(rest, _MAX_CHUNK_BYTES)
+                data = self._decompressor.decompress(remaining, _MAX_CHUNK_BYTES)
             except zlib.error as error:
                 raise ValueError(f"was answered {self._problem}: {error}") from None
-            rest = self._decompressor.unused_data if self._decompressor.eof else self._decompressor.unconsumed_tail
-            if piece:
-                yield piece
+            remaining = self._decompressor.unused_data if self._decompressor.eof else self._decompressor.unconsumed_tail
+            if data:
+                yield data
 
     def finish(self) -> bytes:
-        """The last of it."""
+        """Return the remaining bytes; raise `ValueError` if the body is truncated."""
         if self._decompressor is None or self._decompressor.eof:
             return b""
         last = self._decompressor.flush()
@@ -72,7 +74,7 @@ class Inflater:
         if self._coding in ("gzip", "x-gzip"):
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
         if self._coding == "deflate":
-            # By the book it has a header, of which the first four bits are 8; many servers leave it away.
+            # The standard requires a zlib header, whose low four bits are 8; many servers omit it.
             return zlib.decompressobj(zlib.MAX_WBITS if start[0] & 0x0F == 8 else -zlib.MAX_WBITS)
         raise ValueError(
             f"was answered in the encoding {self._coding[:64]!r}, which was not asked for and cannot be read"

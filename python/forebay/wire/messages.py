@@ -1,4 +1,4 @@
-"""JSON-RPC messages: how they are read, told apart and written."""
+"""JSON-RPC messages as bytes: parsed lazily, changed where needed, and dumped with every other byte unchanged."""
 
 import contextlib
 import dataclasses
@@ -43,31 +43,36 @@ __all__ = [
     "result_message",
 ]
 
-MAX_STRING_BYTES = 1024
-"""The longest string that is parsed."""
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 
+MAX_STRING_BYTES = 1024
+"""Longer strings stay `LazyJSON`."""
 
 MAX_CONTAINER_BYTES = 8192
-"""The largest container that is parsed."""
-
+"""Larger objects and arrays stay `LazyJSON`."""
 
 MAX_DEPTH = 64
-"""How many containers stand around what is parsed; `orjson` reads no more than 1,024."""
+"""Values nested more deeply stay `LazyJSON`; `orjson` reads at most 1,024 levels."""
 
+_MAX_ENVELOPE_BYTES = 1 << 20
+"""Container size for a second attempt, if `params` or `result` was too large to parse."""
+
+_UNLIMITED = 1 << 62
+_FULL_DEPTH = 512
+
+_MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
 _HOLE_TOKEN = secrets.token_hex(16)
-"""What stands for holes. Nobody who writes messages knows it, so nobody can write a hole."""
-
+"""Marks a placeholder in parsed JSON. It is random, so that no message can contain one."""
 
 _HOLE_PATTERN = re.compile(f'"{_HOLE_TOKEN}:([0-9]+)"'.encode())
 
-
 SourceSpan: TypeAlias = tuple[bytes | memoryview | str, int, int]
-"""A value as the core takes it: a buffer or the path of a file, and where in it."""
+"""A buffer or the path of a file, with the start and end of a value in it, as `_core` takes it."""
 
 
 class LazyJSON(SerializedJSON):
-    """The bytes of a value, quotes or brackets included: in memory, or in a spool."""
+    """Unparsed JSON value: a span of bytes in memory or in a spool, quotes or brackets included."""
 
     __slots__ = ("_source", "end", "start")
 
@@ -81,7 +86,7 @@ class LazyJSON(SerializedJSON):
 
     def __repr__(self) -> str:
         where = "in a spool" if self.is_spooled else "in memory"
-        return f"Raw({len(self)} bytes {where})"
+        return f"LazyJSON({len(self)} bytes {where})"
 
     @property
     def is_spooled(self) -> bool:
@@ -89,16 +94,12 @@ class LazyJSON(SerializedJSON):
 
     @property
     def folder(self) -> str | None:
-        """Where there is room for more of the same, if it is spooled."""
+        """Folder of the spool; a copy of the value fits there."""
         return self._source.folder if isinstance(self._source, Spool) else None
 
     @property
     def is_string(self) -> bool:
         return self._first_byte == b'"'
-
-    @property
-    def is_object(self) -> bool:
-        return self._first_byte == b"{"
 
     @property
     def is_array(self) -> bool:
@@ -114,38 +115,39 @@ class LazyJSON(SerializedJSON):
         return (source.path if isinstance(source, Spool) else source, self.start, self.end)
 
     def slice(self, start: int, end: int) -> "LazyJSON":
-        """What stands elsewhere in the same message."""
+        """Return another span of the same message."""
         return LazyJSON(self._source, start, end)
 
     def only_member(self, name: str) -> "LazyJSON | None":
-        """The value of the only member, if that is called so."""
+        """Return the value of the member `name`, if the object has no other member."""
         span = _core.only_member(self.span, name)
         return None if span is None else self.slice(*span)
 
     def members(self, names: Sequence[str]) -> "dict[str, LazyJSON]":
-        """The members of these names, each as it came, whatever others are called. Raises `InvalidJSON`."""
+        """Return the members with these names, even if other names cannot be decoded. Raises `InvalidJSON`."""
         spans = _core.members(self.span, names)
         return {name: self.slice(*span) for name, span in zip(names, spans, strict=True) if span is not None}
 
     def parse(self) -> Any:
-        """What `taken_apart` makes of it."""
+        """Return the value as `parse_lazy` does."""
         return parse_lazy(self._source, self.start, self.end)
 
     def json_chunks(self) -> Iterator[bytes | memoryview]:
-        """The bytes that came."""
+        """Yield the original bytes."""
         return self._chunks(self.start, self.end)
 
     def text_chunks(self) -> Iterator[bytes]:
-        """What a string stands for."""
+        """Yield the unescaped UTF-8 text of a string."""
         unescaper = _core.Unescaper()
-        for piece in self._chunks(self.start + 1, self.end - 1):
-            yield unescaper.push(piece)
+        for chunk in self._chunks(self.start + 1, self.end - 1):
+            yield unescaper.push(chunk)
         yield unescaper.finish()
 
     def json(self) -> bytes:
         return b"".join(self.json_chunks())
 
     def text(self) -> bytes:
+        """Return the unescaped UTF-8 text of a string."""
         if isinstance(self._source, Spool):
             return b"".join(self.text_chunks())
         return _core.unescape(self._source[self.start + 1 : self.end - 1])
@@ -154,28 +156,48 @@ class LazyJSON(SerializedJSON):
         if isinstance(self._source, Spool):
             return self._source.chunks(start, end)
         view = self._source[start:end]
-        return (view[at : at + CHUNK_BYTES] for at in range(0, len(view), CHUNK_BYTES))
+        return (view[offset : offset + CHUNK_BYTES] for offset in range(0, len(view), CHUNK_BYTES))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """A payload that is too large for memory: as often as it is asked, from its start."""
+    """Payload that may be too large for memory; each iteration yields its chunks from the start."""
 
     open: Callable[[], Iterator[bytes | memoryview]]
     max_size: int
-    """What it is not larger than."""
+    """Upper bound of its size in bytes."""
     folder: str | None = None
-    """Where there is room for as much again."""
+    """Folder that has room for a copy."""
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         return self.open()
 
     def head(self) -> bytes:
-        """Its start."""
-        return bytes(next((piece for piece in self if piece), b""))
+        """Return the first chunk."""
+        return bytes(next((chunk for chunk in self if chunk), b""))
 
     def read_all(self) -> bytes:
         return b"".join(self)
+
+
+def parse(raw: Message) -> Any:
+    """Parse a JSON-RPC message in which large or lossy values stay `LazyJSON`; `None` if it is not JSON.
+
+    The members of JSON-RPC are always found, however large the others are and whatever they are called.
+    """
+    try:
+        message = parse_lazy(raw)
+        if _has_lazy_body(message):
+            message = parse_lazy(raw, max_container_bytes=_MAX_ENVELOPE_BYTES)
+        return _parse_members(raw) if isinstance(message, LazyJSON) else message
+    except InvalidJSON:
+        return None
+
+
+def parse_fully(raw: Message) -> dict[str, Any]:
+    """Parse a message of any size; only numbers and strings that Python cannot represent stay `LazyJSON`."""
+    message = parse_lazy(raw, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_DEPTH)
+    return message if isinstance(message, dict) else {}
 
 
 def parse_lazy(
@@ -187,74 +209,88 @@ def parse_lazy(
     max_container_bytes: int = MAX_CONTAINER_BYTES,
     max_depth: int = MAX_DEPTH,
 ) -> Any:
-    """A message in which everything large, and whatever Python would not keep as it is, is a `Raw`.
+    """Parse JSON in which values that are large, or that Python would not reproduce exactly, stay `LazyJSON`.
 
-    Raises `InvalidJSON` for what is not one JSON value.
+    Raises `InvalidJSON` unless the bytes are one JSON value.
     """
-    whole = as_lazy(source, start, end)
+    value = as_lazy(source, start, end)
     skeleton, holes = _core.dissect(
-        whole.span, _HOLE_TOKEN, most_string=max_string_bytes, most_container=max_container_bytes, most_depth=max_depth
+        value.span, _HOLE_TOKEN, most_string=max_string_bytes, most_container=max_container_bytes, most_depth=max_depth
     )
-    return _fill_holes(orjson.loads(skeleton), [whole.slice(*hole) for hole in holes])
+    return _fill_holes(orjson.loads(skeleton), [value.slice(*hole) for hole in holes])
 
 
 def as_lazy(source: bytes | bytearray | memoryview | Spool, start: int = 0, end: int | None = None) -> LazyJSON:
-    """A message that nobody parsed."""
+    """Return bytes as `LazyJSON`, without checking that they are JSON."""
     if not isinstance(source, Spool):
         source = memoryview(source).cast("B").toreadonly()
     return LazyJSON(source, start, len(source) if end is None else end)
 
 
+def _has_lazy_body(message: Any) -> bool:
+    """Return whether the message, its params or its result were too large to parse."""
+    if isinstance(message, dict):
+        return any(isinstance(message.get(name), LazyJSON) for name in ("params", "result"))
+    return isinstance(message, LazyJSON)
+
+
+def _parse_members(raw: Message) -> dict[str, Any] | None:
+    """Parse only the members of JSON-RPC, if other names cannot be decoded, such as half of a surrogate pair."""
+    members = as_lazy(raw).members(_MEMBER_NAMES)
+    return {name: member.parse() for name, member in members.items()} or None
+
+
 def _fill_holes(skeleton: Any, holes: list[LazyJSON]) -> Any:
-    """The skeleton with its holes in it. Not by recursion: it may be deeper than Python's stack."""
+    """Replace each placeholder by its `LazyJSON`. Without recursion: JSON may be deeper than Python's stack."""
     root = [skeleton]
-    waiting: list[Any] = [root] if holes else []
-    while waiting:
-        container = waiting.pop()
-        for place, value in container.items() if isinstance(container, dict) else enumerate(container):
+    stack: list[Any] = [root] if holes else []
+    while stack:
+        container = stack.pop()
+        for key, value in container.items() if isinstance(container, dict) else enumerate(container):
             if isinstance(value, dict | list):
-                waiting.append(value)
+                stack.append(value)
             elif isinstance(value, str):
                 token, _, number = value.partition(":")
                 if token == _HOLE_TOKEN:
-                    container[place] = holes[int(number)]
+                    container[key] = holes[int(number)]
     return root[0]
 
 
 def dump(value: object) -> bytes:
-    """A value as JSON, each `Raw` in it as the bytes that came."""
+    """Return a value as JSON, with the original bytes of each `LazyJSON` in it."""
     data = dump_chunks(value)
     return data.read_all() if isinstance(data, ChunkSource) else data
 
 
 def dump_chunks(value: object) -> bytes | ChunkSource:
-    """A value as JSON, each `Raw` in it as the bytes that came; in pieces if one of them is spooled."""
+    """Return a value as JSON like `dump`, or as chunks if some of it is spooled."""
     holes: list[LazyJSON] = []
 
-    def placeholder(inner: object) -> object:
+    def add_hole(inner: object) -> object:
         if not isinstance(inner, LazyJSON):
             return inner
         holes.append(inner)
         return f"{_HOLE_TOKEN}:{len(holes) - 1}"
 
-    skeleton = encode(value, placeholder)
+    skeleton = encode(value, add_hole)
 
-    def pieces() -> Iterator[bytes | memoryview]:
-        for number, between in enumerate(_HOLE_PATTERN.split(skeleton)):
-            if number % 2 == 0:
-                yield between
+    def chunks() -> Iterator[bytes | memoryview]:
+        # Splitting by a pattern with a group gives text and hole numbers in turn.
+        for index, part in enumerate(_HOLE_PATTERN.split(skeleton)):
+            if index % 2 == 0:
+                yield part
             else:
-                yield from holes[int(between)].json_chunks()
+                yield from holes[int(part)].json_chunks()
 
     folder = next((hole.folder for hole in holes if hole.folder is not None), None)
     if folder is not None:
-        return ChunkSource(pieces, len(skeleton) + sum(map(len, holes)), folder)
-    return b"".join(pieces()) if holes else skeleton
+        return ChunkSource(chunks, len(skeleton) + sum(map(len, holes)), folder)
+    return b"".join(chunks()) if holes else skeleton
 
 
 @contextlib.contextmanager
 def open_span(value: object) -> Iterator[SourceSpan]:
-    """A value as the core takes it; one with something spooled in it is put together where that is."""
+    """Provide a value as a span for `_core`; if parts of it are spooled, it is written to another spool first."""
     if isinstance(value, LazyJSON):
         yield value.span
         return
@@ -263,58 +299,24 @@ def open_span(value: object) -> Iterator[SourceSpan]:
         yield data, 0, len(data)
         return
     with Spool(data.folder or tempfile.gettempdir()) as spool:
-        for piece in data:
-            spool.write(piece)
+        for chunk in data:
+            spool.write(chunk)
         yield spool.path, 0, spool.size
 
 
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+def result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
+    """Return a JSON-RPC response with a result."""
+    return dump({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-_MAX_ENVELOPE_BYTES = 1 << 20
-"""What a message may have beside what it says."""
-
-_UNLIMITED = 1 << 62
-_FULL_DEPTH = 512
-
-_MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
-
-
-def parse(line: Message) -> Any:
-    """A message to be looked at, of which all that is large or delicate is `Raw`; `None` for what is no message.
-
-    What it is for is always read: however much stands beside it, and whatever that is called.
-    """
-    try:
-        message = parse_lazy(line)
-        if _has_lazy_body(message):
-            message = parse_lazy(line, max_container_bytes=_MAX_ENVELOPE_BYTES)
-        return _parse_members(line) if isinstance(message, LazyJSON) else message
-    except InvalidJSON:
-        return None
-
-
-def parse_fully(line: Message) -> dict[str, Any]:
-    """A message of which all is to be looked at; numbers that Python has no room for are `Raw`."""
-    message = parse_lazy(line, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_DEPTH)
-    return message if isinstance(message, dict) else {}
-
-
-def _has_lazy_body(message: Any) -> bool:
-    """Whether there is so much in it that the message itself, or what it says, is not taken apart."""
-    if isinstance(message, dict):
-        return any(isinstance(message.get(key), LazyJSON) for key in ("params", "result"))
-    return isinstance(message, LazyJSON)
-
-
-def _parse_members(line: Message) -> dict[str, Any] | None:
-    """What a message says whose names Python cannot read, such as half of a surrogate pair, each as it came."""
-    members = as_lazy(line).members(_MEMBER_NAMES)
-    return {name: member.parse() for name, member in members.items()} or None
+def error_message(request_id: object, code: int, message: str, data: object = None) -> bytes:
+    """Return a JSON-RPC error response."""
+    error = {"code": code, "message": message, **({} if data is None else {"data": data})}
+    return dump({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def id_key(request_id: object) -> bytes:
-    """A request's id as a key, however it is written: 7, 7.0 and 70e-1 are one number, and "7" is none."""
+    """Return a request id as a dictionary key: 7, 7.0 and 70e-1 have the same key, "7" has another."""
     if isinstance(request_id, LazyJSON):
         text = request_id.json()
         if request_id.is_string:
@@ -332,23 +334,12 @@ def id_key(request_id: object) -> bytes:
 
 
 def get_meta(params: object) -> dict[str, Any]:
-    """What a request says beside its parameters."""
+    """Return the `_meta` of a request's params."""
     meta = params.get("_meta") if isinstance(params, Mapping) else None
     return meta if isinstance(meta, dict) else {}
 
 
 def protocol_version(params: object) -> str | None:
-    """The version of the protocol that a request names; none did so before the newest."""
+    """Return the protocol version that a request names in its `_meta`, as requests do since `MODERN_VERSION`."""
     version = get_meta(params).get(PROTOCOL_VERSION_KEY)
     return version if isinstance(version, str) else None
-
-
-def result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
-    """An answer."""
-    return dump({"jsonrpc": "2.0", "id": request_id, "result": result})
-
-
-def error_message(request_id: object, code: int, message: str, data: object = None) -> bytes:
-    """An answer that there is none."""
-    error = {"code": code, "message": message, **({} if data is None else {"data": data})}
-    return dump({"jsonrpc": "2.0", "id": request_id, "error": error})

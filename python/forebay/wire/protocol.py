@@ -1,36 +1,99 @@
-"""Versions of the protocol, and what differs between them."""
+"""Versions of MCP, and the rules that differ between them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["MODERN_VERSION", "PROTOCOL_VERSION_KEY", "SERVER_INFO_KEY", "add_result_fields", "is_modern", "next_cursor"]
+__all__ = [
+    "CLIENT_CAPABILITIES_KEY",
+    "CLIENT_INFO_KEY",
+    "LEGACY_VERSION",
+    "MAX_LIST_PAGES",
+    "MODERN_VERSION",
+    "PROTOCOL_VERSION_KEY",
+    "RESOURCE_LINK_VERSION",
+    "SERVER_INFO_KEY",
+    "PageCursors",
+    "add_result_fields",
+    "is_modern",
+    "next_cursor",
+]
 
-SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
-PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+RESOURCE_LINK_VERSION = "2025-06-18"
+"""First version with resource links in tool results."""
+
+LEGACY_VERSION = "2025-11-25"
+"""Last version with a handshake."""
+
 MODERN_VERSION = "2026-07-28"
+"""First version without a handshake: each request names its version in `_meta`."""
+
+CLIENT_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
+PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+
+MAX_LIST_PAGES = 1000
+"""How many pages of a list are followed."""
+
 _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
-"""What the newest version wants to be told the lifetime of."""
+"""Methods whose results must state how long they may be cached, since `MODERN_VERSION`."""
 
 
 def is_modern(version: str) -> bool:
-    """Whether a version of the protocol has no handshake, and no connections that last."""
+    """Return whether a protocol version works without a handshake and lasting connections."""
     return version >= MODERN_VERSION
 
 
-def add_result_fields(method: str, result: dict[str, Any], version: str, stamp: Mapping[str, Any]) -> dict[str, Any]:
-    """A result of ours as this version of the protocol has it."""
+def add_result_fields(
+    method: str, result: dict[str, Any], version: str, server_info: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a result with the fields that a protocol version requires."""
     if not is_modern(version):
         return result
-    kept = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE_METHODS else {}
-    return {
-        **result,
-        "resultType": "complete",
-        **kept,
-        "_meta": {SERVER_INFO_KEY: stamp, **(result.get("_meta") or {})},
-    }
+    caching = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE_METHODS else {}
+    meta = {SERVER_INFO_KEY: server_info, **(result.get("_meta") or {})}
+    return {**result, "resultType": "complete", **caching, "_meta": meta}
 
 
 def next_cursor(page: Mapping[str, Any]) -> Any:
-    """`None` at the end of a list. Some servers say that by a cursor that is empty."""
+    """Return the cursor of the next page, `None` after the last one. Some servers end a list with an empty cursor."""
     cursor = page.get("nextCursor")
     return None if cursor == "" else cursor
+
+
+class PageCursors:
+    """Iterator over the params that request each page of a list: `{}` first, then `{"cursor": …}`.
+
+    Call `follow` with each page, in synchronous and asynchronous code alike:
+
+        cursors = PageCursors()
+        for params in cursors:
+            page = await request("tools/list", params)
+            cursors.follow(page)
+
+    Iteration stops after the last page, when a server repeats a cursor, and after `max_pages` pages.
+    """
+
+    def __init__(self, max_pages: int = MAX_LIST_PAGES) -> None:
+        self._max_pages = max_pages
+        self._cursor: Any = None
+        # A list: nothing keeps a server from sending a cursor that is not hashable.
+        self._requested: list[Any] = []
+        self.is_truncated = False
+        """Whether iteration stopped at `max_pages` although the list goes on."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        if self._cursor in self._requested:
+            raise StopIteration
+        if len(self._requested) >= self._max_pages:
+            self.is_truncated = True
+            raise StopIteration
+        self._requested.append(self._cursor)
+        return {} if self._cursor is None else {"cursor": self._cursor}
+
+    def follow(self, page: Mapping[str, Any]) -> None:
+        """Continue with the page that follows this one."""
+        self._cursor = next_cursor(page)

@@ -1,4 +1,4 @@
-"""Server-sent events, of any size, out of chunks that end anywhere."""
+"""Server-sent events: an incremental parser for events of any size."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -10,32 +10,32 @@ __all__ = ["Event", "EventParser"]
 _DATA_FIELD = b"data:"
 _BOM = b"\xef\xbb\xbf"
 _MAX_FIELD_BYTES = 64 * 1024
-"""How long a line may be that is no data."""
+"""Lines other than `data` are cut at this length."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """One event that came whole."""
+    """One complete event."""
 
     name: str
     data: Line
-    """Its lines as one, with spaces between: to JSON it is the same, and a message is one line."""
+    """Data lines joined by spaces rather than newlines: the same JSON, but on one line, as messages must be."""
 
     @property
     def is_message(self) -> bool:
-        """Some are empty: they only say where to go on."""
+        """Whether the event carries a message. Events without data only set the id to resume from."""
         return self.name == "message" and bool(self.data)
 
 
 class EventParser:
-    """The events of a stream, and where to go on when it breaks off."""
+    """Parser of an event stream that also keeps what is needed to resume it."""
 
     def __init__(self, data: LineBuffer) -> None:
         self._data = data
         self.last_event_id = ""
-        """Of the last event that came whole."""
+        """Id of the last complete event."""
         self.retry_seconds: float | None = None
-        """After how many seconds the server wants to be asked again."""
+        """Reconnection delay that the server asked for."""
         self._reset_stream()
 
     def _reset_stream(self) -> None:
@@ -51,22 +51,22 @@ class EventParser:
         self._has_data = False
 
     def discard(self) -> None:
-        """The stream has ended: what of an event has come so far is none, and another stream may go on."""
+        """Drop an incomplete event at the end of a stream and get ready for the stream that resumes it."""
         self._data.discard()
         self._reset_stream()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that end in a chunk."""
+        """Yield the events that are completed by a chunk."""
         if self._bom_prefix is not None:
             chunk = self._strip_bom(self._bom_prefix + chunk)
         view = memoryview(chunk)
         start = 1 if self._ends_with_cr and chunk[:1] == b"\n" else 0
         if chunk:
             self._ends_with_cr = False
-        # Each is looked for once over the chunk, however many there are of the other.
-        feed, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
-        while feed >= 0 or carriage >= 0:
-            end = feed if carriage < 0 or 0 <= feed < carriage else carriage
+        # Both are searched only once over the chunk, to stay linear when only one of them occurs.
+        newline, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
+        while newline >= 0 or carriage >= 0:
+            end = newline if carriage < 0 or 0 <= newline < carriage else carriage
             self._append(view[start:end])
             if (event := self._end_line()) is not None:
                 yield event
@@ -75,33 +75,33 @@ class EventParser:
                 self._ends_with_cr = start == len(chunk)
                 start += chunk[start : start + 1] == b"\n"
                 carriage = chunk.find(b"\r", start)
-            if 0 <= feed < start:
-                feed = chunk.find(b"\n", start)
+            if 0 <= newline < start:
+                newline = chunk.find(b"\n", start)
         self._append(view[start:])
 
     def _strip_bom(self, start: bytes) -> bytes:
-        """A stream may begin with a mark of its byte order, which is none of its first line."""
+        """Remove the byte order mark that may start a stream."""
         if len(start) < len(_BOM) and _BOM.startswith(start):
             self._bom_prefix = start
             return b""
         self._bom_prefix = None
         return start.removeprefix(_BOM)
 
-    def _append(self, piece: memoryview) -> None:
-        """Part of a line. What is data is never copied into a line first."""
+    def _append(self, chunk: memoryview) -> None:
+        """Append part of a line; data goes straight to the data buffer."""
         if self._is_data_line:
-            self._data.append(piece)
+            self._data.append(chunk)
             return
-        # One byte more than the name, because a space after it is none of the data.
+        # One byte more than the field name: a space after it is not part of the data.
         missing = len(_DATA_FIELD) + 1 - len(self._line)
         if missing > 0:
-            self._line += piece[:missing]
-            piece = piece[missing:]
+            self._line += chunk[:missing]
+            chunk = chunk[missing:]
             if len(self._line) > len(_DATA_FIELD) and self._line.startswith(_DATA_FIELD):
                 self._begin_data(bytes(self._line[len(_DATA_FIELD) :]).removeprefix(b" "))
-                self._data.append(piece)
+                self._data.append(chunk)
                 return
-        self._line += piece[: _MAX_FIELD_BYTES - len(self._line)]
+        self._line += chunk[: _MAX_FIELD_BYTES - len(self._line)]
 
     def _begin_data(self, start: bytes) -> None:
         if self._has_data:

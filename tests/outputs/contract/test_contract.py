@@ -1,4 +1,4 @@
-"""The response contract, by the traps that others fell into."""
+"""The response contract: payloads, references, lists, summaries and the decorator."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ from stores import store_at
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    with store_at(tmp_path / "store") as opened:
-        yield opened
+    with store_at(tmp_path / "store") as open_store:
+        yield open_store
 
 
 def test_a_small_payload_is_shown_whole_and_not_stored(store: Store) -> None:
@@ -42,13 +42,13 @@ def test_a_small_payload_is_shown_whole_and_not_stored(store: Store) -> None:
     assert list(store.list()) == []
 
 
-def test_the_eleventh_tiny_item_is_not_lost(store: Store) -> None:
+def test_the_eleventh_item_is_stored(store: Store) -> None:
     assert wrap_response(list(range(10)), summary="s", store=store).to_dict()["hasMore"] is False
-    said = wrap_response(list(range(11)), summary="s", store=store, domain="numbers").to_dict()
-    assert said["data"] == {"items": list(range(10)), "totalCount": 11, "showing": 10}
-    assert (said["count"], said["hasMore"]) == (11, True)
-    assert said["artifactRef"].startswith("ax://numbers/")
-    assert retrieve_artifact(said["artifactRef"], store=store) == list(range(11))
+    fields = wrap_response(list(range(11)), summary="s", store=store, domain="numbers").to_dict()
+    assert fields["data"] == {"items": list(range(10)), "totalCount": 11, "showing": 10}
+    assert (fields["count"], fields["hasMore"]) == (11, True)
+    assert fields["artifactRef"].startswith("ax://numbers/")
+    assert retrieve_artifact(fields["artifactRef"], store=store) == list(range(11))
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_the_eleventh_tiny_item_is_not_lost(store: Store) -> None:
         "l\n" * 21,
     ],
 )
-def test_whatever_else_is_left_out_is_not_lost(store: Store, payload: Any) -> None:
-    said = wrap_response(payload, summary="s", store=store).to_dict()
-    assert said["hasMore"] is True
-    assert retrieve_artifact(said["artifactRef"], store=store) == payload
+def test_an_incomplete_response_refers_to_the_whole_payload(store: Store, payload: Any) -> None:
+    fields = wrap_response(payload, summary="s", store=store).to_dict()
+    assert fields["hasMore"] is True
+    assert retrieve_artifact(fields["artifactRef"], store=store) == payload
 
 
-def test_the_payload_s_own_keys_overwrite_nothing(store: Store) -> None:
+def test_keys_of_the_payload_stay_below_data(store: Store) -> None:
     payload = {
         "summary": "mine",
         "success": False,
@@ -76,47 +76,47 @@ def test_the_payload_s_own_keys_overwrite_nothing(store: Store) -> None:
         "artifactRef": "ax://evil/x",
         "data": 0,
     }
-    said = wrap_response(payload, summary="ours", store=store).to_dict()
-    assert said == {"summary": "ours", "success": True, "hasMore": False, "data": payload}
+    fields = wrap_response(payload, summary="ours", store=store).to_dict()
+    assert fields == {"summary": "ours", "success": True, "hasMore": False, "data": payload}
 
 
-def test_failure_is_said(store: Store) -> None:
-    said = wrap_response("no such file", summary="", success=False, store=store).to_dict()
-    assert (said["success"], said["summary"], said["data"]) == (False, "Failed", "no such file")
+def test_a_failure_has_success_false(store: Store) -> None:
+    fields = wrap_response("no such file", summary="", success=False, store=store).to_dict()
+    assert (fields["success"], fields["summary"], fields["data"]) == (False, "Failed", "no such file")
     assert wrap_response(None, summary=" \n ", store=store).to_dict()["summary"] == "Done"
 
 
 def test_the_first_and_the_last_lines_of_a_log_are_shown(store: Store) -> None:
     log = "".join(f"line {number}\n" for number in range(1000))
-    said = wrap_response(log, summary="log", store=store).to_dict()
-    assert said["data"] == {
+    fields = wrap_response(log, summary="log", store=store).to_dict()
+    assert fields["data"] == {
         "head": [f"line {number}" for number in range(10)],
         "tail": [f"line {number}" for number in range(990, 1000)],
         "lineCount": 1000,
     }
-    one = wrap_response("x" * 69_000, summary="one line", store=store).to_dict()
-    assert one["data"] == "x" * 500 + "..."
-    few = wrap_response("\n".join(["y" * 3000] * 3), summary="long lines", store=store).to_dict()
-    assert few["data"] == {"head": ["y" * 500 + "..."] * 3, "tail": [], "lineCount": 3}
+    single_line = wrap_response("x" * 69_000, summary="one line", store=store).to_dict()
+    assert single_line["data"] == "x" * 500 + "..."
+    long_lines = wrap_response("\n".join(["y" * 3000] * 3), summary="long lines", store=store).to_dict()
+    assert long_lines["data"] == {"head": ["y" * 500 + "..."] * 3, "tail": [], "lineCount": 3}
 
 
-def test_what_stands_in_a_log_like_what_was_left_out_is_shown(store: Store) -> None:
+def test_log_lines_that_look_like_the_marker_are_shown(store: Store) -> None:
     lines = [f"[... {number} lines left out ...]" for number in range(40)]
-    said = wrap_response("\n".join(lines), summary="log", store=store).to_dict()
-    assert said["data"] == {"head": lines[:10], "tail": lines[-10:], "lineCount": 40}
+    fields = wrap_response("\n".join(lines), summary="log", store=store).to_dict()
+    assert fields["data"] == {"head": lines[:10], "tail": lines[-10:], "lineCount": 40}
 
 
-def test_a_binary_says_what_it_is(store: Store) -> None:
-    said = wrap_response(b"\x89PNG\r\n\x1a\n\x00" + bytes(300), summary="picture", store=store).to_dict()
-    assert said["data"] == {"mimeType": "image/png", "sizeBytes": 309}
-    assert len(retrieve_artifact(said["artifactRef"], store=store)) == 309
+def test_a_binary_is_shown_by_type_and_size(store: Store) -> None:
+    fields = wrap_response(b"\x89PNG\r\n\x1a\n\x00" + bytes(300), summary="picture", store=store).to_dict()
+    assert fields["data"] == {"mimeType": "image/png", "sizeBytes": 309}
+    assert len(retrieve_artifact(fields["artifactRef"], store=store)) == 309
 
 
-def test_half_of_a_surrogate_pair_goes_no_further(store: Store) -> None:
-    said = wrap_response({"a": "ok \ud83d end", "b": "😀"}, summary="\ude00 s", store=store)
-    assert orjson.loads(said.encode())["data"] == {"a": "ok \ufffd end", "b": "😀"}
-    # What it was is in the store.
-    assert retrieve_artifact(said.to_dict()["artifactRef"], store=store) == {"a": "ok \ud83d end", "b": "😀"}
+def test_a_lone_surrogate_is_replaced(store: Store) -> None:
+    response = wrap_response({"a": "ok \ud83d end", "b": "😀"}, summary="\ude00 s", store=store)
+    assert orjson.loads(response.encode())["data"] == {"a": "ok \ufffd end", "b": "😀"}
+    # The store has the original.
+    assert retrieve_artifact(response.to_dict()["artifactRef"], store=store) == {"a": "ok \ud83d end", "b": "😀"}
     escaped = '{"a":"\\ud83d\\ude00","b":"\\\\ud83d","c":"\\ude00\\ud83d"}'
     assert wrap_response(escaped, summary="s", store=store).to_dict()["data"] == {
         "a": "😀",
@@ -131,27 +131,27 @@ def test_numbers_stay_as_they_are_written(store: Store) -> None:
     assert response.to_dict()["hasMore"] is False
 
 
-def test_what_cannot_be_stored_is_said_beside_what_is_shown(tmp_path: Path) -> None:
+def test_a_full_store_is_reported_beside_the_excerpt(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=10) as full:
-        said = wrap_response(list(range(5000)), summary="many", store=full).to_dict()
-        assert "artifactRef" not in said
-        assert (said["error"]["code"], said["hasMore"], said["success"]) == ("store_full", True, True)
-        assert said["data"]["totalCount"] == 5000
+        fields = wrap_response(list(range(5000)), summary="many", store=full).to_dict()
+        assert "artifactRef" not in fields
+        assert (fields["error"]["code"], fields["hasMore"], fields["success"]) == ("store_full", True, True)
+        assert fields["data"]["totalCount"] == 5000
         with pytest.raises(StoreFull):
             store_artifact("d", "i", list(range(5000)), store=full)
         listed = paginated_list([{"id": 1}], domain="d", store=full).to_dict()
         assert (listed["error"]["code"], "artifactRef" in listed) == ("store_full", False)
 
 
-def test_a_store_that_cannot_be_opened_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "file"))
-    said = wrap_response(list(range(11)), summary="s").to_dict()
-    assert (said["error"]["code"], "artifactRef" in said) == ("store_unavailable", False)
+    fields = wrap_response(list(range(11)), summary="s").to_dict()
+    assert (fields["error"]["code"], "artifactRef" in fields) == ("store_unavailable", False)
     assert wrap_response([1], summary="s").to_dict()["data"] == [1]
 
 
-def test_what_must_not_be_stored_is_not_shown(tmp_path: Path) -> None:
+def test_redactions_apply_to_the_excerpt(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", redact=lambda data: data.replace(b"secret", b"[gone]")) as redacting:
         for payload in (["secret"], ["secret"] * 50):
             response = wrap_response(payload, summary="s", store=redacting)
@@ -163,17 +163,17 @@ def test_what_must_not_be_stored_is_not_shown(tmp_path: Path) -> None:
         raise ValueError(data)
 
     with store_at(tmp_path / "other", redact=broken) as failing:
-        said = wrap_response("secret", summary="secret", store=failing).to_dict()
-        assert said["error"]["code"] == "redaction_failed"
-        assert "secret" not in json.dumps(said)
+        fields = wrap_response("secret", summary="secret", store=failing).to_dict()
+        assert fields["error"]["code"] == "redaction_failed"
+        assert "secret" not in json.dumps(fields)
 
 
-def test_the_user_s_own_store_is_used_where_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_store_is_used_without_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
-    said = wrap_response(list(range(11)), summary="s").to_dict()
-    assert retrieve_artifact(said["artifactRef"]) == list(range(11))
+    fields = wrap_response(list(range(11)), summary="s").to_dict()
+    assert retrieve_artifact(fields["artifactRef"]) == list(range(11))
     with forebay.open_store(tmp_path / "home", sweep_interval=0) as store:
-        assert store.stat(str(extract_handle(said["artifactRef"]))).source_tool == "ax://result/result"
+        assert store.stat(str(extract_handle(fields["artifactRef"]))).source_tool == "ax://result/result"
 
 
 # References.
@@ -195,7 +195,7 @@ def test_every_reference_leads_to_its_handle(domain: str, id: str, length: int) 
     assert not set(' "\\\n') & set(ref)
 
 
-def test_artifacts_of_the_same_name_are_two(store: Store) -> None:
+def test_artifacts_of_the_same_name_are_separate(store: Store) -> None:
     first, second = (store_artifact("bugfix", "scan/7 ~", {"run": run}, store=store) for run in (1, 2))
     assert first != second
     assert first.startswith("ax://bugfix/scan%2F7%20%7E~oh_")
@@ -205,13 +205,13 @@ def test_artifacts_of_the_same_name_are_two(store: Store) -> None:
 @pytest.mark.parametrize(
     "payload", [None, 3, "text", "two\nlines", b"\x00\xff", [1, {"a": None}], '{"a": 1}\n{"a": 2}\n']
 )
-def test_an_artifact_comes_back_as_what_it_was(store: Store, payload: Any) -> None:
+def test_an_artifact_round_trips(store: Store, payload: Any) -> None:
     found = retrieve_artifact(store_artifact("d", "i", payload, store=store), store=store)
     assert found == ([{"a": 1}, {"a": 2}] if isinstance(payload, str) and payload[0] == "{" else payload)
 
 
 @pytest.mark.parametrize("domain", ["", "a b", "a/b", "é", "-a", "x" * 65, None, 3])
-def test_domains_that_are_none_are_refused_before_anything_is_stored(store: Store, domain: Any) -> None:
+def test_invalid_names_are_refused_before_storing(store: Store, domain: Any) -> None:
     with pytest.raises(InvalidArgument, match="a domain is 1 to 64 letters"):
         store_artifact(domain, "id", 1, store=store)
     if domain:
@@ -225,7 +225,7 @@ def test_domains_that_are_none_are_refused_before_anything_is_stored(store: Stor
 @pytest.mark.parametrize(
     "ref", ["", "ax://d/i", "oh_AAAAAAAAAAAA", "ax://d/i~oh_lower", "http://d/i~oh_AAAAAAAAAAAA", 3]
 )
-def test_what_is_no_reference_is_told_so(store: Store, ref: Any) -> None:
+def test_an_invalid_reference_is_refused(store: Store, ref: Any) -> None:
     with pytest.raises(InvalidArgument, match="a reference is ax://domain/id~oh_"):
         retrieve_artifact(ref, store=store)
     with pytest.raises(HandleNotFound):
@@ -239,7 +239,7 @@ ROWS = [
 ]
 
 
-def test_a_cursor_leads_on_and_is_this_list_s_alone(store: Store) -> None:
+def test_a_cursor_continues_its_own_list_only(store: Store) -> None:
     first = paginated_list(ROWS, domain="bug", label_field="title", store=store).to_dict()
     assert first["summary"] == "23 bug(s)"
     assert first["items"][0] == {"id": "bug-0", "label": "Title 0", "severity": "high"}
@@ -255,25 +255,25 @@ def test_a_cursor_leads_on_and_is_this_list_s_alone(store: Store) -> None:
             paginated_list(other, domain="bug", cursor=first["nextCursor"])
 
 
-def test_a_cursor_that_was_changed_anywhere_is_refused() -> None:
-    # Of a length at which base64 does not use all of its last character.
+def test_a_modified_cursor_is_refused() -> None:
+    # A length at which base64 leaves bits of the last character unused.
     cursor = paginated_list(ROWS, domain="bug", limit=5).to_dict()["nextCursor"]
     assert len(cursor) % 4
-    for place in range(len(cursor)):
+    for index in range(len(cursor)):
         for other in string.ascii_letters + string.digits + "-_":
-            changed = cursor[:place] + other + cursor[place + 1 :]
+            changed = cursor[:index] + other + cursor[index + 1 :]
             if changed != cursor:
                 with pytest.raises(InvalidArgument, match="is no nextCursor of this list"):
                     paginated_list(ROWS, domain="bug", cursor=changed)
-    for wrong in ("", "10", cursor + "=", cursor + "A", cursor[:-1], "é", 10, "A" * 100_000):
+    for invalid in ("", "10", cursor + "=", cursor + "A", cursor[:-1], "é", 10, "A" * 100_000):
         with pytest.raises(InvalidArgument, match="is no nextCursor") as caught:
-            paginated_list(ROWS, domain="bug", cursor=wrong)  # type: ignore[arg-type]
+            paginated_list(ROWS, domain="bug", cursor=invalid)  # type: ignore[arg-type]
         assert len(str(caught.value)) < 300
 
 
 @pytest.mark.slow
 def test_a_cursor_of_another_process_is_refused() -> None:
-    made = subprocess.run(
+    output = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -283,15 +283,15 @@ def test_a_cursor_of_another_process_is_refused() -> None:
         capture_output=True,
     ).stdout
     with pytest.raises(InvalidArgument, match="before a restart"):
-        paginated_list(ROWS, domain="bug", cursor=json.loads(made)["nextCursor"])
+        paginated_list(ROWS, domain="bug", cursor=json.loads(output)["nextCursor"])
 
 
 def test_objects_are_items_too() -> None:
     class Bug:
         id, name, severity = 7, "Crash " * 20, "critical"
 
-    said = paginated_list([Bug()], domain="bug", label_field="name").to_dict()
-    (item,) = said["items"]
+    fields = paginated_list([Bug()], domain="bug", label_field="name").to_dict()
+    (item,) = fields["items"]
     assert item == {"id": "7", "label": ("Crash " * 20)[:47] + "...", "severity": "critical"}
     assert len(item["label"]) == 50
     assert paginated_list([], domain="bug").to_dict()["items"] == []
@@ -330,7 +330,7 @@ def test_the_category_of_a_tool(tool: str, category: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"max_bytes": 1023},
         {"max_bytes": 2048.0},
@@ -339,19 +339,19 @@ def test_the_category_of_a_tool(tool: str, category: str | None) -> None:
         {"max_log_lines": True},
     ],
 )
-def test_limits_that_are_none(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
-        ResponseLimits(**wrong)
+def test_invalid_limits_are_refused(invalid: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(invalid))):
+        ResponseLimits(**invalid)
 
 
-def test_what_is_no_category_success_or_summary(store: Store) -> None:
-    wrong: list[dict[str, Any]] = [{"category": "big"}, {"success": "yes"}, {"summary": 3}]
-    for arguments in wrong:
+def test_invalid_arguments_are_refused(store: Store) -> None:
+    invalid: list[dict[str, Any]] = [{"category": "big"}, {"success": "yes"}, {"summary": 3}]
+    for arguments in invalid:
         with pytest.raises(InvalidArgument, match=next(iter(arguments))):
             wrap_response(1, **{"summary": "s", "store": store, **arguments})
 
 
-def test_a_category_and_limits_are_both_kept_to(store: Store) -> None:
+def test_the_smaller_of_category_and_limits_counts(store: Store) -> None:
     rows = ["x" * 400] * 10
     small = wrap_response(rows, summary="s", category="scan", limits=ResponseLimits(), store=store)
     assert len(small) < 2048
@@ -364,31 +364,31 @@ def test_a_category_and_limits_are_both_kept_to(store: Store) -> None:
 # The decorator.
 
 
-def test_a_function_that_was_written_without_it(store: Store) -> None:
+def test_the_decorator_wraps_a_plain_function(store: Store) -> None:
     @contracted(store=store)
     def number_list(count: int, start: int = 0) -> list[int]:
         """Numbers."""
         return list(range(start, start + count))
 
-    said = Response(number_list(5000, start=2)).to_dict()
-    assert (said["summary"], said["count"]) == ("number_list: 5000 items", 5000)
-    assert said["artifactRef"].startswith("ax://number_list/")
+    fields = Response(number_list(5000, start=2)).to_dict()
+    assert (fields["summary"], fields["count"]) == ("number_list: 5000 items", 5000)
+    assert fields["artifactRef"].startswith("ax://number_list/")
     assert len(str(number_list(5000))) < 2048
     assert number_list.__doc__ == "Numbers."
     assert "return" not in number_list.__annotations__
 
 
-def test_what_is_more_than_some_list_in_it_is_not_counted_by_that(store: Store) -> None:
+def test_a_small_list_inside_does_not_give_the_count(store: Store) -> None:
     @contracted(store=store)
     def report() -> dict[str, Any]:
         return {"text": "x" * 40_000, "errors": []}
 
-    said = Response(report()).to_dict()
-    assert said["summary"] == "report: done"
-    assert "count" not in said
+    fields = Response(report()).to_dict()
+    assert fields["summary"] == "report: done"
+    assert "count" not in fields
 
 
-def test_what_was_wrapped_is_not_wrapped_again(store: Store) -> None:
+def test_a_response_is_not_wrapped_again(store: Store) -> None:
     @contracted
     def scan() -> Response:
         return wrap_response([1], summary="mine", store=store)
@@ -396,18 +396,18 @@ def test_what_was_wrapped_is_not_wrapped_again(store: Store) -> None:
     assert scan().to_dict()["data"] == [1]
 
 
-def test_an_async_function_and_a_summary_of_what_it_returned(store: Store) -> None:
+def test_the_decorator_wraps_an_async_function(store: Store) -> None:
     @contracted(summary=lambda bugs: create_summary("Found", len(bugs)), category="scan", store=store, domain="bugs")
     async def find() -> list[int]:
         await asyncio.sleep(0)
         return list(range(40))
 
-    said = Response(asyncio.run(find())).to_dict()
-    assert said["summary"] == "Found: 40 items"
-    assert said["artifactRef"].startswith("ax://bugs/")
+    fields = Response(asyncio.run(find())).to_dict()
+    assert fields["summary"] == "Found: 40 items"
+    assert fields["artifactRef"].startswith("ax://bugs/")
 
 
-def test_what_a_tool_raises_is_its_server_s_to_answer(store: Store) -> None:
+def test_exceptions_pass_through_the_decorator(store: Store) -> None:
     @contracted(store=store)
     def broken() -> None:
         raise LookupError("gone")

@@ -1,4 +1,4 @@
-"""The contract on a server of fastmcp, and tools that are called by other tools, or from another server."""
+"""The contract on a fastmcp server, nested tool calls and mounted servers."""
 
 import asyncio
 import json
@@ -17,17 +17,17 @@ from stores import events
 
 
 @pytest.mark.slow
-def test_a_client_that_validates_accepts_every_answer(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+def test_a_validating_client_accepts_every_response(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         for tool in ("rows", "report", "text", "json_text"):
             for size in (3, 3000):
                 argument = "size" if tool == "text" else "count"
                 answer = await client.call_tool_mcp(tool, {argument: size})
-                said = parse_text(answer)
-                assert (said["success"], said["hasMore"]) == (True, size == 3000)
+                fields = parse_text(answer)
+                assert (fields["success"], fields["hasMore"]) == (True, size == 3000)
                 if tool != "json_text":
                     assert answer.structured_content is not None
-                    assert answer.structured_content.get("artifactRef") == said.get("artifactRef")
+                    assert answer.structured_content.get("artifactRef") == fields.get("artifactRef")
                     assert ("data" in answer.structured_content) == (size == 3)
                 await client.call_tool(tool, {argument: size})
 
@@ -59,29 +59,29 @@ def make_nested() -> fastmcp.FastMCP[Any]:
 
 
 @pytest.mark.parametrize("options", [{"output_mode": "auto"}, {"output_mode": "handle"}, {"contract": True}])
-def test_a_tool_that_calls_another_gets_what_that_returns(options: Any, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
+def test_a_nested_call_gets_the_plain_result(options: Any, era: str, tmp_path: Path) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
         for tool, arguments, answer in (("total", {"count": 5000}, 12497500), ("guarded", {}, True)):
             result = await client.call_tool_mcp(tool, arguments)
-            said = parse_text(result) if options != {"output_mode": "auto"} else None
-            if said is None:
+            fields = parse_text(result) if options != {"output_mode": "auto"} else None
+            if fields is None:
                 assert result.structured_content == {"result": answer}
-            elif "output_handle" in said:
-                with gate.store.open(said["output_handle"]) as file:
+            elif "output_handle" in fields:
+                with middleware.store.open(fields["output_handle"]) as file:
                     assert json.loads(file.read()) in (answer, {"result": answer})
             else:
-                assert said["data"] == {"result": answer}
+                assert fields["data"] == {"result": answer}
 
     serve(test, tmp_path, era, make_nested(), **options)
 
 
-def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: Path) -> None:
+def test_a_mounted_server_names_its_tools_with_the_prefix(era: str, tmp_path: Path) -> None:
     inner, outer = make_server(), fastmcp.FastMCP[Any]("outer")
     outer.mount(inner, namespace="kid")
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await client.call_tool_mcp("kid_rows", {"count": 5000})
-        # An address of ours would not be found from out there.
+        # No resource_link: the outer server cannot resolve the inner one's address.
         assert [block.type for block in result.content] == ["text"]
         descriptor = parse_text(result)
         assert descriptor["fetch_with"] == "kid_output_fetch"
@@ -96,37 +96,37 @@ def test_what_is_mounted_under_a_name_is_redeemed_under_it(era: str, tmp_path: P
 
 
 @pytest.mark.parametrize("options", [{"output_mode": "handle"}, {"contract": True}])
-def test_a_server_that_says_much_of_itself_leaves_room_for_results(options: Any, era: str, tmp_path: Path) -> None:
+def test_large_server_info_leaves_room_for_results(options: Any, era: str, tmp_path: Path) -> None:
     icons = [Icon(src="data:image/png;base64," + "A" * 6000)]
     budget = 4096 if "output_mode" in options else 10240
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await client.call_tool_mcp("rows", {"count": 5000})
         assert len(result.model_dump_json(by_alias=True, exclude_none=True)) <= budget
 
     serve(test, tmp_path, era, make_server(icons=icons), **options)
 
 
-def test_sizes_are_recorded_as_they_are_sent(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
+def test_sent_sizes_are_recorded(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
         handle = parse_text(await client.call_tool_mcp("rows", {"count": 5000}))["output_handle"]
         await client.call_tool_mcp("output_fetch", {"output_handle": handle})
-        fetched, called = events(gate.store, "tool_called")
+        fetched, called = events(middleware.store, "tool_called")
         assert (fetched["tool"], called["tool"]) == ("output_fetch", "rows")
         assert fetched["response_bytes"] > called["response_bytes"] > 500
 
     serve(test, tmp_path, era, make_server(), output_mode="auto", journal=True)
 
 
-def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
-    gate = ForebayMiddleware(tmp_path.as_uri(), sweep_interval=0, monitor=True)
-    server = make_server(middleware=[gate])
+def test_totals_are_per_connection(tmp_path: Path) -> None:
+    middleware = ForebayMiddleware(tmp_path.as_uri(), sweep_interval=0, monitor=True)
+    server = make_server(middleware=[middleware])
 
     async def sent() -> list[int]:
         async with fastmcp.Client(server, mode="legacy") as client:
             await client.call_tool("text", {"size": 1000})
-            assert gate.monitor is not None
-            return [total.sent_bytes for total in gate.monitor._connections.values()]
+            assert middleware.monitor is not None
+            return [total.sent_bytes for total in middleware.monitor._connections.values()]
 
     async def run() -> None:
         (first,) = await sent()
@@ -134,21 +134,21 @@ def test_totals_are_those_of_a_connection(tmp_path: Path) -> None:
         assert max(await sent()) < 2 * first
 
     asyncio.run(run())
-    gate.close()
+    middleware.close()
 
 
-def test_the_other_adapter_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_for_a_wrong_server_names_the_right_adapter(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     import forebay
     import mcp
     from forebay.adapters.mcp import Forebay
     from mcp.server import MCPServer
     from mcp.shared.exceptions import MCPError
 
-    gate = Forebay(tmp_path.as_uri())
+    adapter = Forebay(tmp_path.as_uri())
     for wrong in (fastmcp.FastMCP("x"), object()):
         with pytest.raises(forebay.InvalidArgument, match="ForebayMiddleware"):
-            gate.install(wrong)  # type: ignore[type-var]
-    gate.close()
+            adapter.install(wrong)  # type: ignore[type-var]
+    adapter.close()
     middleware = ForebayMiddleware(tmp_path.as_uri(), sweep_interval=0)
     server = MCPServer("x", middleware=[middleware])  # type: ignore[list-item]
 

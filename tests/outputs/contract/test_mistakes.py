@@ -1,4 +1,4 @@
-"""What users of the contract get wrong, and tools that are not quite as they should be."""
+"""Wrong uses of the contract, and unusual tools."""
 
 import json
 from decimal import Decimal
@@ -31,11 +31,11 @@ ROWS = [{"id": number} for number in range(30)]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    with store_at(tmp_path / "store") as opened:
-        yield opened
+    with store_at(tmp_path / "store") as open_store:
+        yield open_store
 
 
-def test_what_a_store_redacts_is_shown_nowhere(tmp_path: Path) -> None:
+def test_redacted_text_is_shown_nowhere(tmp_path: Path) -> None:
     def hide(data: bytes) -> bytes:
         return data.replace(b"hunter2", b"***")
 
@@ -44,11 +44,11 @@ def test_what_a_store_redacts_is_shown_nowhere(tmp_path: Path) -> None:
         response = paginated_list([{"id": "hunter2", "name": secret}], domain="x", label_field="name", store=store)
         wrapped = wrap_response(["hunter2"], summary=f"found {secret * 3}", store=store)
         decorated = contracted(summary=lambda rows: f"read {rows[0]}", store=store)(lambda: ["hunter2"])()
-        for shown in (response, wrapped, decorated):
-            assert "hunter2" not in shown
-            # Nor the half of it that is left where a line is cut.
-            assert "hunt" not in shown
-            assert "***" in shown
+        for response_text in (response, wrapped, decorated):
+            assert "hunter2" not in response_text
+            # Redaction happens before cutting, so no half of the secret is left.
+            assert "hunt" not in response_text
+            assert "***" in response_text
 
 
 def test_a_list_whose_redaction_fails_shows_nothing(tmp_path: Path) -> None:
@@ -56,18 +56,18 @@ def test_a_list_whose_redaction_fails_shows_nothing(tmp_path: Path) -> None:
         raise ValueError
 
     with store_at(tmp_path / "store", redact=fail) as store:
-        said = paginated_list([{"id": "secret"}], domain="x", store=store).to_dict()
-        assert said["items"] == []
-        assert said["hasMore"] is True
-        assert said["error"]["code"] == "redaction_failed"
-        assert "secret" not in json.dumps(said)
+        fields = paginated_list([{"id": "secret"}], domain="x", store=store).to_dict()
+        assert fields["items"] == []
+        assert fields["hasMore"] is True
+        assert fields["error"]["code"] == "redaction_failed"
+        assert "secret" not in json.dumps(fields)
 
 
-def test_a_cursor_is_its_principal_s(store: Store) -> None:
+def test_a_cursor_works_for_its_principal_only(store: Store) -> None:
     cursors = {}
-    for who in ("ann", "bob"):
-        with ResponseContext(store, who):
-            cursors[who] = paginated_list(ROWS, domain="x").to_dict()["nextCursor"]
+    for principal in ("ann", "bob"):
+        with ResponseContext(store, principal):
+            cursors[principal] = paginated_list(ROWS, domain="x").to_dict()["nextCursor"]
     with ResponseContext(store, "bob"), pytest.raises(InvalidArgument, match="leave cursor out"):
         paginated_list(ROWS, domain="x", cursor=cursors["ann"])
     with ResponseContext(store, "ann"):
@@ -76,7 +76,7 @@ def test_a_cursor_is_its_principal_s(store: Store) -> None:
         assert retrieve_artifact(page["artifactRef"]) == ROWS
 
 
-def test_a_list_that_is_gone_from_the_store_is_stored_again(store: Store) -> None:
+def test_a_deleted_list_is_stored_again(store: Store) -> None:
     page = paginated_list(ROWS, domain="x", store=store).to_dict()
     for stored in list(store.list()):
         store.delete(stored.output_handle)
@@ -84,12 +84,13 @@ def test_a_list_that_is_gone_from_the_store_is_stored_again(store: Store) -> Non
     assert retrieve_artifact(page["artifactRef"], store=store) == ROWS
 
 
-def test_items_that_are_no_objects_have_names_too() -> None:
+def test_strings_and_numbers_are_their_own_ids() -> None:
     for items in ([1, 2], ["a", "b"], [{"id": "a", "name": "b"}]):
-        said = paginated_list(items, domain="x", label_field="nothing").to_dict()["items"]
-        assert [item["id"] for item in said] == [str(getattr(item, "get", lambda _, i=item: i)("id")) for item in items]
-        assert all(item["label"] == item["id"] for item in said)
-    # What differs only by its blanks is not the same.
+        page = paginated_list(items, domain="x", label_field="nothing").to_dict()["items"]
+        ids = [item["id"] if isinstance(item, dict) else item for item in items]
+        assert [item["id"] for item in page] == [str(item_id) for item_id in ids]
+        assert all(item["label"] == item["id"] for item in page)
+    # Ids that differ only in whitespace stay different.
     spaced = ["a  b", "a b", "a\nb", " a b"]
     assert [item["id"] for item in paginated_list(spaced, domain="x").to_dict()["items"]] == spaced
 
@@ -111,13 +112,13 @@ def test_items_that_are_no_objects_have_names_too() -> None:
         lambda: contracted(lambda: (yield)),
     ],
 )
-def test_a_mistake_is_told_as_one(mistake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_mistakes_raise_invalid_argument(mistake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FOREBAY_HOME", str(tmp_path))
     with pytest.raises(InvalidArgument):
         mistake()
 
 
-def test_an_option_that_is_none_is_told_with_all_that_are() -> None:
+def test_an_unknown_option_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(InvalidArgument, match=r"no such option: output_mod; there are output_mode, .*per_call.*ttl"):
         Forebay(output_mod="auto")
 
@@ -138,7 +139,7 @@ def make_server() -> MCPServer:
         return wrap_response(["x" * 400] * 10, summary="s")
 
     @server.tool(structured_output=False)
-    def boast() -> str:
+    def claim_success() -> str:
         raise ToolError(str(wrap_response({"a": 1}, summary="all good")))
 
     @server.tool(structured_output=False)
@@ -161,29 +162,29 @@ def make_server() -> MCPServer:
 
 @pytest.mark.parametrize("contract", [False, True])
 @pytest.mark.parametrize("era", ERAS)
-def test_what_goes_wrong_in_a_tool_says_what_to_do(era: str, contract: bool, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        for tool, arguments, step in (
+def test_an_error_in_a_tool_names_the_next_step(era: str, contract: bool, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
+        for tool, arguments, hint in (
             ("row_list", {"cursor": "zzz"}, "leave cursor out"),
             ("load", {"ref": "ax://a/b~oh_AAAAAAAAAAAA"}, "call the tool again"),
             ("load", {"ref": "nothing"}, "as store_artifact returned it"),
         ):
             result = await client.call_tool(tool, arguments)
             assert result.is_error
-            assert step in get_text(result)
+            assert hint in get_text(result)
             assert not contract or parse_text(result)["success"] is False
 
     serve(test, tmp_path / "store", era, make_server(), contract=contract)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_tools_that_are_not_quite_as_they_should_be(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+def test_unusual_tools(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
         assert parse_text(await client.call_tool("row_list", {}))["artifactRef"]
         assert len(get_text(await client.call_tool("plain_status", {}))) < 1536
-        boasted = await client.call_tool("boast", {})
-        assert boasted.is_error
-        assert parse_text(boasted)["success"] is False
+        claimed = await client.call_tool("claim_success", {})
+        assert claimed.is_error
+        assert parse_text(claimed)["success"] is False
         assert (await client.call_tool("failed", {})).is_error
         assert parse_text(await client.call_tool("odd", {}))["data"] == {"set": [1], "decimal": "1.5", "path": "/a"}
         assert parse_text(await client.call_tool("summed", {})) == {
@@ -196,13 +197,13 @@ def test_tools_that_are_not_quite_as_they_should_be(era: str, tmp_path: Path) ->
     serve(test, tmp_path / "store", era, make_server(), contract=True)
 
 
-def test_what_python_cannot_hold_is_told(store: Store) -> None:
+def test_json_that_python_cannot_parse_is_refused(store: Store) -> None:
     ref = store_artifact("x", "y", b"[" + b"1" * 5000 + b"]", store=store)
     with pytest.raises(forebay.InvalidFormat, match=r"store\.open"):
         retrieve_artifact(ref, store=store)
 
 
-def test_limits_of_a_server_hold_for_what_its_tools_wrap(store: Store) -> None:
+def test_the_server_s_limits_apply_inside_its_tools(store: Store) -> None:
     with ResponseContext(store, max_bytes=1536):
         assert len(wrap_response(["x" * 400] * 10, summary="s")) < 1536
         assert len(paginated_list([{"id": "x" * 400}] * 10, domain="x")) < 1536

@@ -1,4 +1,4 @@
-"""The contract in servers: tools that exist, tools that are decorated, real clients, and the bytes on the wire."""
+"""The contract in servers: existing and decorated tools, real clients, and the bytes on the wire."""
 
 import asyncio
 import json
@@ -27,14 +27,14 @@ SCRIPT = "mcp_server.py"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of", NASTY)
+@pytest.mark.parametrize("character", NASTY)
 def test_a_response_is_within_its_budget_as_a_whole_message(
-    of: str, era: str, servers: Servers, tmp_path: Path
+    character: str, era: str, servers: Servers, tmp_path: Path
 ) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "contract": {"text": "config", "*": True}, "handle_length": 26}
     with servers.wired(options, era) as wire:
         for tool, arguments, budget in (
-            ("text", {"size": 60_000 // len(of), "of": of}, 1536),
+            ("text", {"size": 60_000 // len(character), "of": character}, 1536),
             ("rows", {"count": 2000}, 10240),
             ("failing", {"size": 20_000}, 10240),
             ("several", {"size": 20_000}, 10240),
@@ -43,37 +43,39 @@ def test_a_response_is_within_its_budget_as_a_whole_message(
         ):
             line = wire.ask("tools/call", {"name": tool, "arguments": arguments}).rstrip(b"\n")
             assert len(line) <= budget
-            said = json.loads(json.loads(line)["result"]["content"][0]["text"])
-            assert (said["hasMore"], said["fetchWith"]) == (True, "output_fetch")
-            assert said["success"] == (tool != "failing")
+            fields = json.loads(json.loads(line)["result"]["content"][0]["text"])
+            assert (fields["hasMore"], fields["fetchWith"]) == (True, "output_fetch")
+            assert fields["success"] == (tool != "failing")
 
 
-def test_tools_that_exist_answer_by_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+def test_existing_tools_follow_the_contract(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:
         small = await client.call_tool("rows", {"count": 2})
-        said = check(Response(get_text(small)), ResponseLimits())
-        assert (said["summary"], said["success"], said["count"], said["hasMore"]) == ("rows: 2 items", True, 2, False)
-        assert said["data"]["result"][1] == {"id": 1, "name": "naïve 1"}
+        fields = check(Response(get_text(small)), ResponseLimits())
+        assert (fields["summary"], fields["success"]) == ("rows: 2 items", True)
+        assert (fields["count"], fields["hasMore"]) == (2, False)
+        assert fields["data"]["result"][1] == {"id": 1, "name": "naïve 1"}
         large = parse_text(await client.call_tool("rows", {"count": 5000}))
         page = await client.call_tool(large["fetchWith"], {"output_handle": large["artifactRef"], "offset": 4999})
         assert parse_text(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
-        found = await client.call_tool("output_search", {"output_handle": large["artifactRef"], "pattern": 'naïve 77"'})
+        search = {"output_handle": large["artifactRef"], "pattern": 'naïve 77"'}
+        found = await client.call_tool("output_search", search)
         assert parse_text(found)["matches"][0]["item"] == 77
-        assert [event["mode"] for event in events(gate.store, "tool_called")][-2:] == ["contract", "contract"]
+        assert [event["mode"] for event in events(adapter.store, "tool_called")][-2:] == ["contract", "contract"]
 
     serve(test, tmp_path / "store", era, contract=True)
 
 
 @pytest.mark.slow
-def test_a_client_that_validates_accepts_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+def test_a_validating_client_accepts_the_response(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
         for count in (2, 5000):
             answer = (await client.call_tool("rows", {"count": count})).structured_content
             jsonschema.validate(answer, schemas["rows"] or {})
             assert answer is not None
             assert answer["hasMore"] == (count == 5000) == ("artifactRef" in answer)
-            # All of it, or where all of it is.
+            # Either the data or the reference to it.
             assert ("data" in answer) == (count == 2)
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"neither": 1}, schemas["rows"] or {})
@@ -81,22 +83,22 @@ def test_a_client_that_validates_accepts_it(era: str, tmp_path: Path) -> None:
     serve(test, tmp_path / "store", era, contract=True)
 
 
-def test_a_tool_that_failed_says_so(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+def test_a_failed_tool_has_success_false(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
         for tool, size in (("failing", 3), ("failing", 20_000), ("breaking", None)):
             result = await client.call_tool(tool, {} if size is None else {"size": size})
-            said = parse_text(result)
+            fields = parse_text(result)
             assert result.is_error
-            assert said["success"] is False
-            assert said["summary"].startswith(f"{tool} failed: ")
-            assert said["hasMore"] == (size == 20_000)
+            assert fields["success"] is False
+            assert fields["summary"].startswith(f"{tool} failed: ")
+            assert fields["hasMore"] == (size == 20_000)
             assert "secret" not in get_text(result)
 
     serve(test, tmp_path / "store", era, contract=True)
 
 
-def test_only_the_tools_that_are_named(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+def test_only_named_tools_follow_the_contract(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
         assert parse_text(await client.call_tool("json_text", {}))["data"]["count"] == 3
         assert "output_handle" in parse_text(await client.call_tool("text", {"size": 50_000}))
         assert get_text(await client.call_tool("text", {"size": 5})) == "xxxxx"
@@ -104,8 +106,8 @@ def test_only_the_tools_that_are_named(era: str, tmp_path: Path) -> None:
     serve(test, tmp_path / "store", era, contract=["json_*"], output_mode="auto", per_call=True)
 
 
-def test_calls_choose_nothing_where_there_is_a_contract(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+def test_calls_cannot_choose_a_mode_under_a_contract(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert "output_mode" not in schemas["json_text"]["properties"]
         assert "output_mode" in schemas["text"]["properties"]
@@ -114,17 +116,17 @@ def test_calls_choose_nothing_where_there_is_a_contract(era: str, tmp_path: Path
     serve(test, tmp_path / "store", era, contract=["json_*"], per_call=True)
 
 
-def test_what_cannot_be_stored_is_said(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
-        said = parse_text(await client.call_tool("rows", {"count": 5000}))
-        assert (said["error"]["code"], said["hasMore"], "artifactRef" in said) == ("store_full", True, False)
-        assert said["data"]["result"]["totalCount"] == 5000
+def test_a_full_store_is_reported(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
+        fields = parse_text(await client.call_tool("rows", {"count": 5000}))
+        assert (fields["error"]["code"], fields["hasMore"], "artifactRef" in fields) == ("store_full", True, False)
+        assert fields["data"]["result"]["totalCount"] == 5000
 
     serve(test, tmp_path / "store", era, contract=True, quota_bytes=10)
 
 
-def test_what_must_not_be_shown_is_not_in_the_summary_either(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+def test_redactions_apply_to_the_summary(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:  # noqa: ARG001
         for tool in ("failing", "text"):
             assert "eee" not in get_text(
                 await client.call_tool(tool, {"size": 60, **({"of": "e"} if tool == "text" else {})})
@@ -156,39 +158,39 @@ def make_decorated() -> MCPServer:
 
 
 @pytest.mark.parametrize("contract", [False, True])
-def test_decorated_tools_store_where_the_server_s_own_find_it(contract: bool, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+def test_decorated_tools_use_the_server_s_store(contract: bool, era: str, tmp_path: Path) -> None:
+    async def test(client: Client, adapter: Forebay) -> None:
         schemas = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert schemas["bug_scan"].output_schema is None
         for tool in ("bug_scan", "slow_list"):
             assert list(schemas[tool].input_schema["properties"]) == ["count"]
         for tool in ("bug_scan", "slow_list", "by_hand"):
             result = await client.call_tool(tool, {"count": 3000})
-            said = parse_text(result)
-            # Not a response inside of another.
-            assert "data" not in said["data"]
-            assert said["count"] == 3000
+            fields = parse_text(result)
+            # Not wrapped twice.
+            assert "data" not in fields["data"]
+            assert fields["count"] == 3000
             assert len(result.content) == 1
             page = parse_text(
-                await client.call_tool(said["fetchWith"], {"output_handle": said["artifactRef"], "offset": 2999})
+                await client.call_tool(fields["fetchWith"], {"output_handle": fields["artifactRef"], "offset": 2999})
             )
             assert len(page["content"]) == 1
-            assert gate.store.stat(str(extract_handle(said["artifactRef"]))).item_count == 3000
-        assert len(list(gate.store.list())) == 3
+            assert adapter.store.stat(str(extract_handle(fields["artifactRef"]))).item_count == 3000
+        assert len(list(adapter.store.list())) == 3
 
     serve(test, tmp_path / "store", era, make_decorated(), contract=contract)
 
 
-def test_what_a_tool_stores_is_its_caller_s(tmp_path: Path) -> None:
-    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    with gate.make_context("ada", 26):
+def test_artifacts_belong_to_the_caller(tmp_path: Path) -> None:
+    adapter = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
+    with adapter.make_context("ada", 26):
         handle = str(extract_handle(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
     assert len(handle) == 29
-    assert gate.store.stat(handle, principal="ada").principal == "ada"
+    assert adapter.store.stat(handle, principal="ada").principal == "ada"
     for other in ("bob", None):
         with pytest.raises(forebay.HandleNotFound):
-            gate.store.stat(handle, principal=other)
-    gate.close()
+            adapter.store.stat(handle, principal=other)
+    adapter.close()
 
 
 def test_a_decorated_tool_of_fastmcp(tmp_path: Path) -> None:
@@ -216,12 +218,12 @@ def test_rules() -> None:
     rules = ToolContracts({"secret_*": False, "a_list": limits, "b": "execution", "*_scan": True, "*": True})
     assert rules.find_limits("secret_list") is None
     assert rules.find_limits("a_list") is limits
-    found = [rules.find_limits(tool) for tool in ("b", "x_scan", "crawl")]
-    assert [each and each.max_bytes for each in found] == [3072, 2048, 10240]
+    resolved = [rules.find_limits(tool) for tool in ("b", "x_scan", "crawl")]
+    assert [limits and limits.max_bytes for limits in resolved] == [3072, 2048, 10240]
     assert ToolContracts(True).find_limits("t_status") == ResponseLimits(max_bytes=1536)
     assert not ToolContracts(False)
     assert ToolContracts(["a"]).find_limits("b") is None
-    wrong: list[Any] = ["*_list", 3, {"a": "big"}]
-    for each in wrong:
+    invalid: list[Any] = ["*_list", 3, {"a": "big"}]
+    for rule in invalid:
         with pytest.raises(forebay.InvalidArgument, match=r"contract is True|category is one of"):
-            ToolContracts(each)
+            ToolContracts(rule)

@@ -1,4 +1,4 @@
-"""Files that arguments may refer to, and every way to another one that is refused."""
+"""Files below the roots can be read; every way around the roots is refused."""
 
 import contextlib
 import errno
@@ -41,9 +41,7 @@ def test_an_absolute_path_is_below_any_root(root: Path, outside: Path) -> None:
     assert read(roots, str(outside / "file")) == SECRET
 
 
-def test_a_root_may_be_named_by_a_link_or_from_here(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_root_may_be_a_link_or_relative(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(root)
     monkeypatch.chdir(tmp_path)
     for named in (tmp_path / "link", "link", "root"):
@@ -53,7 +51,7 @@ def test_a_root_may_be_named_by_a_link_or_from_here(
         assert read(roots, str(root / "file")) == b"top"
 
 
-def test_everything_below_the_top_if_the_top_is_a_root(root: Path) -> None:
+def test_the_filesystem_root_may_be_a_root(root: Path) -> None:
     assert read(FileRoots(["/"], None), str(root / "file")) == b"top"
     assert read(FileRoots(["/"], None), str(root / "file")[1:]) == b"top"
 
@@ -62,17 +60,17 @@ def test_everything_below_the_top_if_the_top_is_a_root(root: Path) -> None:
     "path",
     ["../outside/file", "a/../file", "a/b/../../../outside/file", "..", "a/..", "/../etc/passwd", "file\0", "\ud800"],
 )
-def test_what_is_no_plain_path_is_refused(root: Path, outside: Path, path: str) -> None:
+def test_a_path_with_dots_or_bad_characters_is_refused(root: Path, outside: Path, path: str) -> None:
     assert outside.exists()
     assert "write a plain path" in read_refused(FileRoots([root], None), path)
 
 
-def test_outside_it_is_not_said_what_there_is(root: Path, outside: Path) -> None:
+def test_errors_reveal_nothing_outside_the_roots(root: Path, outside: Path) -> None:
     roots = FileRoots([root], None)
-    there, absent = str(outside / "file"), str(outside / "none")
-    assert read_refused(roots, there).replace("file", "none") == read_refused(roots, absent).replace("file", "none")
+    existing, missing = str(outside / "file"), str(outside / "none")
+    assert read_refused(roots, existing).replace("file", "none") == read_refused(roots, missing).replace("file", "none")
     assert read_refused(roots, f"{root}side/file")
-    assert str(root) in read_refused(roots, there)
+    assert str(root) in read_refused(roots, existing)
     assert (
         "symbolic link"
         in read_through_link(root, outside / "file", roots)
@@ -89,13 +87,13 @@ def read_through_link(root: Path, target: Path, roots: FileRoots) -> str:
         link.unlink()
 
 
-def test_without_roots_there_are_no_files() -> None:
+def test_without_roots_every_file_is_refused() -> None:
     assert "file_roots is empty" in read_refused(FileRoots([], None), "file")
     assert "file_roots is empty" in read_refused(FileRoots([], None), "/etc/passwd")
 
 
 @pytest.mark.parametrize("path", ["none", "a/none", "none/file", "file/none", "n" * 10_000 + "/b"])
-def test_what_is_not_there_is_not_found(root: Path, path: str) -> None:
+def test_a_missing_file_is_not_found(root: Path, path: str) -> None:
     with pytest.raises((FileRefNotFound, FileRefDenied)) as caught:
         read(FileRoots([root], None), path)
     assert len(str(caught.value)) < 600
@@ -104,19 +102,19 @@ def test_what_is_not_there_is_not_found(root: Path, path: str) -> None:
 
 @pytest.mark.parametrize("link", ["link", "a/link", "a/b/link"])
 @pytest.mark.parametrize("inside", [True, False])
-def test_a_link_is_refused_wherever_it_leads(root: Path, outside: Path, link: str, inside: bool) -> None:
+def test_a_symbolic_link_is_refused(root: Path, outside: Path, link: str, inside: bool) -> None:
     target = root / "file" if inside else outside / "file"
     (root / link).symlink_to(target)
     assert (root / link).read_bytes()
     assert "symbolic link" in read_refused(FileRoots([root], None), link)
 
 
-@pytest.mark.parametrize("at", ["link", "a/link", "a/b/link"])
-def test_a_link_on_the_way_is_refused(root: Path, outside: Path, at: str) -> None:
-    (root / at).symlink_to(outside)
-    assert (root / at / "file").read_bytes() == SECRET
-    assert "symbolic link" in read_refused(FileRoots([root], None), f"{at}/file")
-    assert "symbolic link" in read_refused(FileRoots([root], None), f"{at}/none")
+@pytest.mark.parametrize("link_path", ["link", "a/link", "a/b/link"])
+def test_a_link_in_the_path_is_refused(root: Path, outside: Path, link_path: str) -> None:
+    (root / link_path).symlink_to(outside)
+    assert (root / link_path / "file").read_bytes() == SECRET
+    assert "symbolic link" in read_refused(FileRoots([root], None), f"{link_path}/file")
+    assert "symbolic link" in read_refused(FileRoots([root], None), f"{link_path}/none")
 
 
 def test_a_root_that_becomes_a_link_is_refused(root: Path, outside: Path, tmp_path: Path) -> None:
@@ -126,7 +124,7 @@ def test_a_root_that_becomes_a_link_is_refused(root: Path, outside: Path, tmp_pa
     assert "symbolic link" in read_refused(roots, "file")
 
 
-def test_a_pipe_is_refused_and_not_waited_for(root: Path) -> None:
+def test_a_pipe_is_refused_without_blocking(root: Path) -> None:
     os.mkfifo(root / "pipe")
     assert "a pipe" in read_refused(FileRoots([root], None), "pipe")
 
@@ -144,28 +142,28 @@ def test_a_device_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["version", "{pid}/environ", "{pid}/status", "{pid}/mountinfo"])
-def test_what_the_kernel_makes_up_is_refused(path: str) -> None:
+def test_proc_files_are_refused(path: str) -> None:
     path = "/proc/" + path.format(pid=os.getpid())
     assert Path(path).read_bytes()
     assert "not a file on a disk" in read_refused(FileRoots(["/"], None), path)
 
 
-def test_what_says_it_is_empty_and_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_size_zero_with_content_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "is_pseudo_device", lambda device: not device)
     assert "not a file on a disk" in read_refused(FileRoots(["/"], None), "/proc/version")
 
 
-def test_what_is_mounted_decides(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_on_a_pseudo_device_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "is_pseudo_device", root.stat().st_dev.__eq__)
     assert "not a file on a disk" in read_refused(FileRoots([root], None), "file")
 
 
-def test_what_is_mounted_tells_which_files_are_none(root: Path) -> None:
+def test_is_pseudo_device_reads_the_mounts(root: Path) -> None:
     assert is_pseudo_device(Path("/proc/version").stat().st_dev)
     assert not is_pseudo_device(root.stat().st_dev)
 
 
-def test_through_the_link_of_a_process_nothing_is_read(root: Path) -> None:
+def test_proc_links_are_refused(root: Path) -> None:
     with (root / "file").open() as file:
         assert "symbolic link" in read_refused(FileRoots(["/"], None), "/proc/self/environ")
         assert read_refused(FileRoots(["/"], None), f"/proc/{os.getpid()}/fd/{file.fileno()}")
@@ -177,12 +175,12 @@ def test_a_folder_is_refused(root: Path, path: str) -> None:
     assert "is a folder" in read_refused(FileRoots([root], None), path)
 
 
-def test_a_file_of_several_names_is_refused(root: Path, outside: Path) -> None:
+def test_a_hard_link_is_refused(root: Path, outside: Path) -> None:
     os.link(outside / "file", root / "hard")
     assert "copy it" in read_refused(FileRoots([root], None), "hard")
 
 
-def test_the_store_is_never_read_whatever_the_roots(root: Path) -> None:
+def test_the_store_is_refused_below_any_root(root: Path) -> None:
     store = root / "a"
     for allowed in ("/", root, store, store / "b"):
         roots = FileRoots([allowed], store)
@@ -193,21 +191,21 @@ def test_the_store_is_never_read_whatever_the_roots(root: Path) -> None:
 
 
 def test_a_root_has_to_be_a_folder(root: Path) -> None:
-    for wrong in ("none", root / "file"):
+    for invalid in ("none", root / "file"):
         with pytest.raises(InvalidArgument, match="is no folder; make it"):
-            FileRoots([wrong], None)
+            FileRoots([invalid], None)
     with pytest.raises(InvalidArgument, match="a list of folders"):
         FileRoots(str(root), None)
 
 
-def test_what_a_file_grows_by_is_not_read(root: Path) -> None:
+def test_appended_bytes_are_not_read(root: Path) -> None:
     with FileRoots([root], None).open("file") as file:
         (root / "file").write_bytes(b"top and more")
         assert file.size == 3
         assert file.read(0, file.size) == b"top"
 
 
-def test_a_disk_that_fails_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_error_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -217,7 +215,7 @@ def test_a_disk_that_fails_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) 
             file.read(0, 3)
 
 
-def test_nothing_stays_open(root: Path, outside: Path) -> None:
+def test_no_descriptor_leaks(root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
     before = len([*Path("/proc/self/fd").iterdir()])
     roots = FileRoots([root], None)

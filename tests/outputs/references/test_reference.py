@@ -1,4 +1,4 @@
-"""What is a reference and what is not, and how to pass what only looks like one."""
+"""Parsing references, escaping them, and detecting misspelled ones."""
 
 from typing import Any
 
@@ -35,12 +35,12 @@ from reference_values import escape, escape_key, marked
         ({}, None),
     ],
 )
-def test_an_object_is_a_reference_by_its_key(value: dict[str, Any], reference: Reference | None) -> None:
+def test_parse_reference(value: dict[str, Any], reference: Reference | None) -> None:
     assert parse_reference(value) == reference
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ({"$file": "a", "size": 1}, 'write "$$file" for that key'),
         ({"$file": "a", "path": "/a"}, "has no 'path'"),
@@ -64,13 +64,13 @@ def test_an_object_is_a_reference_by_its_key(value: dict[str, Any], reference: R
         ({"$handle": "b", "path": 3}, "path must be a text"),
     ],
 )
-def test_what_is_nearly_one_is_told_what_to_write(value: dict[str, Any], told: str) -> None:
+def test_a_malformed_reference_is_refused_with_a_hint(value: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_reference(value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_message_is_short_whatever_was_sent() -> None:
+def test_error_messages_are_short() -> None:
     for value in ({"$file": "a", "k" * 10**6: 1}, {"$file": ["a" * 10**6]}, {"$file": "a", "encoding": "b" * 10**6}):
         with pytest.raises(InvalidArgument) as caught:
             parse_reference(value)
@@ -79,31 +79,31 @@ def test_a_message_is_short_whatever_was_sent() -> None:
 
 @pytest.mark.slow
 @given(marked)
-def test_escaping_goes_back_to_what_it_was(value: Any) -> None:
+def test_unescaping_undoes_escaping(value: Any) -> None:
     def unescape(inner: Any) -> Any:
         if isinstance(inner, list):
-            return [unescape(each) for each in inner]
+            return [unescape(member) for member in inner]
         if not isinstance(inner, dict):
             return inner
         assert parse_reference(inner) is None
-        return {unescape_key(key): unescape(each) for key, each in inner.items()}
+        return {unescape_key(key): unescape(member) for key, member in inner.items()}
 
     assert unescape(escape(value)) == value
 
 
 @pytest.mark.slow
 @given(marked)
-def test_what_refers_to_nothing_is_seen_to_do_so(value: Any) -> None:
-    def naively(inner: Any) -> bool:
+def test_contains_references_equals_a_naive_search(value: Any) -> None:
+    def naive_contains(inner: Any) -> bool:
         members = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
         own = isinstance(inner, dict) and any(escape_key(key) != key for key in inner)
-        return own or any(map(naively, members))
+        return own or any(map(naive_contains, members))
 
-    assert contains_references(value) == naively(value)
+    assert contains_references(value) == naive_contains(value)
 
 
 @pytest.mark.slow
-def test_nothing_is_too_deep_to_be_looked_through() -> None:
+def test_deep_values_are_searched() -> None:
     deep: Any = {"$file": "a"}
     plain: Any = 1
     for _ in range(100_000):
@@ -119,7 +119,7 @@ def test_nothing_is_too_deep_to_be_looked_through() -> None:
         *((key, "$handle") for key in ("$hanlde", "$handel", "$andle", "$handles", "$Handle", "$output_handle")),
     ],
 )
-def test_what_is_all_but_a_reference_is_an_error_that_names_the_right_key(key: str, kind: str) -> None:
+def test_a_misspelled_key_is_refused_with_the_right_one(key: str, kind: str) -> None:
     for options in ({}, {"encoding": "base64"}, {"lines": [0, 1]}):
         value = {key: "x", **options}
         assert contains_references([{"a": value}])
@@ -128,7 +128,7 @@ def test_what_is_all_but_a_reference_is_an_error_that_names_the_right_key(key: s
         assert str(caught.value) == (
             f'there is no reference "{key}"; did you mean "{kind}"? To pass the object as it is, write "${key}"'
         )
-    # And so it is passed.
+    # Escaped, the object passes.
     assert contains_references({f"${key}": "x"})
     assert parse_reference({f"${key}": "x"}) is None
     assert unescape_key(f"${key}") == key
@@ -151,18 +151,18 @@ def test_what_is_all_but_a_reference_is_an_error_that_names_the_right_key(key: s
         {"$profile": "a"},
     ],
 )
-def test_what_is_far_from_a_reference_is_none(value: dict[str, object]) -> None:
+def test_other_objects_are_not_references(value: dict[str, object]) -> None:
     assert parse_reference(value) is None
 
 
 @given(st.text("filehand", max_size=8), st.sampled_from(["file", "handle"]))
-def test_near_is_one_slip_of_the_pen(name: str, right: str) -> None:
-    """As a naive twin has it, that makes all of them."""
+def test_a_near_match_is_one_typo(name: str, expected: str) -> None:
+    """The naive twin generates all names with one typo."""
     letters = "filehand"
-    cuts = [(right[:at], right[at:]) for at in range(len(right) + 1)]
-    slips = {right} | {before + after[1:] for before, after in cuts}
-    slips |= {before + letter + after[skip:] for before, after in cuts for letter in letters for skip in (0, 1)}
-    slips |= {before + after[1] + after[0] + after[2:] for before, after in cuts if len(after) > 1}
-    assert _is_near_match(name, right) == (name in slips)
-    for slip in slips:
-        assert _is_near_match(slip, right)
+    cuts = [(expected[:at], expected[at:]) for at in range(len(expected) + 1)]
+    typos = {expected} | {before + after[1:] for before, after in cuts}
+    typos |= {before + letter + after[skip:] for before, after in cuts for letter in letters for skip in (0, 1)}
+    typos |= {before + after[1] + after[0] + after[2:] for before, after in cuts if len(after) > 1}
+    assert _is_near_match(name, expected) == (name in typos)
+    for typo in typos:
+        assert _is_near_match(typo, expected)

@@ -1,4 +1,4 @@
-"""Putting what references name in their place, against doing so plainly on trees where nothing is hidden."""
+"""Resolving references, compared with a naive resolution."""
 
 import base64
 import json
@@ -61,7 +61,7 @@ def references(store: Store, root: Path) -> ReferenceResolver:
 
 
 def naive_resolve(arguments: Any, path: tuple[str | int, ...] = ()) -> Any:
-    """For arguments of which the first key says what is wanted below it."""
+    """Resolve arguments whose first key, "text" or "json", gives the type."""
     if isinstance(arguments, list):
         return [naive_resolve(inner, (*path, number)) for number, inner in enumerate(arguments)]
     if not isinstance(arguments, dict):
@@ -83,44 +83,54 @@ def naive_resolve(arguments: Any, path: tuple[str | int, ...] = ()) -> Any:
 
 lines = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)
 
-of_text = st.fixed_dictionaries({"$file": st.sampled_from([*FILES])}) | st.fixed_dictionaries(
+text_references = st.fixed_dictionaries({"$file": st.sampled_from([*FILES])}) | st.fixed_dictionaries(
     {"$file": st.sampled_from(["plain", "empty", "array"]), "lines": lines}
 )
 
-of_bytes = st.fixed_dictionaries(
+base64_references = st.fixed_dictionaries(
     {"$file": st.sampled_from([*FILES]), "encoding": st.just("base64")},
     optional={"offset": st.integers(0, 30), "length": st.integers(0, 30)},
 )
 
-of_json = st.fixed_dictionaries({"$file": st.sampled_from(["reference", "object", "array", "word"])})
+json_references = st.fixed_dictionaries({"$file": st.sampled_from(["reference", "object", "array", "word"])})
 
 inner = st.recursive(
-    values | of_text | of_bytes,
-    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.sampled_from(["a", "$$file", "b"]), some, max_size=3),
+    values | text_references | base64_references,
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.sampled_from(["a", "$$file", "b"]), children, max_size=3)
+    ),
     max_leaves=6,
 )
 
-calls = st.fixed_dictionaries({}, optional={"text": of_text | of_bytes, "json": of_json | of_bytes, "other": inner})
+calls = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": text_references | base64_references,
+        "json": json_references | base64_references,
+        "other": inner,
+    },
+)
 
-of_one_place = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+reuse_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.slow
-@of_one_place
+@reuse_fixtures
 @given(call=calls)
-def test_arguments_are_what_plain_reading_makes_of_them(references: ReferenceResolver, call: Any) -> None:
+def test_resolved_arguments_equal_a_naive_resolution(references: ReferenceResolver, call: Any) -> None:
     before = json.dumps(call)
     resolved = references.resolve(call, SCHEMA)
     assert to_objects(resolved) == naive_resolve(call)
-    sent = orjson.dumps(to_fragments(resolved), option=orjson.OPT_PASSTHROUGH_DATACLASS) if _fits(call) else b"{}"
-    assert b"\n" not in sent
-    assert b"\r" not in sent
-    assert json.loads(sent) == (naive_resolve(call) if _fits(call) else {})
     assert json.dumps(call) == before
+    if _is_encodable(call):
+        sent = orjson.dumps(to_fragments(resolved), option=orjson.OPT_PASSTHROUGH_DATACLASS)
+        assert b"\n" not in sent
+        assert b"\r" not in sent
+        assert json.loads(sent) == naive_resolve(call)
 
 
-def _fits(value: Any) -> bool:
-    """Whether orjson can write what is beside the references."""
+def _is_encodable(value: Any) -> bool:
+    """Return whether orjson can encode the values beside the references."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -129,43 +139,43 @@ def _fits(value: Any) -> bool:
 
 
 @pytest.mark.slow
-@of_one_place
+@reuse_fixtures
 @given(value=marked)
-def test_what_was_escaped_arrives_as_it_was(references: ReferenceResolver, value: Any) -> None:
+def test_escaped_arguments_arrive_unescaped(references: ReferenceResolver, value: Any) -> None:
     assert to_objects(references.resolve({"a": escape(value)})) == {"a": value}
 
 
 @pytest.mark.slow
-@of_one_place
+@reuse_fixtures
 @given(value=values)
-def test_without_references_nothing_is_touched(references: ReferenceResolver, value: Any) -> None:
+def test_arguments_without_references_are_returned_unchanged(references: ReferenceResolver, value: Any) -> None:
     assert references.resolve(value, SCHEMA) is value
 
 
-def test_what_is_not_of_json_passes_as_it_is(references: ReferenceResolver) -> None:
+def test_values_that_are_not_json_pass_unchanged(references: ReferenceResolver) -> None:
     opaque = object()
-    found = references.resolve({"a": [opaque, {"$file": "plain"}], "b": opaque, "c": (1,)})
-    assert to_objects(found) == {"a": [opaque, FILES["plain"]], "b": opaque, "c": (1,)}
-    assert found["a"][1] == ResolvedValue(FILES["plain"].encode())
+    resolved = references.resolve({"a": [opaque, {"$file": "plain"}], "b": opaque, "c": (1,)})
+    assert to_objects(resolved) == {"a": [opaque, FILES["plain"]], "b": opaque, "c": (1,)}
+    assert resolved["a"][1] == ResolvedValue(FILES["plain"].encode())
 
 
-def test_what_was_read_is_never_looked_at_for_references(references: ReferenceResolver, store: Store) -> None:
+def test_content_is_not_searched_for_references(references: ReferenceResolver, store: Store) -> None:
     stored = store.put(b'{"a": {"$file": "plain"}, "b": {"$$file": 1}}').output_handle
     call = {"text": {"$file": "reference"}, "json": {"$file": "reference"}, "other": {"$handle": stored}}
-    found = to_objects(references.resolve(call, SCHEMA))
-    assert found["text"] == FILES["reference"]
-    assert found["json"] == {"$file": "plain"}
-    assert json.loads(found["other"]) == {"a": {"$file": "plain"}, "b": {"$$file": 1}}
+    resolved = to_objects(references.resolve(call, SCHEMA))
+    assert resolved["text"] == FILES["reference"]
+    assert resolved["json"] == {"$file": "plain"}
+    assert json.loads(resolved["other"]) == {"a": {"$file": "plain"}, "b": {"$$file": 1}}
 
 
-def test_all_arguments_may_be_one_file(references: ReferenceResolver) -> None:
+def test_all_arguments_may_come_from_one_file(references: ReferenceResolver) -> None:
     assert to_objects(references.resolve({"$file": "object"}))["b"] == "é\n"
     with pytest.raises(InvalidArgument, match="arguments of a tool are an object"):
         references.resolve({"$file": "array"})
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b'{"a": 1}\n{"a": 2}\n', "one on each line"),
         (b"", "nothing but white space"),
@@ -176,37 +186,35 @@ def test_all_arguments_may_be_one_file(references: ReferenceResolver) -> None:
         (b"some text", "not valid JSON"),
     ],
 )
-def test_what_is_not_one_document_is_refused_where_json_is_wanted(
-    references: ReferenceResolver, root: Path, data: bytes, told: str
+def test_invalid_json_is_refused_for_a_json_argument(
+    references: ReferenceResolver, root: Path, data: bytes, message: str
 ) -> None:
     (root / "wrong").write_bytes(data)
     with pytest.raises(InvalidJSON) as caught:
         references.resolve({"json": {"$file": "wrong"}}, SCHEMA)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "'wrong'" in str(caught.value)
     assert "refer to" in str(caught.value)
 
 
-def test_json_may_begin_with_a_mark_and_text_keeps_it(references: ReferenceResolver, root: Path) -> None:
+def test_a_byte_order_mark_is_dropped_from_json_only(references: ReferenceResolver, root: Path) -> None:
     (root / "bom").write_bytes(b'\xef\xbb\xbf{"a": 1}')
     call = {"json": {"$file": "bom"}, "text": {"$file": "bom"}}
     assert to_objects(references.resolve(call, SCHEMA)) == {"json": {"a": 1}, "text": '\ufeff{"a": 1}'}
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"a\x00b", "é".encode("latin-1"), "é".encode()[:1]])
-def test_what_is_not_text_says_to_ask_for_base64(
-    references: ReferenceResolver, store: Store, root: Path, data: bytes
-) -> None:
+def test_binary_content_needs_base64(references: ReferenceResolver, store: Store, root: Path, data: bytes) -> None:
     (root / "binary").write_bytes(data)
     handle = store.put(data).output_handle
     for reference in ({"$file": "binary"}, {"$handle": handle}):
         with pytest.raises(InvalidFormat, match='add "encoding": "base64"'):
             references.resolve({"text": reference}, SCHEMA)
-        found = to_objects(references.resolve({"text": {**reference, "encoding": "base64"}}, SCHEMA))
-        assert base64.b64decode(found["text"]) == data
+        resolved = to_objects(references.resolve({"text": {**reference, "encoding": "base64"}}, SCHEMA))
+        assert base64.b64decode(resolved["text"]) == data
 
 
-def test_a_range_may_not_cut_a_character(references: ReferenceResolver, root: Path) -> None:
+def test_a_range_that_cuts_a_character_is_refused(references: ReferenceResolver, root: Path) -> None:
     (root / "wide").write_text("é漢😀")
     data = (root / "wide").read_bytes()
     for start in range(len(data) + 1):
@@ -223,7 +231,7 @@ def test_a_range_may_not_cut_a_character(references: ReferenceResolver, root: Pa
                 assert to_objects(references.resolve(call)) == {"text": text}
 
 
-def test_a_call_takes_in_no_more_than_it_may(store: Store, root: Path) -> None:
+def test_the_byte_budget_is_per_call(store: Store, root: Path) -> None:
     references = ReferenceResolver(store, [root], 10)
     (root / "ten").write_bytes(b"0123456789")
     (root / "more").write_bytes(b"0123456789x")
@@ -250,7 +258,7 @@ def test_a_call_takes_in_no_more_than_it_may(store: Store, root: Path) -> None:
         references.resolve({"a": {"$file": "ten", "length": 6}, "b": [{"$file": "ten", "length": 5}]})
 
 
-def test_arguments_that_are_too_deep_are_refused_only_if_they_refer(references: ReferenceResolver) -> None:
+def test_deeply_nested_references_are_refused(references: ReferenceResolver) -> None:
     deep: Any = {"$file": "plain"}
     for _ in range(5000):
         deep = [deep]
@@ -258,22 +266,20 @@ def test_arguments_that_are_too_deep_are_refused_only_if_they_refer(references: 
         references.resolve({"a": deep})
 
 
-def test_json_that_python_cannot_hold_is_refused_in_process_and_sent_on_elsewhere(
-    references: ReferenceResolver, root: Path
-) -> None:
+def test_json_that_python_cannot_parse_is_refused_in_process_only(references: ReferenceResolver, root: Path) -> None:
     for name, data in (("digits", b"[" + b"1" * 5000 + b"]"), ("deep", b"[" * 50_000 + b"]" * 50_000)):
         (root / name).write_bytes(data)
         try:
-            found = references.resolve({"json": {"$file": name}}, SCHEMA)
+            resolved = references.resolve({"json": {"$file": name}}, SCHEMA)
         except InvalidJSON:
-            # The core has a depth of its own.
+            # The core refuses deep documents itself.
             continue
         with pytest.raises(InvalidJSON, match="refer to a part of it"):
-            to_objects(found)
-        assert orjson.dumps(to_fragments(found)) == b'{"json":' + data + b"}"
+            to_objects(resolved)
+        assert orjson.dumps(to_fragments(resolved)) == b'{"json":' + data + b"}"
 
 
-def test_what_happens_is_journalled_without_contents(references: ReferenceResolver, store: Store, root: Path) -> None:
+def test_the_journal_has_no_content(references: ReferenceResolver, store: Store, root: Path) -> None:
     (root / "secret").write_text("content")
     handle = store.put({"a": "content"}, principal="ann").output_handle
     call = {"a": {"$file": "secret"}, "b": {"$handle": handle, "path": "/a"}, "c": {"$file": "x" * 10**6}}
@@ -286,13 +292,11 @@ def test_what_happens_is_journalled_without_contents(references: ReferenceResolv
     assert second | about | {"handle": handle, "path": "/a", "size_bytes": 7} == second
     assert denied | about | {"path": "x" * 256} == denied
     assert "content" not in json.dumps([first, second, denied])
-    # None of it passed the model: it counts as kept out.
+    # Content read by reference does not count as pages read by the model.
     assert store.journal.summary()["pages_read"] == 0
 
 
-def test_by_default_files_are_below_here_or_temporary(
-    store: Store, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_roots(store: Store, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary, elsewhere = tmp_path / "temporary", tmp_path / "elsewhere"
     for folder in (temporary, elsewhere):
         folder.mkdir()
@@ -308,7 +312,7 @@ def test_by_default_files_are_below_here_or_temporary(
         references.resolve({"a": {"$file": "file"}})
 
 
-def test_started_at_the_very_top_there_are_but_temporary_files(
+def test_the_default_roots_exclude_the_filesystem_root(
     store: Store, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -325,18 +329,18 @@ def test_started_at_the_very_top_there_are_but_temporary_files(
 def test_no_file_of_the_store_is_read(store: Store, tmp_path: Path) -> None:
     store.put("mine", principal="ann")
     references = ReferenceResolver(store, [tmp_path])
-    found = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
-    assert found
-    for path in found:
+    store_files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert store_files
+    for path in store_files:
         with pytest.raises(FileRefDenied):
             references.resolve({"a": {"$file": str(path), "encoding": "base64"}})
 
 
 @given(nasty_text, st.integers(1, 9))
-def test_a_text_is_escaped_in_pieces_as_in_one(text: str, piece: int) -> None:
-    assert escape_text(text.encode(), piece) == orjson.dumps(text)
+def test_escaping_in_chunks_equals_escaping_at_once(text: str, chunk_bytes: int) -> None:
+    assert escape_text(text.encode(), chunk_bytes) == orjson.dumps(text)
 
 
-def test_a_text_is_escaped_whatever_the_pieces() -> None:
-    for piece in range(1, len(NASTY.encode()) + 1):
-        assert escape_text(NASTY.encode(), piece) == orjson.dumps(NASTY)
+def test_escaping_with_every_chunk_size() -> None:
+    for chunk_bytes in range(1, len(NASTY.encode()) + 1):
+        assert escape_text(NASTY.encode(), chunk_bytes) == orjson.dumps(NASTY)

@@ -1,4 +1,4 @@
-"""Where the schema of a tool wants a text, and that listed schemas let a reference pass."""
+"""Which arguments take text, and schemas extended to accept references."""
 
 import json
 from typing import Any
@@ -63,7 +63,7 @@ DEFINED = {
         (make_schema(a={"type": "array", "items": OBJECT, "prefixItems": [TEXT]}), ["a", 1], False),
         (make_schema(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 0], True),
         (make_schema(a={"type": "array", "items": [TEXT, OBJECT], "additionalItems": OBJECT}), ["a", 9], False),
-        # Only the branch that has such a member counts.
+        # Only branches that can have such a member count.
         (make_schema(a={"anyOf": [make_schema(b=OBJECT), NULL, TEXT]}), ["a", "b"], False),
         (make_schema(a={"anyOf": [make_schema(b=OBJECT), make_schema(b=TEXT)]}), ["a", "b"], True),
         (make_schema(a={"allOf": [make_schema(b=OBJECT), make_schema(c=TEXT)]}), ["a", "b"], False),
@@ -84,7 +84,7 @@ DEFINED = {
         ({"properties": 3, "anyOf": {}, "allOf": [3], "$ref": 3, "type": 3, "items": 3}, ["a", 0], True),
     ],
 )
-def test_what_is_wanted_is_found_along_the_path(schema: Any, path: list[str | int], is_text: bool) -> None:
+def test_accepts_text(schema: Any, path: list[str | int], is_text: bool) -> None:
     assert accepts_text(schema, path) is is_text
 
 
@@ -92,7 +92,7 @@ kinds = st.sampled_from(["string", "object", "array", "integer", "null"])
 leaves: st.SearchStrategy[dict[str, Any]] = (
     st.just({})
     | st.builds(lambda kind: {"type": kind}, kinds)
-    | st.builds(lambda some: {"type": sorted(some)}, st.sets(kinds, min_size=1))
+    | st.builds(lambda types: {"type": sorted(types)}, st.sets(kinds, min_size=1))
     | st.just({"type": "string", "enum": ["a", "b"]})
     | st.just({"type": "string", "minLength": 2, "title": "T"})
     | st.just({"type": "object", "properties": {"encoding": {"type": "integer"}}, "required": ["x"]})
@@ -125,19 +125,19 @@ def is_valid(schema: Any, arguments: Any) -> bool:
 
 @pytest.mark.slow
 @given(schemas)
-def test_a_listed_schema_takes_what_it_took_and_references_besides(inner: dict[str, Any]) -> None:
+def test_an_extended_schema_accepts_the_same_values_and_references(inner: dict[str, Any]) -> None:
     schema = {"$defs": DEFS, "type": "object", "properties": {"a": inner}, "required": ["a"]}
-    listed = allow_references(schema)
-    jsonschema.Draft202012Validator.check_schema(listed)
-    taken = [sample for sample in SAMPLES if is_valid(schema, {"a": sample})]
-    assert all(is_valid(listed, {"a": sample}) for sample in taken)
-    # Choices are as they were; whatever else takes a text, an array or an object takes a reference for it.
+    extended = allow_references(schema)
+    jsonschema.Draft202012Validator.check_schema(extended)
+    accepted = [sample for sample in SAMPLES if is_valid(schema, {"a": sample})]
+    assert all(is_valid(extended, {"a": sample}) for sample in accepted)
+    # Enumerations stay unchanged; everything else that takes a string, array or object takes a reference.
     assume("enum" not in json.dumps(inner))
-    if any(isinstance(sample, str | list | dict) for sample in taken):
+    if any(isinstance(sample, str | list | dict) for sample in accepted):
         for reference in REFERENCES:
-            assert is_valid(listed, {"a": reference}), reference
+            assert is_valid(extended, {"a": reference}), reference
     else:
-        assert [sample for sample in SAMPLES if is_valid(listed, {"a": sample}) and sample not in taken] in (
+        assert [sample for sample in SAMPLES if is_valid(extended, {"a": sample}) and sample not in accepted] in (
             [],
             [{}, {"a": "b"}, {"x": 1}, {"a": 1}],
         )
@@ -156,7 +156,7 @@ def test_a_listed_schema_takes_what_it_took_and_references_besides(inner: dict[s
         make_schema(a=True, b=3),
     ],
 )
-def test_what_takes_references_or_has_no_use_for_them_is_not_touched(schema: dict[str, Any]) -> None:
+def test_schemas_that_need_no_change_stay_identical(schema: dict[str, Any]) -> None:
     assert allow_references(schema) is schema
 
 
@@ -169,15 +169,15 @@ def test_what_takes_references_or_has_no_use_for_them_is_not_touched(schema: dic
         ({"anyOf": [TEXT, NULL], "default": None}, {"anyOf": [TEXT, NULL, OBJECT], "default": None}),
     ],
 )
-def test_most_arguments_pay_a_few_bytes(before: Any, after: Any) -> None:
+def test_most_schemas_grow_by_a_few_bytes(before: Any, after: Any) -> None:
     assert allow_references(make_schema(a=before)) == make_schema(a=after)
 
 
-def test_an_object_that_names_its_members_takes_no_other_but_references() -> None:
+def test_a_strict_object_accepts_references_only() -> None:
     strict = {"type": "object", "properties": {"x": NUMBER}, "required": ["x"], "additionalProperties": False}
     for inner in (strict, {"anyOf": [strict, NULL]}, {"oneOf": [strict, TEXT]}):
-        listed = allow_references(make_schema(a=inner))
-        assert is_valid(listed, {"a": {"x": 1}})
-        assert all(is_valid(listed, {"a": reference}) for reference in REFERENCES)
-        assert not is_valid(listed, {"a": {"y": 1}})
-        assert not is_valid(listed, {"a": {}})
+        extended = allow_references(make_schema(a=inner))
+        assert is_valid(extended, {"a": {"x": 1}})
+        assert all(is_valid(extended, {"a": reference}) for reference in REFERENCES)
+        assert not is_valid(extended, {"a": {"y": 1}})
+        assert not is_valid(extended, {"a": {}})

@@ -1,4 +1,4 @@
-"""References in the arguments of real servers: what one tool made another takes, and no client carries it."""
+"""References in the arguments of real servers: one tool's output is passed to another."""
 
 import json
 import os
@@ -43,55 +43,59 @@ def call(wire: Wire, tool: str, **arguments: Any) -> tuple[dict[str, Any], bool]
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_what_one_tool_made_another_takes_to_the_byte(
+def test_a_tool_receives_another_tool_s_output_unchanged(
     sdk: str, era: str, transport: str, root: Path, servers: Servers, tmp_path: Path
 ) -> None:
     assert root.exists()
     with servers.wired(make_options(sdk, tmp_path), era, transport) as wire:
-        for of in ('"\\\n', "\x01\x1f", "😀é", "</script>"):
-            made, _ = call(wire, "make", size=200_000, of=of)
-            handle = made["output_handle"]
+        for text in ('"\\\n', "\x01\x1f", "😀é", "</script>"):
+            descriptor, _ = call(wire, "make", size=200_000, of=text)
+            handle = descriptor["output_handle"]
             for name in (handle, f"ax://made/1~{handle}", f"forebay://output/{handle}"):
-                taken, is_error = call(wire, "take", content={"$handle": name}, note="n")
-                assert not is_error, taken
-                assert taken == {"digest": digest(of * 200_000), "size": len(of.encode()) * 200_000, "note": "n"}
+                received, is_error = call(wire, "take", content={"$handle": name}, note="n")
+                assert not is_error, received
+                assert received == {"digest": digest(text * 200_000), "size": len(text.encode()) * 200_000, "note": "n"}
 
 
-def test_a_part_of_what_one_tool_made(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
+def test_a_tool_receives_a_part_of_another_tool_s_output(
+    sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path
+) -> None:
     assert root.exists()
     with servers.wired(make_options(sdk, tmp_path), era) as wire:
-        made, _ = call(wire, "make_rows", count=5000)
-        handle = made["output_handle"]
+        descriptor, _ = call(wire, "make_rows", count=5000)
+        handle = descriptor["output_handle"]
         rows = json.loads(make_rows(5000))["rows"]
-        taken, _ = call(wire, "take_rows", rows={"$handle": handle, "path": "/rows"})
-        assert taken == {"ids": sum(range(5000)), "count": 5000, "options": None}
-        taken, _ = call(wire, "take_rows", rows=[rows[0], {"$handle": handle, "path": "/rows/7"}])
-        assert taken == {"ids": 7, "count": 2, "options": None}
-        taken, _ = call(wire, "take", content={"$handle": handle, "path": "/rows/3/text"})
-        assert taken["digest"] == digest(rows[3]["text"])
-        told, is_error = call(wire, "take", content={"$handle": handle, "path": "/none"})
+        received, _ = call(wire, "take_rows", rows={"$handle": handle, "path": "/rows"})
+        assert received == {"ids": sum(range(5000)), "count": 5000, "options": None}
+        received, _ = call(wire, "take_rows", rows=[rows[0], {"$handle": handle, "path": "/rows/7"}])
+        assert received == {"ids": 7, "count": 2, "options": None}
+        received, _ = call(wire, "take", content={"$handle": handle, "path": "/rows/3/text"})
+        assert received["digest"] == digest(rows[3]["text"])
+        error, is_error = call(wire, "take", content={"$handle": handle, "path": "/none"})
         assert is_error
-        assert told["error"]["code"] == "path_not_found"
-        assert "rows: [" in told["error"]["message"]
+        assert error["error"]["code"] == "path_not_found"
+        assert "rows: [" in error["error"]["message"]
 
 
-def test_a_file_is_as_the_schema_wants_it(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
+def test_a_file_is_text_or_json_by_the_schema(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
     (root / "rows.json").write_text('[{"id": 1},\n {"id": 2}]')
     with servers.wired(make_options(sdk, tmp_path), era) as wire:
-        taken, _ = call(wire, "take_rows", rows={"$file": "rows.json"})
-        assert (taken["ids"], taken["count"]) == (3, 2)
-        taken, _ = call(wire, "take", content={"$file": str(root / "rows.json")})
-        assert taken["digest"] == digest('[{"id": 1},\n {"id": 2}]')
-        taken, _ = call(wire, "take", content={"$file": "rows.json", "encoding": "base64", "length": 3})
-        assert taken["digest"] == digest("W3si")
-        taken, _ = call(wire, "take", content={"$file": "rows.json", "lines": [1, 2]})
-        assert taken["digest"] == digest(' {"id": 2}]')
+        received, _ = call(wire, "take_rows", rows={"$file": "rows.json"})
+        assert (received["ids"], received["count"]) == (3, 2)
+        received, _ = call(wire, "take", content={"$file": str(root / "rows.json")})
+        assert received["digest"] == digest('[{"id": 1},\n {"id": 2}]')
+        received, _ = call(wire, "take", content={"$file": "rows.json", "encoding": "base64", "length": 3})
+        assert received["digest"] == digest("W3si")
+        received, _ = call(wire, "take", content={"$file": "rows.json", "lines": [1, 2]})
+        assert received["digest"] == digest(' {"id": 2}]')
         escaped = {"$$file": "x", "$$$handle": [{"$$handle": 1}]}
-        taken, _ = call(wire, "take_rows", rows=[], options=escaped)
-        assert taken["options"] == {"$file": "x", "$$handle": [{"$handle": 1}]}
+        received, _ = call(wire, "take_rows", rows=[], options=escaped)
+        assert received["options"] == {"$file": "x", "$$handle": [{"$handle": 1}]}
 
 
-def test_a_refusal_is_an_error_and_no_call(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
+def test_a_refused_reference_does_not_call_the_tool(
+    sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("s")
     (root / "link").symlink_to(tmp_path / "secret")
     (root / "large").write_text("l" * 2000)
@@ -107,51 +111,49 @@ def test_a_refusal_is_an_error_and_no_call(sdk: str, era: str, root: Path, serve
     options = make_options(sdk, tmp_path, file_ref_max_bytes=1000)
     with servers.wired(options, era) as wire:
         for path, code in refusals.items():
-            told, is_error = call(wire, "take", content={"$file": path})
+            error, is_error = call(wire, "take", content={"$file": path})
             assert is_error
-            assert told["error"]["code"] == code, path
-        told, _ = call(wire, "take", content={"$file": "large", "other": 1})
-        assert told["error"]["code"] == "invalid_argument"
-        assert '"$$file"' in told["error"]["message"]
-        told, _ = call(wire, "take", content={"$handle": "oh_AAAAAAAAAAAA"})
-        assert told["error"]["code"] == "output_handle_not_found"
+            assert error["error"]["code"] == code, path
+        error, _ = call(wire, "take", content={"$file": "large", "other": 1})
+        assert error["error"]["code"] == "invalid_argument"
+        assert '"$$file"' in error["error"]["message"]
+        error, _ = call(wire, "take", content={"$handle": "oh_AAAAAAAAAAAA"})
+        assert error["error"]["code"] == "output_handle_not_found"
         assert call(wire, "called")[0] == {"called": []}
     with open_store(options["store"], sweep_interval=0) as store:
         denied = [(event["path"], event["code"]) for event in reversed(events(store, "file_ref_denied"))]
     assert denied[: len(refusals)] == list(refusals.items())
 
 
-def test_switched_off_everything_passes_as_it_is(sdk: str, era: str, servers: Servers, tmp_path: Path) -> None:
+def test_without_the_option_references_pass_unchanged(sdk: str, era: str, servers: Servers, tmp_path: Path) -> None:
     off: dict[str, Any] = {"sdk": sdk, "store": (tmp_path / "store").as_uri(), "sweep_interval": 0}
     options = {"$file": "/etc/passwd", "$$file": 1, "more": [{"$handle": "x", "a": {"$$handle": 2}}]}
-    asked = {"name": "take_rows", "arguments": {"rows": [], "options": options}}
-    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(off, era) as gated:
-        answer = gated.ask("tools/call", asked)
-        assert answer == plain.ask("tools/call", asked)
+    params = {"name": "take_rows", "arguments": {"rows": [], "options": options}}
+    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(off, era) as with_forebay:
+        answer = with_forebay.ask("tools/call", params)
+        assert answer == plain.ask("tools/call", params)
         assert json.loads(json.loads(answer)["result"]["content"][0]["text"])["options"] == options
-        before, after = (json.loads(wire.ask("tools/list"))["result"]["tools"] for wire in (plain, gated))
+        before, after = (json.loads(wire.ask("tools/list"))["result"]["tools"] for wire in (plain, with_forebay))
         assert after[: len(before)] == before
         assert "$file" not in json.dumps(after)
 
 
-def test_a_list_says_where_references_may_stand(
-    sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path
-) -> None:
+def test_listed_schemas_accept_references(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
     assert root.exists()
-    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(make_options(sdk, tmp_path), era) as gated:
+    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(make_options(sdk, tmp_path), era) as with_forebay:
         before, after = (
             {tool["name"]: tool for tool in json.loads(wire.ask("tools/list"))["result"]["tools"]}
-            for wire in (plain, gated)
+            for wire in (plain, with_forebay)
         )
-    taken = after["take"]["inputSchema"]["properties"]
-    assert taken["content"]["type"] == taken["note"]["type"] == ["string", "object"]
+    properties = after["take"]["inputSchema"]["properties"]
+    assert properties["content"]["type"] == properties["note"]["type"] == ["string", "object"]
     assert after["take_rows"]["inputSchema"]["properties"]["rows"]["type"] == ["array", "object"]
     assert after["make_rows"] == before["make_rows"]
     assert '{"$file": "path"}' in after["output_fetch"]["description"]
     assert "$file" not in json.dumps(before)
 
 
-def test_what_is_wrong_with_the_options_is_told(tmp_path: Path) -> None:
+def test_invalid_options_are_refused(tmp_path: Path) -> None:
     store = (tmp_path / "store").as_uri()
     before = len([*Path("/proc/self/fd").iterdir()])
     mistakes: list[tuple[dict[str, Any], str]] = [
@@ -161,7 +163,7 @@ def test_what_is_wrong_with_the_options_is_told(tmp_path: Path) -> None:
         ({"file_refs": True, "file_ref_max_bytes": 0}, "file_ref_max_bytes must be at least 1"),
         ({"file_refs": True, "file_ref_max_bytes": "64M"}, "file_ref_max_bytes must be a whole number"),
     ]
-    for options, told in mistakes:
-        with pytest.raises(InvalidArgument, match=told):
+    for options, message in mistakes:
+        with pytest.raises(InvalidArgument, match=message):
             OutputPolicy(store, sweep_interval=0, **options)
     assert len([*Path("/proc/self/fd").iterdir()]) == before

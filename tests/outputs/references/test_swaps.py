@@ -1,4 +1,4 @@
-"""What is swapped between the look and the opening is never read."""
+"""A file swapped between the check and the open is never read."""
 
 import contextlib
 import os
@@ -34,15 +34,15 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
-def test_what_is_put_in_its_place_after_the_first_look_is_refused(
+def test_a_file_swapped_after_the_check_is_refused(
     root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check, looks = files._check_regular, []
+    check, checks = files._check_regular, []
 
     def check_and_swap(status: os.stat_result, path: str) -> None:
         check(status, path)
-        looks.append(status)
-        if len(looks) > 1:
+        checks.append(status)
+        if len(checks) > 1:
             return
         (root / "file").unlink()
         match kind:
@@ -57,10 +57,10 @@ def test_what_is_put_in_its_place_after_the_first_look_is_refused(
 
     monkeypatch.setattr(files, "_check_regular", check_and_swap)
     assert read_refused(FileRoots([root], None), "file")
-    assert len(looks) == 1
+    assert len(checks) == 1
 
 
-def test_a_file_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
+def test_a_constantly_swapped_file_never_reads_outside(root: Path, outside: Path) -> None:
     def swap(number: int) -> None:
         new = root / f"new{number}"
         if number % 2:
@@ -73,52 +73,56 @@ def test_a_file_that_is_swapped_all_the_time_is_never_another_one(root: Path, ou
     assert_never_outside(FileRoots([root], None), "swapped", swap, lambda: (root / "swapped").read_bytes())
 
 
-def test_a_folder_that_is_swapped_all_the_time_is_never_another_one(root: Path, outside: Path) -> None:
-    folder, kept = root / "a" / "swapped", root / "a" / "kept"
-    kept.mkdir()
-    (kept / "file").write_bytes(b"inside")
+def test_a_constantly_swapped_folder_never_reads_outside(root: Path, outside: Path) -> None:
+    folder, saved = root / "a" / "swapped", root / "a" / "saved"
+    saved.mkdir()
+    (saved / "file").write_bytes(b"inside")
 
     def swap(number: int) -> None:
         if number % 2:
-            folder.rename(kept)
+            folder.rename(saved)
             folder.symlink_to(outside)
         else:
             folder.unlink(missing_ok=True)
-            kept.rename(folder)
+            saved.rename(folder)
 
     swap(0)
     assert_never_outside(FileRoots([root], None), "a/swapped/file", swap, lambda: (folder / "file").read_bytes())
 
 
 def assert_never_outside(
-    roots: FileRoots, path: str, swap: Callable[[int], None], naively: Callable[[], bytes], tries: int = 4000
+    roots: FileRoots,
+    path: str,
+    swap: Callable[[int], None],
+    read_naively: Callable[[], bytes],
+    min_attempts: int = 4000,
 ) -> None:
-    is_over = threading.Event()
+    is_finished = threading.Event()
 
     def keep_swapping() -> None:
         number = 1
-        while not is_over.is_set():
+        while not is_finished.is_set():
             swap(number)
             number += 1
 
-    seen: set[bytes | type] = set()
+    outcomes: set[bytes | type] = set()
     is_exposed = False
     thread = threading.Thread(target=keep_swapping)
     thread.start()
     try:
-        ends = time.monotonic() + 60
-        done = 0
-        # As long as it takes to have met both, and to have seen that a plain opening falls for it.
-        while done < tries or not (is_exposed and b"inside" in seen and FileRefDenied in seen):
-            assert time.monotonic() < ends, (seen, is_exposed)
+        deadline = time.monotonic() + 60
+        attempts = 0
+        # Go on until both outcomes occurred and a plain open was fooled.
+        while attempts < min_attempts or not (is_exposed and b"inside" in outcomes and FileRefDenied in outcomes):
+            assert time.monotonic() < deadline, (outcomes, is_exposed)
             with contextlib.suppress(OSError):
-                is_exposed = is_exposed or naively() == SECRET
+                is_exposed = is_exposed or read_naively() == SECRET
             try:
-                seen.add(read(roots, path))
+                outcomes.add(read(roots, path))
             except ForebayError as error:
-                seen.add(type(error))
-            done += 1
+                outcomes.add(type(error))
+            attempts += 1
     finally:
-        is_over.set()
+        is_finished.set()
         thread.join()
-    assert seen <= {b"inside", FileRefDenied, FileRefNotFound}
+    assert outcomes <= {b"inside", FileRefDenied, FileRefNotFound}

@@ -1,9 +1,8 @@
-"""A server over HTTP that fails, or takes too long: the request is answered, and the next one works."""
+"""A server over HTTP that fails or is too slow: the request gets an error, and the next one works."""
 
 import json
 import re
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from faulty_server import EVENTS, JSON, Server, faulty_server
 from gateways import Gateway, error_of, gateway_to, text_of, works
+from waiting import wait_until
 from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
@@ -104,7 +104,7 @@ def test_a_server_that_takes_too_long_is_answered_for_and_told(
     with gateway_to(server.url, tmp_path, era, call_timeout=0.5) as gateway:
         result = gateway.call("waits", **{"as": kind})
         assert error_of(result)["code"] == "upstream_timeout"
-        assert server.gone.wait(30)
+        assert server.caller_left.wait(30)
         assert works(gateway)
     assert len(server.headers_of("notifications/cancelled")) == (era == LEGACY)
 
@@ -113,7 +113,7 @@ def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Serv
     server.is_mute = True
     with gateway_to(server.url, tmp_path, call_timeout=0.5) as gateway:
         assert json.loads(gateway.hello)["error"]["data"]["code"] == "upstream_timeout"
-        assert server.gone.wait(30)
+        assert server.caller_left.wait(30)
         server.is_mute = False
         gateway.greet()
         assert "result" in json.loads(gateway.hello)
@@ -127,11 +127,10 @@ def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
         number = gateway.begin("tools/call", {"name": "waits", "arguments": {"as": kind}})
         assert works(gateway)
-        # One that is cancelled before it was sent is not sent at all.
-        while "waits" not in server.called:
-            time.sleep(0.01)
+        # A request that is cancelled before it is sent is never sent.
+        wait_until(lambda: "waits" in server.called)
         gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        assert server.gone.wait(30)
+        assert server.caller_left.wait(30)
         gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "another"}})
         assert works(gateway)
-    assert [method for verb, method, _ in server.asked if method != "tools/call"] == []
+    assert [method for verb, method, _ in server.requests if method != "tools/call"] == []

@@ -1,4 +1,4 @@
-"""What a request says in headers, beside what the SDK's server makes of them."""
+"""Headers that mirror a request, compared with what the server of the SDK reads."""
 
 import json
 from typing import Any

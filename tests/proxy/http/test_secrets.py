@@ -1,4 +1,4 @@
-"""What we give to a server in confidence does not come back in its errors."""
+"""Credentials do not appear in errors, even if the server repeats them."""
 
 import base64
 import json
@@ -13,12 +13,12 @@ from gateways import gateway_to
 
 pytestmark = pytest.mark.slow
 
-TOKEN = 's3cr3t/"token"'  # noqa: S105 - of nobody
+TOKEN = 's3cr3t/"token"'  # noqa: S105 - not a real token
 HEADERS = [f"Authorization: Bearer {TOKEN}"]
 
 
-def _written(**answer: Any) -> str:
-    # As some write it: every slash is escaped.
+def _encode(**answer: Any) -> str:
+    # Some servers escape every slash.
     return json.dumps({"jsonrpc": "2.0", "id": "ID", **answer}).replace("/", "\\/").replace('"ID"', "ID")
 
 
@@ -30,31 +30,31 @@ def _result(text: str, **more: Any) -> dict[str, Any]:
     return {"result": {"content": [{"type": "text", "text": f"not {text}"}], **more}}
 
 
-@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("is_legacy", [False, True])
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, JSON), (200, JSON), (200, EVENTS)], ids=["refused", "answered", "streamed"]
 )
 def test_an_error_does_not_repeat_what_the_server_was_given(
-    status: int, kind: str, is_old: bool, tmp_path: Path
+    status: int, kind: str, is_legacy: bool, tmp_path: Path
 ) -> None:
     with faulty_server() as server:
-        server.is_old = is_old
-        kind = JSON if is_old else kind
+        server.is_legacy = is_legacy
+        kind = JSON if is_legacy else kind
         with gateway_to(server.url, tmp_path, headers=HEADERS) as gateway:
 
-            def told(**answer: Any) -> dict[str, Any]:
-                body = _written(**answer)
+            def call(**answer: Any) -> dict[str, Any]:
+                body = _encode(**answer)
                 return gateway.call(
                     "refuses", status=status, body=f"data: {body}\n\n" if kind == EVENTS else body, **{"as": kind}
                 )
 
-            assert told(**_error(TOKEN))["error"] == _error("***")["error"]
-            assert told(**_error(f"Bearer {TOKEN}"))["error"] == _error("***")["error"]
+            assert call(**_error(TOKEN))["error"] == _error("***")["error"]
+            assert call(**_error(f"Bearer {TOKEN}"))["error"] == _error("***")["error"]
             if status == 200:
-                assert told(**_result(TOKEN, isError=True)) == _result("***", isError=True)["result"]
-                # What is no error is the server's own data.
-                assert told(**_result(TOKEN)) == _result(TOKEN)["result"]
-                assert told(**_result(TOKEN, isError=False)) == _result(TOKEN, isError=False)["result"]
+                assert call(**_result(TOKEN, isError=True)) == _result("***", isError=True)["result"]
+                # Other results are the server's data and stay unchanged.
+                assert call(**_result(TOKEN)) == _result(TOKEN)["result"]
+                assert call(**_result(TOKEN, isError=False)) == _result(TOKEN, isError=False)["result"]
         assert "s3cr3t" not in (tmp_path / "log.txt").read_text()
 
 
@@ -74,17 +74,17 @@ def test_what_stands_in_the_url_is_hidden_as_it_is_sent() -> None:
 
 
 def test_errors_go_on_as_the_bytes_that_came_unless_they_have_a_secret() -> None:
-    veiled = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).redact
+    redact = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).redact
     for kept in (
         b'{"jsonrpc":"2.0", "id":1, "error":{"code":1,"message":"\\u0041", "big":123456789012345678901234567890}}',
         b'{"method":"notifications/message","params":{"error":"s3cr3t"}}',
         b'{"id":1,"result":{"error":"s3cr3t"}}',
         b'not json "error" s3cr3t',
     ):
-        assert redact_errors(kept, veiled) == kept
+        assert redact_errors(kept, redact) == kept
     half = b'{"id":1,"error":{"message":"s3cr3t","half":"\\ud800"}}'
-    assert redact_errors(half, veiled) == half.replace(b"s3cr3t", b"***")
+    assert redact_errors(half, redact) == half.replace(b"s3cr3t", b"***")
     batch = b'[{"id":1,"error":{"message":"s3cr3t"}}]'
-    assert json.loads(bytes(redact_errors(batch, veiled))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
+    assert json.loads(bytes(redact_errors(batch, redact))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
     long = b'{"id":1,"error":{"message":"' + b"x" * 200_000 + b's3cr3t"}}'
-    assert redact_errors(long, veiled) == long.replace(b"s3cr3t", b"***")
+    assert redact_errors(long, redact) == long.replace(b"s3cr3t", b"***")

@@ -56,14 +56,14 @@ def test_a_server_of_the_oldest_transport_is_served_too(servers: Servers, tmp_pa
 
 
 def test_the_oldest_transport_begins_again_when_its_stream_ends(server: Server, tmp_path: Path) -> None:
-    server.is_old = True
+    server.is_legacy = True
     with gateway_to(server.url, tmp_path) as gateway:
         assert works(gateway)
         assert error_of(gateway.call("ends_stream"))["code"] == "upstream_failed"
         assert works(gateway)
         assert works(gateway)
     assert server.called == ["plain", "ends_stream", "plain", "plain"]
-    assert [verb for verb, _, _ in server.asked].count("GET") == 2
+    assert [verb for verb, _, _ in server.requests].count("GET") == 2
 
 
 @pytest.mark.parametrize("kind", [(), ("events",)], ids=" ".join)
@@ -126,7 +126,7 @@ def test_requests_do_not_wait_for_each_other(gateway: Gateway, server: Server) -
     waiting = gateway.begin("tools/call", {"name": "waits"})
     assert works(gateway)
     gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}})
-    assert server.gone.wait(30)
+    assert server.caller_left.wait(30)
 
 
 def test_the_session_is_named_from_the_handshake_to_the_end(server: Server, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_session_is_named_from_the_handshake_to_the_end(server: Server, tmp_
         for method in ("notifications/initialized", "tools/call"):
             (headers,) = server.headers_of(method)
             assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == ("s1", "2025-06-18")
-    verb, _, headers = server.asked[-1]
+    verb, _, headers = server.requests[-1]
     assert (verb, headers["mcp-session-id"]) == ("DELETE", "s1")
 
 
@@ -151,7 +151,7 @@ def test_nothing_is_sent_before_the_handshake_is_over(server: Server, tmp_path: 
         gateway.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         gateway.begin("tools/call", NAMED)
         gateway.line(), gateway.line()
-        posted = [method for verb, method, _ in server.asked if verb == "POST"]
+        posted = [method for verb, method, _ in server.requests if verb == "POST"]
         assert posted == ["initialize", "notifications/initialized", "tools/call"]
 
 
@@ -159,7 +159,7 @@ def test_what_the_server_says_on_its_own_comes_and_its_stream_is_taken_up_again(
     server.has_stream = True
     with gateway_to(server.url, tmp_path) as gateway:
         assert json.loads(gateway.line())["method"] == "notifications/tools/list_changed"
-        while len(gets := [headers for verb, _, headers in server.asked if verb == "GET"]) < 2:
+        while len(gets := [headers for verb, _, headers in server.requests if verb == "GET"]) < 2:
             assert works(gateway)
     assert "last-event-id" not in gets[0]
     assert gets[1]["last-event-id"] == "said"
@@ -232,11 +232,11 @@ def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Pa
         gateway.begin("tools/call", {"name": "waits"})
         assert works(gateway)
         assert b"upstream_failed" in gateway.rest()
-    assert server.gone.wait(30)
+    assert server.caller_left.wait(30)
 
 
 def test_the_gateway_ends_before_a_call_is_under_way(server: Server, tmp_path: Path) -> None:
-    server.lists_nothing = True
+    server.ignores_tools_list = True
     with gateway_to(server.url, tmp_path, grace=0.2, options={"file_refs": True}) as gateway:
         gateway.begin("tools/call", {"name": "plain", "arguments": {}})
         assert b"upstream_failed" in gateway.rest()

@@ -38,11 +38,12 @@ from forebay.operations.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
-from forebay.operations.results import is_large, run_in_thread
+from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
 from forebay.operations.validation import Schema, is_meaningful
 from forebay.outputs.listing import allow_alternative
 from forebay.outputs.result import UNSTRUCTURED
+from forebay.store.threads import run_in_thread
 
 __all__ = ["OperationTools", "assign_tool_names", "serve_operations"]
 

@@ -1,4 +1,4 @@
-"""Responses that no model chokes on: small, of one shape, and with a reference to what they leave out."""
+"""Small responses of a fixed shape, with a reference to the full payload when something was left out."""
 
 from forebay.outputs.contract.artifacts import retrieve_artifact, store_artifact
 from forebay.outputs.contract.decorator import contracted

@@ -1,4 +1,4 @@
-"""Payloads under references that name what they are: `ax://bugfix/scan-7~oh_…`."""
+"""Stored payloads with a readable reference: `ax://bugfix/scan-7~oh_…`."""
 
 import json
 import re
@@ -27,35 +27,37 @@ __all__ = [
 _DOMAIN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _INVALID_DOMAIN_CHARS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_LENGTH = 128
+"""Upper bound for an artifact id, in characters after percent-encoding."""
+
 _REFERENCE_PATTERN = re.compile(r"ax://[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[A-Za-z0-9._%-]{1,128}~(?P<handle>oh_[A-Z2-7]+)")
 
 
 @record_failure
 def store_artifact(domain: str, id: str, data: Payload, *, store: "Store | None" = None) -> str:  # noqa: A002
-    """Stores anything whole, and returns a reference that `output_fetch` and `retrieve_artifact` redeem.
+    """Store a payload whole and return a reference for `output_fetch` and `retrieve_artifact`.
 
-    Two of the same domain and id are two: each reference carries a handle of its own.
-    Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`: then nothing was stored.
+    Storing the same domain and id twice gives two references, each with its own handle.
+    Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`; nothing is stored then.
     """
-    place = find_context(store)
-    return make_reference(domain, id, put_artifact(place, domain, id, data).output_handle)
+    descriptor = put_artifact(find_context(store), domain, id, data)
+    return make_reference(domain, id, descriptor.output_handle)
 
 
 @record_failure
 def retrieve_artifact(ref: str, *, store: "Store | None" = None) -> Any:
-    """What is stored under a reference, whole: the value of JSON, else text, else bytes.
+    """Return the whole stored payload: parsed JSON, else text, else bytes.
 
-    It goes by what is there: text that is JSON comes back as its value, and bytes that are text come back as text.
-    Raises `HandleNotFound` if it is not there, or not any more.
+    The stored content decides: text that is JSON comes back parsed, and bytes that are text come back as `str`.
+    Raises `HandleNotFound` if the reference is unknown or has expired.
     """
     if not isinstance(ref, str) or not _REFERENCE_PATTERN.fullmatch(ref):
         raise InvalidArgument(
             f"a reference is ax://domain/id~oh_…, as store_artifact returned it, not {short_repr(ref)}"
         )
-    place, handle = find_context(store), str(extract_handle(ref))
-    store = place.open_store()
-    nature = store.stat(handle, principal=place.principal).nature
-    with store.open(handle, principal=place.principal) as file:
+    context, handle = find_context(store), str(extract_handle(ref))
+    store = context.open_store()
+    nature = store.stat(handle, principal=context.principal).nature
+    with store.open(handle, principal=context.principal) as file:
         data = file.read()
     try:
         return _decode(nature, data)
@@ -77,14 +79,10 @@ def _decode(nature: str, data: bytes) -> Any:
 
 
 def put_artifact(
-    context: ResponseContext,
-    domain: str,
-    id: str,  # noqa: A002
-    data: Payload,
-    mime_type: str | None = None,
+    context: ResponseContext, domain: str, artifact_id: str, data: Payload, mime_type: str | None = None
 ) -> "Descriptor":
-    """Stores what a reference will name; a name that cannot be one is refused before anything is stored."""
-    name = format_artifact_name(domain, id)
+    """Store a payload under an artifact name; an invalid name is rejected before anything is stored."""
+    name = format_artifact_name(domain, artifact_id)
     return context.open_store().put(
         data,
         mime_type=mime_type,
@@ -94,24 +92,26 @@ def put_artifact(
     )
 
 
-def make_reference(domain: str, id: str, handle: str) -> str:  # noqa: A002
-    """The reference of what was stored."""
-    return f"{format_artifact_name(domain, id)}~{handle}"
+def make_reference(domain: str, artifact_id: str, handle: str) -> str:
+    """Return the reference of a stored artifact: its name and its handle."""
+    return f"{format_artifact_name(domain, artifact_id)}~{handle}"
 
 
 def sanitize_domain(name: str) -> str:
-    """A domain that is called after something that may be called anything."""
+    """Turn any name, such as a tool's, into a valid domain."""
     return _INVALID_DOMAIN_CHARS.sub("-", name).strip("._-")[:64] or "tool"
 
 
-def format_artifact_name(domain: str, id: str) -> str:  # noqa: A002
-    """A reference without its handle."""
+def format_artifact_name(domain: str, artifact_id: str) -> str:
+    """Return `ax://domain/id`: a reference without its handle. Raise `InvalidArgument` if a part is invalid."""
     if not isinstance(domain, str) or not _DOMAIN_PATTERN.fullmatch(domain):
         raise InvalidArgument(
             f"a domain is 1 to 64 letters, digits, dots, dashes or underscores, not {short_repr(domain)}"
         )
-    # One that says where a reference ends, or is no text, would make it another.
-    escaped = quote(id, safe="", errors="replace").replace("~", "%7E") if isinstance(id, str) else ""
+    # `quote` leaves "~" alone, but in a reference it separates the id from the handle.
+    escaped = quote(artifact_id, safe="", errors="replace").replace("~", "%7E") if isinstance(artifact_id, str) else ""
     if not 0 < len(escaped) <= _MAX_ID_LENGTH:
-        raise InvalidArgument(f"an id is 1 to {_MAX_ID_LENGTH} characters as an address has them, not {short_repr(id)}")
+        raise InvalidArgument(
+            f"an id is 1 to {_MAX_ID_LENGTH} characters as an address has them, not {short_repr(artifact_id)}"
+        )
     return f"ax://{domain}/{escaped}"

@@ -1,4 +1,4 @@
-"""Where a response's payload is stored, and for whom: what a server knows and its tools do not."""
+"""The store, principal and limits of the tool call in progress, for code that runs inside the tool."""
 
 import contextvars
 import dataclasses
@@ -23,25 +23,26 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class ResponseContext:
-    """A store, and whose what is put there will be; `with` it, whatever is stored for a response is stored there.
+    """Where responses of the current tool call are stored, for which principal, and within what limits.
 
-    Every call of a tool has one, so it is made to cost little: it is neither frozen nor a generator's.
+    A context manager: inside `with`, `find_context` returns it. One is created for every tool call, so it is kept
+    cheap: the dataclass is not frozen, and `__enter__` is not built on a generator.
     """
 
     store: "Store | None" = None
-    """`None` is the user's own, which is opened when something is stored."""
+    """`None` means the user's default store, which is opened on first use."""
     principal: str | None = None
     handle_length: int | None = None
     fetch_with: str | None = None
-    """The tool that redeems references, where a server has one."""
+    """Name of the server's tool that reads references, if it has one."""
     is_ascii: bool = False
-    """Whether what is answered there goes out with all that is not ASCII escaped."""
+    """Whether the server escapes all non-ASCII characters in what it sends."""
     max_bytes: int | None = None
-    """What the server lets this tool answer with, where it has a contract with it."""
+    """Budget that the server's contract sets for this tool, if there is one."""
     responses: list[str] = dataclasses.field(default_factory=list)
-    """The responses that were made here: what keeps to the contract is not wrapped in it again."""
+    """Responses built during this call; the server does not wrap them a second time."""
     failure: "ForebayError | None" = None
-    """What one of these functions raised here: an SDK may show nothing of it, and it says what to do."""
+    """Last error raised here. An SDK may hide its message, which tells the caller what to do."""
     _token: "contextvars.Token[ResponseContext | None] | None" = dataclasses.field(default=None, init=False, repr=False)
 
     def __enter__(self) -> "ResponseContext":
@@ -53,26 +54,28 @@ class ResponseContext:
             _current_context.reset(self._token)
 
     def tighten_limits(self, limits: "ResponseLimits") -> "ResponseLimits":
-        """What a response keeps to that is made here: also to what the server says."""
+        """Return the limits, with `max_bytes` lowered to the server's budget."""
         if self.max_bytes is None or self.max_bytes >= limits.max_bytes:
             return limits
         return dataclasses.replace(limits, max_bytes=self.max_bytes)
 
     def open_store(self) -> "Store":
-        """The store; what is wrong with it, it says now."""
+        """Return the store, or open the user's default one; raises `StoreUnavailable` if that fails."""
         return _open_default_store() if self.store is None else self.store
 
     @property
     def redactions(self) -> "Sequence[Redaction]":
-        """What must not be shown of anything that would be stored here."""
+        """The redactions of the store. They also apply to text shown in a response."""
         return () if self.store is None else self.store.options.redactions
 
 
-_current_context: contextvars.ContextVar[ResponseContext | None] = contextvars.ContextVar("forebay_place", default=None)
+_current_context: contextvars.ContextVar[ResponseContext | None] = contextvars.ContextVar(
+    "forebay_response_context", default=None
+)
 
 
 def find_context(store: "Store | None") -> ResponseContext:
-    """The store that is given, else that of the server whose tool is being called, else the user's own."""
+    """Return a context for the passed store, else for the current tool call, else for the user's default store."""
     current = _current_context.get()
     if current is None:
         return ResponseContext(store)
@@ -84,15 +87,15 @@ def find_context(store: "Store | None") -> ResponseContext:
 
 
 def is_in_tool_call() -> bool:
-    """Whether a tool of a server with a forebay is being called."""
+    """Return whether this code runs inside a tool call of a server with forebay."""
     return _current_context.get() is not None
 
 
 def record_failure(function: "Callable[_P, _T]") -> "Callable[_P, _T]":
-    """Tells the server whose tool is being called what is raised in it."""
+    """Decorate a function so that its `ForebayError` is also recorded in the current context."""
 
     @functools.wraps(function)
-    def told(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return function(*args, **kwargs)
         except ForebayError as error:
@@ -101,11 +104,11 @@ def record_failure(function: "Callable[_P, _T]") -> "Callable[_P, _T]":
                 current.failure = error
             raise
 
-    return told
+    return wrapper
 
 
 def record_response(response: str) -> None:
-    """Tells the server whose tool is being called that this is a response."""
+    """Add a response to the current context, so that the server does not wrap it again."""
     current = _current_context.get()
     if current is not None:
         current.responses.append(response)

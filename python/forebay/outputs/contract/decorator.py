@@ -1,4 +1,4 @@
-"""The contract for a tool that was written without it."""
+"""The `@contracted` decorator: make an existing tool return responses of the contract."""
 
 import asyncio
 import functools
@@ -44,10 +44,10 @@ def contracted(
     store: "Store | None" = None,
     domain: str | None = None,
 ) -> Any:
-    """A tool, sync or async, whose answers keep to the contract. Put it below the server's own `@server.tool()`.
+    """Decorate a sync or async tool so that its results follow the contract. Put it below `@server.tool()`.
 
-    `summary` is a line, or makes one of what the tool returned. The category is that of the tool's name, if not given.
-    What the tool raises is its server's to answer, as before, and so is a result of an SDK's own types.
+    `summary` is a line, or a function that makes one from the tool's result. `category` defaults to the one that the
+    tool's name suggests. Exceptions and results of an SDK's own types go to the server unchanged.
     """
     if function is None:
         return functools.partial(
@@ -72,10 +72,10 @@ def _wrap_tool(
             "a tool that answers by the contract returns what it has, all at once, and yields nothing"
         )
     name = getattr(function, "__name__", "tool")
-    chosen = resolve_limits(category or category_of(name), limits)
-    where = domain or sanitize_domain(name)
+    tool_limits = resolve_limits(category or category_of(name), limits)
+    artifact_domain = domain or sanitize_domain(name)
 
-    def wrapped(data: Any) -> Any:
+    def wrap_result(data: Any) -> Any:
         if isinstance(data, Response) or _is_sdk_result(data):
             return data
         line = _make_summary(summary, data)
@@ -83,34 +83,34 @@ def _wrap_tool(
         def summarize(view: PayloadView) -> str:
             return describe_view(name, view) if line is None else line
 
-        place = find_context(store)
-        return build_response(data, summarize, True, place.tighten_limits(chosen), place, where)
+        context = find_context(store)
+        return build_response(data, summarize, True, context.tighten_limits(tool_limits), context, artifact_domain)
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
 
         @functools.wraps(function)
-        async def answer(*args: Any, **kwargs: Any) -> Any:
-            # Storing waits for a disk.
-            return await asyncio.to_thread(wrapped, await function(*args, **kwargs))
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            # Storing blocks on disk I/O.
+            return await asyncio.to_thread(wrap_result, await function(*args, **kwargs))
     else:
 
         @functools.wraps(function)
-        def answer(*args: Any, **kwargs: Any) -> Any:
-            return wrapped(function(*args, **kwargs))
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return wrap_result(function(*args, **kwargs))
 
-    # An SDK that knows what it returns would list a schema of that, and send every answer twice.
+    # With a return annotation an SDK would list an output schema and send every response twice.
     signature = _get_signature(function).replace(return_annotation=inspect.Signature.empty)
-    answer.__signature__ = signature  # type: ignore[attr-defined]
-    answer.__annotations__ = {
+    wrapper.__signature__ = signature  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {
         name: parameter.annotation
         for name, parameter in signature.parameters.items()
         if parameter.annotation is not inspect.Parameter.empty
     }
-    return answer
+    return wrapper
 
 
 def _is_sdk_result(data: Any) -> bool:
-    """Whether it is a result already, as an SDK has them: `CallToolResult`, `ToolResult`."""
+    """Return whether this is an SDK's own result type: `CallToolResult` or `ToolResult`."""
     return hasattr(data, "content") and hasattr(data, "is_error") and hasattr(data, "structured_content")
 
 
@@ -120,14 +120,14 @@ def _make_summary(summary: str | Callable[[Any], str] | None, data: Any) -> str 
     try:
         line = summary(data)
     except Exception:
-        # What the tool has done must not be lost for a line about it.
+        # A failing summary must not lose the tool's result.
         _log.exception("forebay: a summary could not be made")
         return None
     return line if isinstance(line, str) else None
 
 
 def _get_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """With annotations that mean something here, too, where they are written as text."""
+    """Return the signature with string annotations evaluated where possible: the wrapper lives in another module."""
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:
@@ -135,12 +135,12 @@ def _get_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def describe_view(name: str, view: PayloadView) -> str:
-    """What there is to say of a payload that nobody summed up."""
-    if view.count is not None:
-        return f"{name}: {view.count} items"
+    """Return the default summary: the number of items, lines or bytes."""
+    if view.item_count is not None:
+        return f"{name}: {view.item_count} items"
     match view.nature:
-        case "text" if view.lines > 1:
-            return f"{name}: {view.lines} lines of text"
+        case "text" if view.line_count > 1:
+            return f"{name}: {view.line_count} lines of text"
         case "binary":
             return f"{name}: {view.size} bytes"
     return f"{name}: done"

@@ -1,4 +1,4 @@
-"""How large a response may be, by what it is a response to."""
+"""Size limits of responses, by category of tool."""
 
 import dataclasses
 import fnmatch
@@ -12,7 +12,7 @@ __all__ = ["BUDGETS", "Category", "ResponseLimits", "category_of", "resolve_limi
 Category: TypeAlias = Literal["execution", "list", "status", "scan", "config"]
 
 BUDGETS: dict[Category, int] = {"execution": 3072, "list": 2048, "status": 1536, "scan": 2048, "config": 1536}
-"""The bytes of a response of each category."""
+"""Maximum bytes of a response, by category."""
 
 _CATEGORY_PATTERNS: tuple[tuple[str, Category], ...] = (
     ("*_scan", "scan"),
@@ -33,24 +33,24 @@ _CATEGORY_PATTERNS: tuple[tuple[str, Category], ...] = (
 )
 
 _MIN_BYTES = 1024
-"""A summary, a reference and what is around them need as much."""
+"""Smallest `max_bytes`: room for a summary, a reference and the message around them."""
 
 _MAX_DEPTH = 64
-"""As deep as anything is looked into."""
+"""Largest `max_json_depth`: the core does not look deeper."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseLimits:
-    """What every response keeps to. Bytes are of the whole message, after all escaping."""
+    """Limits for one response. `max_bytes` bounds the whole message, after all escaping."""
 
     max_bytes: int = 10240
     max_array_items: int = 10
     max_string_length: int = 500
-    """In characters; the `...` that says that there were more stands behind them."""
+    """In characters, not counting the `...` appended to a shortened string."""
     max_json_depth: int = 4
-    """The response itself is at depth 0, and what it says of the payload under `data` at depth 1."""
+    """The response is at depth 0, its `data` at depth 1."""
     max_log_lines: int = 20
-    """Of a text of many lines the first half of them and the last half are shown."""
+    """Lines shown of a long text: half from its start, half from its end."""
 
     def __post_init__(self) -> None:
         check_integer("max_bytes", self.max_bytes, _MIN_BYTES)
@@ -61,17 +61,17 @@ class ResponseLimits:
 
 
 def category_of(tool: str) -> Category | None:
-    """What a tool's name says of its responses: `bug_list` lists, `trace_get` shows how something is."""
+    """Return the category that a tool's name suggests: `bug_list` is "list", `trace_get` is "status"."""
     return next((category for pattern, category in _CATEGORY_PATTERNS if fnmatch.fnmatchcase(tool, pattern)), None)
 
 
 def resolve_limits(category: Category | None, limits: ResponseLimits | None = None) -> ResponseLimits:
-    """The limits with the budget of a category, if that is the smaller one."""
+    """Return the limits, with `max_bytes` lowered to the category's budget."""
     if limits is not None and not isinstance(limits, ResponseLimits):
         raise InvalidArgument(f"limits are ResponseLimits(max_bytes=4096, …), not {short_repr(limits)}")
-    chosen = limits or ResponseLimits()
+    limits = limits or ResponseLimits()
     if category is None:
-        return chosen
+        return limits
     if category not in BUDGETS:
         raise InvalidArgument(f"category is one of {', '.join(get_args(Category))}, not {str(category)[:32]!r}")
-    return dataclasses.replace(chosen, max_bytes=min(chosen.max_bytes, BUDGETS[category]))
+    return dataclasses.replace(limits, max_bytes=min(limits.max_bytes, BUDGETS[category]))

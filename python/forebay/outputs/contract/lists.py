@@ -1,4 +1,4 @@
-"""Lists a page at a time: what each item is called, and a cursor that leads to the next ones."""
+"""Lists in pages: the id and label of each item, and a signed cursor to the next page."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ from forebay.outputs.contract.text import (
     MAX_LABEL_LENGTH,
     MAX_SUMMARY_LENGTH,
     SEVERITIES,
-    replace_unwritable,
+    replace_invalid_characters,
     shorten,
     shorten_to_bytes,
     to_single_line,
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["paginated_list"]
 
-_SECRET = os.urandom(32)
+_CURSOR_KEY = os.urandom(32)
+"""Signs cursors. A new key in each process: cursors do not survive a restart."""
+
 _SIGNATURE_BYTES = 12
 _LIST_ID = "list"
 _MAX_ID_LENGTH = 500
 _ITEM_FRACTION = 6
-"""An id may weigh this part of a page, and a label, too: what is heavier is cut, so that one item always fits."""
+"""An id or a label takes at most 1/6 of a page, so that one item always fits."""
 
 
 @record_failure
@@ -52,48 +54,49 @@ def paginated_list(
     limits: ResponseLimits | None = None,
     store: "Store | None" = None,
 ) -> Response:
-    """A page of a list: of each item its `id`, a `label` of at most 50 characters, and its `severity` if it has one.
+    """Return a page of a list: for each item its `id`, a `label` of at most 50 characters and its `severity`, if any.
 
-    Items that are no objects are their own id and label; an item without the label's field is called by its id.
-    `count` is how many there are in all. `nextCursor` goes on where this page ends, in the same process: pass it back
-    with the same list. No page has more than `limit` items, nor more than fit into 2,048 bytes, or what `limits` say.
-    With a `store`, and in a server with forebay, whole items are read under `artifactRef`, which all pages of a list
-    share.
+    Strings and numbers are their own id and label; an item without `label_field` is labelled by its id. `count` is the
+    number of items in the whole list. To get the next page, pass `nextCursor` back with the same list, in the same
+    process. A page has at most `limit` items and fits into 2,048 bytes, or into `limits` if set. With a `store`, or in
+    a server with forebay, the full items are stored once and all pages share one `artifactRef`.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise InvalidArgument(f"items are a list, such as list(rows), not {short_repr(items)}")
     check_integer("limit", limit, 1)
     check_text("label_field", label_field)
     format_artifact_name(domain, _LIST_ID)
-    place = find_context(store)
-    chosen = place.tighten_limits(resolve_limits(None, limits) if limits else resolve_limits("list"))
-    offset, handle = (0, None) if cursor is None else _parse_cursor(cursor, items, domain, place)
+    context = find_context(store)
+    limits = context.tighten_limits(resolve_limits(None, limits) if limits else resolve_limits("list"))
+    offset, handle = (0, None) if cursor is None else _parse_cursor(cursor, items, domain, context)
     head: dict[str, Any] = {
         "summary": to_single_line(f"{len(items)} {domain}(s)", MAX_SUMMARY_LENGTH),
         "success": True,
         "count": len(items),
     }
-    if place.store is not None:
+    if context.store is not None:
         try:
-            if handle is None or not _is_stored(place, handle):
-                handle = put_artifact(place, domain, _LIST_ID, list(items)).output_handle
+            if handle is None or not _is_stored(context, handle):
+                handle = put_artifact(context, domain, _LIST_ID, list(items)).output_handle
             head["artifactRef"] = make_reference(domain, _LIST_ID, handle)
-            if place.fetch_with is not None:
-                head["fetchWith"] = place.fetch_with
+            if context.fetch_with is not None:
+                head["fetchWith"] = context.fetch_with
         except ForebayError as error:
             head["error"] = format_error(error)
-    most = chosen.max_bytes - ENVELOPE_BYTES
-    asked = items[offset : offset + min(limit, chosen.max_array_items)]
-    # What is not ASCII takes up to three times its bytes where it is escaped.
-    weight = most // _ITEM_FRACTION // (3 if place.is_ascii else 1)
+    max_page_bytes = limits.max_bytes - ENVELOPE_BYTES
+    # Escaping a non-ASCII character takes up to three times its bytes.
+    max_text_bytes = max_page_bytes // _ITEM_FRACTION // (3 if context.is_ascii else 1)
     try:
-        page = [_summarize_item(item, label_field, weight, place) for item in asked]
+        page = [
+            _summarize_item(item, label_field, max_text_bytes, context)
+            for item in items[offset : offset + min(limit, limits.max_array_items)]
+        ]
     except RedactionFailed as error:
         page, head["error"] = [], format_error(error)
     while True:
-        text = _dump_page(head, page, offset, lambda end: _make_cursor(items, end, handle, domain, place))
-        # A page of none would lead nowhere.
-        if len(page) <= 1 or escaped_size(text, 1, is_ascii=place.is_ascii) <= most:
+        text = _dump_page(head, page, offset, lambda end: _make_cursor(items, end, handle, domain, context))
+        # Keep one item: the cursor of an empty page would not advance.
+        if len(page) <= 1 or escaped_size(text, 1, is_ascii=context.is_ascii) <= max_page_bytes:
             break
         page.pop()
     response = Response(text.decode())
@@ -101,24 +104,26 @@ def paginated_list(
     return response
 
 
-def _dump_page(head: dict[str, Any], page: list[dict[str, str]], offset: int, cursor: Callable[[int], str]) -> bytes:
+def _dump_page(
+    head: dict[str, Any], page: list[dict[str, str]], offset: int, make_cursor: Callable[[int], str]
+) -> bytes:
     end = offset + len(page)
     response = {**head, "items": page, "hasMore": end < head["count"]}
     if page and end < head["count"]:
-        response["nextCursor"] = cursor(end)
+        response["nextCursor"] = make_cursor(end)
     return orjson.dumps(response)
 
 
 def _summarize_item(item: Any, label_field: str, max_bytes: int, context: ResponseContext) -> dict[str, str]:
-    """What is shown of an item."""
-    id = _get_id(item)  # noqa: A001
-    label = _to_text(_get_field(item, label_field)) or id
-    told = {
-        "id": shorten_to_bytes(shorten(redact_text(id, context), _MAX_ID_LENGTH), max_bytes),
+    """Return the id, label and severity of an item, with secrets redacted and long texts cut."""
+    item_id = _get_id(item)
+    label = _to_text(_get_field(item, label_field)) or item_id
+    summary = {
+        "id": shorten_to_bytes(shorten(redact_text(item_id, context), _MAX_ID_LENGTH), max_bytes),
         "label": shorten_to_bytes(to_single_line(redact_text(label, context), MAX_LABEL_LENGTH), max_bytes),
     }
     severity = _get_field(item, "severity")
-    return {**told, "severity": severity} if severity in SEVERITIES else told
+    return {**summary, "severity": severity} if severity in SEVERITIES else summary
 
 
 def _get_id(item: Any) -> str:
@@ -130,12 +135,11 @@ def _get_field(item: Any, name: str) -> Any:
 
 
 def _to_text(value: Any) -> str:
-    """A value as text that can be written."""
-    return "" if value is None else replace_unwritable(str(value))
+    return "" if value is None else replace_invalid_characters(str(value))
 
 
 def _is_stored(context: ResponseContext, handle: str) -> bool:
-    """Whether the list that a cursor knows of can still be read, by whoever has the cursor."""
+    """Return whether the caller can still read the list stored for an earlier page."""
     with contextlib.suppress(ForebayError):
         context.open_store().stat(handle, principal=context.principal)
         return True
@@ -143,31 +147,36 @@ def _is_stored(context: ResponseContext, handle: str) -> bool:
 
 
 def _make_cursor(items: Sequence[Any], end: int, handle: str | None, domain: str, context: ResponseContext) -> str:
-    """Where to go on, and after what: a list that is another one by then is noticed."""
-    last = hashlib.sha256(_get_id(items[end - 1]).encode()).hexdigest()[:8]
-    return _sign_cursor(orjson.dumps([end, last, handle]), domain, context.principal)
+    """Return a signed cursor: the next offset, a hash of the last item shown, and the handle of the stored list.
+
+    The hash reveals that the list changed between two pages.
+    """
+    last_id_hash = hashlib.sha256(_get_id(items[end - 1]).encode()).hexdigest()[:8]
+    return _sign_cursor(orjson.dumps([end, last_id_hash, handle]), domain, context.principal)
 
 
 def _parse_cursor(
     cursor: object, items: Sequence[Any], domain: str, context: ResponseContext
 ) -> tuple[int, str | None]:
-    """What a cursor says, if it is one of ours and of this list."""
+    """Return the offset and handle of a cursor; raise `InvalidArgument` unless it was signed for this list."""
     if isinstance(cursor, str) and cursor.isascii():
         with contextlib.suppress(binascii.Error):
-            said = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)[_SIGNATURE_BYTES:]
-            # As a whole: base64 has several ways to write the same.
-            if hmac.compare_digest(cursor, _sign_cursor(said, domain, context.principal)):
-                offset, _, handle = orjson.loads(said)
+            signed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+            state = signed[_SIGNATURE_BYTES:]
+            # Compare the encoded form: several base64 texts decode to the same bytes.
+            if hmac.compare_digest(cursor, _sign_cursor(state, domain, context.principal)):
+                offset, _, handle = orjson.loads(state)
                 if offset <= len(items) and cursor == _make_cursor(items, offset, handle, domain, context):
                     return offset, handle
                 raise InvalidArgument(
                     "this list has changed since nextCursor was given; leave cursor out to start again"
                 )
     raise InvalidArgument(
-        f"{short_repr(cursor)} is no nextCursor of this list, or one of before a restart; leave cursor out to start again"
+        f"{short_repr(cursor)} is no nextCursor of this list, or one of before a restart; "
+        "leave cursor out to start again"
     )
 
 
 def _sign_cursor(state: bytes, domain: str, principal: str | None) -> str:
-    signature = hmac.digest(_SECRET, orjson.dumps([domain, principal]) + state, hashlib.sha256)[:_SIGNATURE_BYTES]
+    signature = hmac.digest(_CURSOR_KEY, orjson.dumps([domain, principal]) + state, hashlib.sha256)[:_SIGNATURE_BYTES]
     return base64.urlsafe_b64encode(signature + state).decode().rstrip("=")

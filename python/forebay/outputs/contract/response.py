@@ -1,4 +1,4 @@
-"""Responses that keep to the contract: a summary, whether it went well, what fits of the payload, where the rest is."""
+"""Responses of the contract: a summary, a success flag, what fits of the payload, and a reference to the whole."""
 
 import functools
 import json
@@ -34,35 +34,49 @@ __all__ = [
 if TYPE_CHECKING:
     from forebay.store import Store
 
+ENVELOPE_BYTES = 256
+"""Bytes reserved for the message around a response, if its exact size is not known."""
 
-_MIN_VIEW_BYTES = 13
-"""Every overview has a form of so many bytes."""
+_MAX_ERROR_BYTES = 256
+"""Upper bound for an error message inside a response, after escaping."""
+
+_SUMMARY_LENGTHS = (MAX_SUMMARY_LENGTH, 40, 10)
+"""Summary lengths to try, in characters, until there is room for `data`."""
+
+_MIN_DATA_BYTES = 32
+"""Upper bound for the smallest excerpt, even if every character is escaped."""
+
+ResponseHead: TypeAlias = dict[str, Any]
+"""The fields of a response without `data`."""
+
+_MIN_EXCERPT_BYTES = 13
+"""The core can shorten any payload to this many bytes of JSON."""
 
 _SLACK_BYTES = 64
-"""How much of the room may stay empty, for not looking at the payload once more."""
+"""Unused bytes of the budget that are accepted to save another pass over the payload."""
 
 _MAX_COMPARED_BYTES = 1 << 18
-"""A payload with white space of this size is not looked through for whether it was only that what is not shown."""
+"""Larger payloads are not compared with their excerpt beyond plain equality of bytes."""
 
-_TOKEN_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
+_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
 _LONE_SURROGATE = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
 _SNIFFED_BYTES = 4096
-"""As much as is needed to see what a binary is."""
+"""Bytes read to detect the MIME type of a binary payload."""
 
 
 class PayloadView:
-    """A payload, and what can be shown of it within limits."""
+    """A payload, and excerpts of it within limits."""
 
     def __init__(self, data: Buffer, limits: ResponseLimits, mime_type: str | None = None) -> None:
         self._data = data
         survey = _core.Survey(is_json_mime_type(mime_type))
         survey.feed(self._data)
-        found = survey.finish()
-        self.nature = found.nature
+        facts = survey.finish()
+        self.nature = facts.nature
         self.size = memoryview(self._data).nbytes
-        self.count = len(found.items) if is_mostly_items(found.items, self.size) else None
-        """How many items there are; `None` where that is not what it is."""
-        self.lines = 0 if found.lines is None else len(found.lines)
+        self.item_count = len(facts.items) if is_mostly_items(facts.items, self.size) else None
+        """Number of items, or `None` if the payload is not mainly a list."""
+        self.line_count = 0 if facts.lines is None else len(facts.lines)
         self._mime_type = mime_type
         self._limits = limits
         self._document = self._to_json()
@@ -79,58 +93,60 @@ class PayloadView:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a text that is shown by its first and last lines."""
-        is_short = self.size <= self._limits.max_string_length and self.lines <= self._limits.max_log_lines
-        return self.nature == "text" and self.lines > 1 and not is_short
+        """Whether the payload is a text long enough to be shown by its first and last lines."""
+        is_short = self.size <= self._limits.max_string_length and self.line_count <= self._limits.max_log_lines
+        return self.nature == "text" and self.line_count > 1 and not is_short
 
     def read_start(self) -> str:
-        """As much of a text as may be shown of it, and one more so that the end shows; nothing of a binary."""
+        """Return the start of a text, or "" for a binary payload.
+
+        It is at least one character longer than the limit if there is more, so that truncation marks the cut.
+        """
         if self.nature == "binary":
             return ""
-        most = 4 * (self._limits.max_string_length + 1)
-        return _core.read_text(self._data, 0, most).text
+        return _core.read_text(self._data, 0, 4 * (self._limits.max_string_length + 1)).text
 
     def _to_line_lists(self) -> bytes:
-        """The first and last lines of a text. Two lists, so that neither is longer than a list may be."""
+        """Return the first and last lines as JSON, in two lists so that each keeps to `max_array_items`."""
         limits = self._limits
         head = min((limits.max_log_lines + 1) // 2, limits.max_array_items)
         tail = min(limits.max_log_lines // 2, limits.max_array_items)
-        # Room for every line as far as it may be shown, so that none is left out for another.
-        most = (head + tail + 1) * (4 * (limits.max_string_length + 1) + _SLACK_BYTES)
-        shown = _core.truncate_lines(self._data, head, tail, max_bytes=most).removesuffix("\n").split("\n")
-        left_out = max(0, self.lines - head - tail)
-        behind = shown[head + 1 :] if left_out else shown[head:]
-        return orjson.dumps({"head": shown[:head], "tail": behind, "lineCount": self.lines})
+        # Enough for every line at its maximum length, so that no line is dropped for another.
+        max_bytes = (head + tail + 1) * (4 * (limits.max_string_length + 1) + _SLACK_BYTES)
+        lines = _core.truncate_lines(self._data, head, tail, max_bytes=max_bytes).removesuffix("\n").split("\n")
+        # If lines were left out, a marker line stands between head and tail.
+        tail_start = head + 1 if self.line_count > head + tail else head
+        return orjson.dumps({"head": lines[:head], "tail": lines[tail_start:], "lineCount": self.line_count})
 
     def truncate(self, max_bytes: int) -> bytes:
-        """What is shown in so many bytes of JSON."""
+        """Return an excerpt of at most `max_bytes` of valid JSON."""
         limits = self._limits
-        shown = _core.truncate(
+        excerpt = _core.truncate(
             self._document,
-            max_bytes=max(_MIN_VIEW_BYTES, max_bytes),
+            max_bytes=max(_MIN_EXCERPT_BYTES, max_bytes),
             max_array_items=limits.max_array_items,
             max_string_chars=limits.max_string_length,
-            # The response is the level above.
+            # The response itself is the first level.
             max_depth=limits.max_json_depth - 1,
         )
-        return _LONE_SURROGATE.sub(lambda found: found[1] or rb"\ufffd", shown) if b"\\u" in shown else shown
+        return _LONE_SURROGATE.sub(lambda match: match[1] or rb"\ufffd", excerpt) if b"\\u" in excerpt else excerpt
 
-    def is_complete(self, shown: bytes) -> bool:
-        """Whether nothing is left out; where it takes long to say, something is."""
+    def is_complete(self, excerpt: bytes) -> bool:
+        """Return whether the excerpt holds the whole payload; `False` if comparing would take long."""
         match self.nature:
             case "binary":
                 return False
             case "text":
-                return shown == orjson.dumps(bytes(self._data).decode()) if self.size <= _MAX_COMPARED_BYTES else False
-        if shown == self._data:
+                return self.size <= _MAX_COMPARED_BYTES and excerpt == orjson.dumps(bytes(self._data).decode())
+        if excerpt == self._data:
             return True
-        return self.size <= _MAX_COMPARED_BYTES and shown == self._strip_whitespace()
+        return self.size <= _MAX_COMPARED_BYTES and excerpt == self._strip_whitespace()
 
     def _strip_whitespace(self) -> bytes:
         data = bytes(self._data)
         if self.nature == "json":
-            return _TOKEN_PATTERN.sub(_keep_string, data)
-        rows = [_TOKEN_PATTERN.sub(_keep_string, row) for row in data.splitlines()]
+            return _STRING_OR_SPACE.sub(_keep_string, data)
+        rows = [_STRING_OR_SPACE.sub(_keep_string, row) for row in data.splitlines()]
         return b"[" + b",".join(row for row in rows if row) + b"]"
 
 
@@ -138,54 +154,37 @@ def _keep_string(token: re.Match[bytes]) -> bytes:
     return token[1] or b""
 
 
-def find_largest(truncate: Callable[[int], bytes], weigh: Callable[[bytes], int], max_weight: int) -> bytes:
-    """Of what is shown in more and more bytes about the most that weighs no more than `most`.
+def find_largest(truncate: Callable[[int], bytes], measure: Callable[[bytes], int], max_bytes: int) -> bytes:
+    """Return about the largest excerpt whose measured size is at most `max_bytes`.
 
-    What it weighs follows from what is in it: a quote takes twice its room in a message. So it is weighed, and the next
-    guess is by what it weighed.
+    The escaped size depends on the content: a quote takes two bytes. So each excerpt is measured, and its size gives
+    the next guess.
     """
-    low, high, best = _MIN_VIEW_BYTES, max_weight + 1, truncate(_MIN_VIEW_BYTES)
-    guess = max_weight
+    low, high, best = _MIN_EXCERPT_BYTES, max_bytes + 1, truncate(_MIN_EXCERPT_BYTES)
+    guess = max_bytes
     while low < guess < high:
-        shown = truncate(guess)
-        weight = weigh(shown)
-        if weight > max_weight:
+        excerpt = truncate(guess)
+        size = measure(excerpt)
+        if size > max_bytes:
             high = guess
-            guess = max((low + high) // 2, min(high - 1, guess * max_weight // weight))
+            guess = max((low + high) // 2, min(high - 1, guess * max_bytes // size))
         else:
-            best, low = shown, guess
-            if max_weight - weight <= _SLACK_BYTES or len(shown) < guess - _SLACK_BYTES:
+            best, low = excerpt, guess
+            if max_bytes - size <= _SLACK_BYTES or len(excerpt) < guess - _SLACK_BYTES:
                 break
             guess = (low + high) // 2
     return best
 
 
-ENVELOPE_BYTES = 256
-"""What is kept of a budget for the message around a response, where that is not known."""
-
-_MAX_ERROR_BYTES = 256
-"""What the message of an error may weigh."""
-
-_SUMMARY_LENGTHS = (MAX_SUMMARY_LENGTH, 40, 10)
-"""A summary gives way where a budget has no room for it."""
-
-_MIN_DATA_BYTES = 32
-"""The smallest overview weighs no more, even if it is all quotes."""
-
-ResponseHead: TypeAlias = dict[str, Any]
-"""A response without its payload."""
-
-
 class Response(str):
-    """What a tool answers with: JSON, as text. An SDK sends it as it is, once."""
+    """The JSON text of a response. A tool returns it, and an SDK sends it as a single text block."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The response as it will be read."""
-        said = json.loads(self)
-        assert isinstance(said, dict)  # noqa: S101 - it was made so
-        return said
+        """Return the response as a dictionary."""
+        fields: dict[str, Any] = json.loads(self)
+        return fields
 
 
 @record_failure
@@ -199,20 +198,18 @@ def wrap_response(
     store: "Store | None" = None,
     domain: str | None = None,
 ) -> Response:
-    """A response to a call of a tool: never larger than its limits, and nothing is lost.
+    """Return a response within its limits; a payload that does not fit is stored whole.
 
-    What fits of the payload stands under `data`. If anything is left out, `hasMore` is true and `artifactRef` is where
-    all of it is: in the store that is given, else in that of the server whose tool it is, else in the user's own. If it
-    cannot be stored, `error` says why, and there is no reference.
+    As much of the payload as fits is under `data`. If anything is left out, `hasMore` is true and `artifactRef` refers
+    to the whole payload: in the passed store, else in the store of the server that runs the tool, else in the user's
+    default store. If storing fails, `error` says why and there is no reference.
     """
     if not isinstance(summary, str):
         raise InvalidArgument(f"summary is a line of text that says what came of it, not {short_repr(summary)}")
     check_flag("success", success)
-    chosen = resolve_limits(category, limits)
-    place = find_context(store)
-    return build_response(
-        data, lambda _: summary, success, place.tighten_limits(chosen), place, domain or category or "result"
-    )
+    context = find_context(store)
+    limits = context.tighten_limits(resolve_limits(category, limits))
+    return build_response(data, lambda _: summary, success, limits, context, domain or category or "result")
 
 
 def build_response(
@@ -223,62 +220,61 @@ def build_response(
     context: ResponseContext,
     domain: str,
     *,
-    id: str = "result",  # noqa: A002
+    artifact_id: str = "result",
     mime_type: str | None = None,
     measure_envelope: Callable[[ResponseHead], int] = lambda _: ENVELOPE_BYTES,
     is_duplicated: bool = False,
 ) -> Response:
-    """The response, where what is `around` it in its message is known.
+    """Return a response, and store the payload if it does not fit.
 
-    `is_twice`: whether a payload that is shown whole is in the message once more, unescaped.
+    `measure_envelope` returns the bytes of the message around a response with these fields. `is_duplicated` means that
+    a payload shown whole is also sent as `structuredContent`, where it is not escaped.
     """
-    format_artifact_name(domain, id)
+    format_artifact_name(domain, artifact_id)
     mime_type = mime_type or ("application/json" if needs_json_encoding(data) else None)
     payload = read_all(data)
     try:
-        shown_as = apply_redactions(payload, context.redactions) if context.redactions else payload
-        view = PayloadView(shown_as, limits, mime_type)
+        redacted = apply_redactions(payload, context.redactions) if context.redactions else payload
+        view = PayloadView(redacted, limits, mime_type)
         summary = redact_text(summarize(view), context)
     except RedactionFailed as error:
-        # Not even its size is shown.
+        # Show nothing of the payload, not even its size.
         view = PayloadView(b"null", limits, "application/json")
-        failed = {"summary": "", "success": success, "hasMore": True, "error": format_error(error)}
-        return _finish_response(*_fit_response(failed, view, limits, measure_envelope, context.is_ascii))
-    head: ResponseHead = {"summary": summary, "success": success}
-    if view.count is not None:
-        head["count"] = view.count
-    told, shown_of_it = _fit_response(
-        {**head, "hasMore": False}, view, limits, measure_envelope, context.is_ascii, is_duplicated=is_duplicated
+        head = {"summary": "", "success": success, "hasMore": True, "error": format_error(error)}
+        return _finish_response(*_fit_response(head, view, limits, measure_envelope, context.is_ascii))
+    fields: ResponseHead = {"summary": summary, "success": success}
+    if view.item_count is not None:
+        fields["count"] = view.item_count
+    head, excerpt = _fit_response(
+        {**fields, "hasMore": False}, view, limits, measure_envelope, context.is_ascii, is_duplicated=is_duplicated
     )
-    if not view.is_complete(shown_of_it):
-        where = _store_payload(context, domain, id, payload, mime_type)
-        told, shown_of_it = _fit_response(
-            {**head, "hasMore": True, **where}, view, limits, measure_envelope, context.is_ascii
-        )
-    return _finish_response(told, shown_of_it)
+    if not view.is_complete(excerpt):
+        fields = {**fields, "hasMore": True, **_store_payload(context, domain, artifact_id, payload, mime_type)}
+        head, excerpt = _fit_response(fields, view, limits, measure_envelope, context.is_ascii)
+    return _finish_response(head, excerpt)
 
 
 def _store_payload(
-    context: ResponseContext, domain: str, id: str, payload: Buffer, mime_type: str | None
+    context: ResponseContext, domain: str, artifact_id: str, payload: Buffer, mime_type: str | None
 ) -> ResponseHead:
-    """Where all of it is, or why it is nowhere."""
+    """Store the payload and return the fields that refer to it, or the error if that fails."""
     try:
-        descriptor = put_artifact(context, domain, id, payload, mime_type)
+        descriptor = put_artifact(context, domain, artifact_id, payload, mime_type)
     except ForebayError as error:
         return {"error": format_error(error)}
-    found = {"artifactRef": make_reference(domain, id, descriptor.output_handle)}
-    return found if context.fetch_with is None else {**found, "fetchWith": context.fetch_with}
+    fields = {"artifactRef": make_reference(domain, artifact_id, descriptor.output_handle)}
+    return fields if context.fetch_with is None else {**fields, "fetchWith": context.fetch_with}
 
 
 def redact_text(text: str, context: ResponseContext) -> str:
-    """A text without what must not be shown of it."""
+    """Apply the store's redactions to a text."""
     if not context.redactions:
         return text
     return apply_redactions(text.encode("utf-8", "replace"), context.redactions).decode("utf-8", "replace")
 
 
 def format_error(error: ForebayError) -> dict[str, str]:
-    """What went wrong, in a few words."""
+    """Return the code and a short message of an error, as they appear in a response."""
     return {
         "code": error.code,
         "message": shorten_to_bytes(to_single_line(str(error), _MAX_ERROR_BYTES), _MAX_ERROR_BYTES),
@@ -294,26 +290,27 @@ def _fit_response(
     *,
     is_duplicated: bool = False,
 ) -> tuple[ResponseHead, bytes]:
-    """A head, and as much of the payload as there is room for beside it."""
-    weight = functools.partial(escaped_size, escape_levels=1, is_ascii=is_ascii)
+    """Return the fields with a summary that fits, and the largest excerpt of the payload that fits beside them."""
+    measure = functools.partial(escaped_size, escape_levels=1, is_ascii=is_ascii)
 
-    def payload_weight(payload: bytes) -> int:
-        return weight(payload) + (escaped_size(payload, 0, is_ascii=is_ascii) if is_duplicated else 0)
+    def measure_excerpt(excerpt: bytes) -> int:
+        return measure(excerpt) + (escaped_size(excerpt, 0, is_ascii=is_ascii) if is_duplicated else 0)
 
+    default_summary = "Done" if head["success"] else "Failed"
     for length in _SUMMARY_LENGTHS:
-        told = {**head, "summary": to_single_line(head["summary"], length) or ("Done" if head["success"] else "Failed")}
-        room = limits.max_bytes - measure_envelope(told) - weight(_dump_response(told, b""))
-        if room >= _MIN_DATA_BYTES:
+        fitted = {**head, "summary": to_single_line(head["summary"], length) or default_summary}
+        remaining = limits.max_bytes - measure_envelope(fitted) - measure(_dump_response(fitted, b""))
+        if remaining >= _MIN_DATA_BYTES:
             break
-    return told, find_largest(view.truncate, payload_weight, max(_MIN_DATA_BYTES, room))
+    return fitted, find_largest(view.truncate, measure_excerpt, max(_MIN_DATA_BYTES, remaining))
 
 
-def _dump_response(head: ResponseHead, payload: bytes) -> bytes:
-    """A response as it is sent; the payload cannot take the place of anything that it says."""
-    return orjson.dumps(head)[:-1] + b',"data":' + payload + b"}"
+def _dump_response(head: ResponseHead, excerpt: bytes) -> bytes:
+    """Return the response as JSON; keys of the payload stay below `data` and cannot replace other fields."""
+    return orjson.dumps(head)[:-1] + b',"data":' + excerpt + b"}"
 
 
-def _finish_response(head: ResponseHead, payload: bytes) -> Response:
-    response = Response(_dump_response(head, payload).decode())
+def _finish_response(head: ResponseHead, excerpt: bytes) -> Response:
+    response = Response(_dump_response(head, excerpt).decode())
     record_response(response)
     return response

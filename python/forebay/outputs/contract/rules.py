@@ -1,4 +1,4 @@
-"""Which tools of a server answer by the response contract, and within what limits."""
+"""Which tools of a server follow the response contract, and applying it to their results."""
 
 import fnmatch
 from collections.abc import Iterable, Mapping
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["CONTRACT_SCHEMA", "ContractRules", "ToolContracts", "apply_contract"]
 
 ContractRules: TypeAlias = "bool | Iterable[str] | Mapping[str, Category | ResponseLimits | bool]"
-"""All tools or none, those of these names or patterns, or what each of them is to keep to."""
+"""True for all tools, a list of names or patterns, or a rule for each name or pattern."""
 
 _STRUCTURED_KEYS = ("summary", "success", "hasMore", "artifactRef", "fetchWith", "error")
-"""What is structured of a response of which something is left out: not all of it twice."""
+"""Keys repeated in `structuredContent` if `hasMore` is true; `data` would double the size."""
 
 CONTRACT_SCHEMA: dict[str, Any] = {"required": ["summary", "success", "hasMore"]}
-"""What is structured of a response, for a tool that lists what its answers are."""
+"""Schema of a response in `structuredContent`, added to the output schema of a tool that lists one."""
 
 
 class ToolContracts:
-    """The limits of each tool: by name or pattern, the first that matches."""
+    """Response limits by tool name or pattern; the first match counts."""
 
     def __init__(self, rules: ContractRules) -> None:
         self._rules = _parse_rules(rules)
@@ -43,7 +43,7 @@ class ToolContracts:
         return bool(self._rules)
 
     def find_limits(self, tool: str) -> ResponseLimits | None:
-        """What a tool's responses keep to; `None` for one that answers as it likes."""
+        """Return the limits of a tool's responses, or `None` if no contract applies to it."""
         for pattern, rule in self._rules.items():
             if fnmatch.fnmatchcase(tool, pattern):
                 return _resolve_rule(tool, rule)
@@ -82,28 +82,28 @@ def apply_contract(
     limits: ResponseLimits,
     context: ResponseContext,
 ) -> Result:
-    """A result as the contract has it: its payload stands under `data`, as far as its message has room."""
+    """Return the result as a contract response, with as much of the payload under `data` as fits."""
     is_error, is_structured = bool(result.get("isError", False)), "structuredContent" in result
 
-    def answer(said: Mapping[str, Any], text: str = "") -> Result:
-        answered = text_result(text, is_error=is_error)
-        answered["content"][0] |= block_fields
+    def make_result(fields: Mapping[str, Any], text: str = "") -> Result:
+        wrapped = text_result(text, is_error=is_error)
+        wrapped["content"][0] |= block_fields
         if is_structured:
-            # Some clients show nothing else, so it says all, or where all is.
-            answered["structuredContent"] = (
-                {key: said[key] for key in _STRUCTURED_KEYS if key in said} if said["hasMore"] else said
+            # Some clients show only structuredContent: it must hold everything, or the reference to it.
+            wrapped["structuredContent"] = (
+                {key: fields[key] for key in _STRUCTURED_KEYS if key in fields} if fields["hasMore"] else fields
             )
-        return {**answered, **protocol_fields}
+        return {**wrapped, **protocol_fields}
 
-    def around(head: Mapping[str, Any]) -> int:
-        message = encode({"jsonrpc": "2.0", "id": call.request_id, "result": answer(head)})
+    def measure_envelope(head: Mapping[str, Any]) -> int:
+        message = encode({"jsonrpc": "2.0", "id": call.request_id, "result": make_result(head)})
         return escaped_size(message, 0, is_ascii=call.is_ascii) + call.envelope_bytes
 
     payload = result_payload.data.read_all() if isinstance(result_payload.data, ChunkSource) else result_payload.data
-    made = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
-    # What was to be a success, and then failed, says so.
-    if made is not None and not (is_error and made.to_dict()["success"]):
-        response = made
+    own_response = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
+    # A response that claims success, in a result that is an error, is wrapped again.
+    if own_response is not None and not (is_error and own_response.to_dict()["success"]):
+        response = own_response
     else:
         response = build_response(
             payload,
@@ -112,9 +112,9 @@ def apply_contract(
             limits,
             context,
             sanitize_domain(call.tool),
-            id=sanitize_domain(str(call.request_id))[:32],
+            artifact_id=sanitize_domain(str(call.request_id))[:32],
             mime_type=result_payload.mime_type,
-            measure_envelope=around,
+            measure_envelope=measure_envelope,
             is_duplicated=is_structured,
         )
-    return answer(response.to_dict(), str(response))
+    return make_result(response.to_dict(), str(response))

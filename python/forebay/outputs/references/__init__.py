@@ -1,1 +1,1 @@
-"""References in the arguments of a call: `{"$file": …}` and `{"$handle": …}` stand for what they name."""
+"""Arguments by reference: `{"$file": …}` and `{"$handle": …}` are replaced by the content they refer to."""

@@ -1,7 +1,7 @@
-"""Opening a file that someone else named, so that it is one below the folders that were allowed.
+"""Open files below the allowed folders only, for paths that a client chose.
 
-Each folder on the way is opened from the one above it and no symbolic link is followed, so that nothing can be put in
-its place between a check and an opening. What is checked is what was opened.
+Each folder of a path is opened relative to its parent, without following symbolic links, and checks are made on the
+open descriptor. So nothing can be swapped between the check and the read.
 """
 
 import contextlib
@@ -15,32 +15,32 @@ from forebay.errors import FileRefDenied, FileRefNotFound, InvalidArgument
 
 __all__ = ["FileRoots", "OpenFile", "is_pseudo_device"]
 
-# Only to go through it: a folder on the way need not be one that we may list.
+# O_PATH: folders of a path need search permission only, not read permission.
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking: it may have become a pipe.
+# O_NONBLOCK: the file may have been replaced by a pipe, where a blocking open would wait for a writer.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class OpenFile:
-    """A regular file, open for reading, as large as it was when it was opened."""
+    """A regular file, open for reading; `size` is its size when it was opened."""
 
     def __init__(self, fd: int, size: int) -> None:
         self._fd = fd
         self.size = size
 
     def read(self, start: int, end: int) -> bytes:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         try:
-            while start < end and (piece := os.pread(self._fd, end - start, start)):
-                pieces.append(piece)
-                start += len(piece)
+            while start < end and (chunk := os.pread(self._fd, end - start, start)):
+                chunks.append(chunk)
+                start += len(chunk)
         except OSError as error:
             raise FileRefDenied(f"this file cannot be read: {error.strerror}; name another one") from None
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class FileRoots:
-    """The folders that files may be read below, and the one that none is ever read below."""
+    """The folders below which files may be read; the store's folder and secret files are always refused."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class FileRoots:
             raise InvalidArgument(f"file_roots are a list of folders, such as [{str(roots)!r}]")
         self._store_folder = store_folder
         self._secret_files = [os.fspath(path) for path in secret_files]
-        # As they were named, and where they are: the way to them may have links, and was chosen by who runs this.
+        # Each root as configured and as resolved: the operator may name a root by a symbolic link.
         self._roots = [(_check_root(root), PurePosixPath(os.path.realpath(root))) for root in roots]
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[OpenFile]:
-        """The file at a path, which is relative to the first root or below one of them."""
-        with contextlib.ExitStack() as opened:
+        """Open the file at a path that is relative to the first root, or absolute and below any root."""
+        with contextlib.ExitStack() as stack:
             try:
                 *folders, name = self._split_path(path)
-                folder = self._open_folder(folders, path, opened)
-                fd, size = _open_regular(name, folder, path, opened)
+                folder = self._open_folder(folders, path, stack)
+                fd, size = _open_regular(name, folder, path, stack)
                 if self._is_secret(fd):
                     raise FileRefDenied(
                         f"{short_repr(path)} is not for tools to read; name another file {self._describe_roots()}"
@@ -80,47 +80,46 @@ class FileRoots:
             yield OpenFile(fd, size)
 
     def _split_path(self, path: str) -> list[str]:
-        """The folders on the way to a file, from the very top, and its own name."""
-        given = PurePosixPath(path)
-        if not is_text(path) or "\0" in path or ".." in given.parts:
+        """Return the names of the folders from `/` down to the file, and the file's own name."""
+        requested = PurePosixPath(path)
+        if not is_text(path) or "\0" in path or ".." in requested.parts:
             raise FileRefDenied(f'{short_repr(path)} is refused for its ".." or its characters; write a plain path')
-        if not given.is_absolute() and self._roots:
-            return self._check_not_root(self._roots[0][1] / given, path)
-        for roots in self._roots:
-            for root in roots:
-                if given.is_relative_to(root):
-                    return self._check_not_root(roots[1] / given.relative_to(root), path)
+        if not requested.is_absolute() and self._roots:
+            return self._split_below_root(self._roots[0][1] / requested, path)
+        for configured, resolved in self._roots:
+            for root in (configured, resolved):
+                if requested.is_relative_to(root):
+                    return self._split_below_root(resolved / requested.relative_to(root), path)
         raise FileRefDenied(f"{short_repr(path)} is not among the files that may be read, {self._describe_roots()}")
 
-    def _check_not_root(self, path: PurePosixPath, given: str) -> list[str]:
-        names = list(path.parts[1:])
-        if any(path == root for _, root in self._roots):
-            raise FileRefDenied(f"{short_repr(given)} is a folder; name a file {self._describe_roots()}")
-        return names
+    def _split_below_root(self, resolved: PurePosixPath, path: str) -> list[str]:
+        if any(resolved == root for _, root in self._roots):
+            raise FileRefDenied(f"{short_repr(path)} is a folder; name a file {self._describe_roots()}")
+        return list(resolved.parts[1:])
 
-    def _open_folder(self, names: list[str], path: str, opened: contextlib.ExitStack) -> int:
-        never = self._stat_store_folder()
-        folder = _close_on_exit(os.open("/", _FOLDER_FLAGS), opened)
+    def _open_folder(self, names: list[str], path: str, stack: contextlib.ExitStack) -> int:
+        store_status = self._stat_store_folder()
+        folder = _close_on_exit(os.open("/", _FOLDER_FLAGS), stack)
         for name in names:
             is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
             try:
-                folder = _close_on_exit(os.open(name, _FOLDER_FLAGS, dir_fd=folder), opened)
+                folder = _close_on_exit(os.open(name, _FOLDER_FLAGS, dir_fd=folder), stack)
             except OSError:
                 if is_link:
                     raise _link_error(path) from None
                 raise
-            if never is not None and os.path.samestat(os.fstat(folder), never):
+            if store_status is not None and os.path.samestat(os.fstat(folder), store_status):
                 raise FileRefDenied(
                     f'{short_repr(path)} is in the store; refer to a stored output by its handle, {{"$handle": "oh_…"}}'
                 )
         return folder
 
     def _is_secret(self, fd: int) -> bool:
-        """Whether it is one of the files that say who may call, or how servers are reached."""
-        opened = os.fstat(fd)
+        """Return whether an open file is one of the secret files: tokens or configuration."""
+        status = os.fstat(fd)
         for path in self._secret_files:
             with contextlib.suppress(OSError):
-                if os.path.samestat(opened, os.stat(path)):
+                if os.path.samestat(status, os.stat(path)):
                     return True
         return False
 
@@ -132,7 +131,7 @@ class FileRoots:
     def _describe_roots(self) -> str:
         if not self._roots:
             return "(no folder is allowed: file_roots is empty)"
-        return "below " + " or ".join(dict.fromkeys(str(given) for given, _ in self._roots))
+        return "below " + " or ".join(dict.fromkeys(str(root) for root, _ in self._roots))
 
 
 def _check_root(root: str | os.PathLike[str]) -> PurePosixPath:
@@ -141,16 +140,16 @@ def _check_root(root: str | os.PathLike[str]) -> PurePosixPath:
     return PurePosixPath(os.path.abspath(root))
 
 
-def _close_on_exit(fd: int, opened: contextlib.ExitStack) -> int:
-    opened.callback(os.close, fd)
+def _close_on_exit(fd: int, stack: contextlib.ExitStack) -> int:
+    stack.callback(os.close, fd)
     return fd
 
 
-def _open_regular(name: str, folder: int, path: str, opened: contextlib.ExitStack) -> tuple[int, int]:
-    """An open file and its size."""
-    # Looked at before, too: opening a device may do something.
+def _open_regular(name: str, folder: int, path: str, stack: contextlib.ExitStack) -> tuple[int, int]:
+    """Open a regular file and return its descriptor and size."""
+    # Checked before opening as well: opening a device can have side effects.
     _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-    fd = _close_on_exit(os.open(name, _READ_FLAGS, dir_fd=folder), opened)
+    fd = _close_on_exit(os.open(name, _READ_FLAGS, dir_fd=folder), stack)
     status = os.fstat(fd)
     _check_regular(status, path)
     if is_pseudo_device(status.st_dev) or (status.st_size == 0 and os.pread(fd, 1, 0)):
@@ -164,7 +163,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
         raise FileRefDenied(f"{short_repr(path)} is {kind}; name a file")
-    # Its other names may be anywhere, also where nothing may be read.
+    # Another hard link to the file may lie outside the roots.
     if status.st_nlink > 1:
         raise FileRefDenied(
             f"{short_repr(path)} has more names than this one (hard links); copy it, and refer to the copy"
@@ -184,15 +183,15 @@ _MOUNT_INFO = Path("/proc/self/mountinfo")
 
 
 def is_pseudo_device(device: int) -> bool:
-    """Whether what is mounted from a device is made up by the kernel, wherever it is mounted."""
+    """Return whether a device number belongs to a filesystem that the kernel generates, such as /proc."""
     number = b"%d:%d" % (os.major(device), os.minor(device))
-    # Where the list is not, there is no /proc either.
+    # Without a mount list the system has no /proc either.
     with contextlib.suppress(OSError):
         return any(_is_pseudo_mount(line, number) for line in _MOUNT_INFO.read_bytes().splitlines())
     return False
 
 
-def _is_pseudo_mount(mount: bytes, number: bytes) -> bool:
-    """By a line such as `22 27 0:21 / /proc rw,nosuid - proc proc rw`."""
-    about, _, kind = mount.partition(b" - ")
-    return about.split()[2:3] == [number] and kind.split()[:1] != [] and kind.split()[0] in _PSEUDO_FILESYSTEMS
+def _is_pseudo_mount(mount: bytes, device_number: bytes) -> bool:
+    """Check one line of mountinfo, such as `22 27 0:21 / /proc rw,nosuid - proc proc rw`."""
+    location, _, source = mount.partition(b" - ")
+    return location.split()[2:3] == [device_number] and not _PSEUDO_FILESYSTEMS.isdisjoint(source.split()[:1])

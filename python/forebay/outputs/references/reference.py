@@ -1,11 +1,11 @@
-"""What a reference is.
+"""The syntax of references.
 
-{"$file": "notes/today.md"}                              a file, as text or as JSON: as the tool's schema wants it
+{"$file": "notes/today.md"}                              a file, as text or JSON, whichever the tool's schema accepts
 {"$file": "logo.png", "encoding": "base64"}              its bytes, in base64
 {"$file": "app.log", "lines": [100, 120]}                lines 100 to 119, counted from 0
-{"$file": "app.log", "offset": 4096, "length": 1024}     bytes of it
-{"$handle": "oh_…", "path": "/items/3/body"}             a stored output or a value in it, and all of the above
-{"$$file": "…"}                                          an object with the key "$file", and no reference
+{"$file": "app.log", "offset": 4096, "length": 1024}     a range of bytes
+{"$handle": "oh_…", "path": "/items/3/body"}             a stored output or a value in it; same options
+{"$$file": "…"}                                          not a reference: an object with the key "$file"
 """
 
 import dataclasses
@@ -36,18 +36,18 @@ _ALLOWED_OPTIONS = {
     HANDLE: ("path", "encoding", "offset", "length", "lines"),
 }
 _COMMON_MISTAKES = {"output_handle": HANDLE}
-"""What else a reference is taken to be called, however far from it."""
+"""Wrong names that are not near a valid one by spelling, and the name that was meant."""
 
 
 class ByteRange(NamedTuple):
-    """A range of bytes; without a length, to the end."""
+    """A range of bytes; without a length it goes to the end."""
 
     offset: int = 0
     length: int | None = None
 
 
 class LineRange(NamedTuple):
-    """A range of lines from 0, the last one not included: as `output_search` counts them."""
+    """A range of lines, counted from 0 as in `output_search`; `end` is not included."""
 
     first: int
     end: int
@@ -58,7 +58,7 @@ ReferenceRange: TypeAlias = ByteRange | LineRange
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """What stands for a file or for a stored output."""
+    """A parsed reference to a file or to a stored output."""
 
     kind: Kind
     name: str
@@ -68,51 +68,51 @@ class Reference:
 
 
 def contains_references(arguments: object) -> bool:
-    """Whether there is a reference in it, or something that was escaped so as not to be one."""
-    waiting = [arguments]
-    while waiting:
-        value = waiting.pop()
+    """Return whether the arguments contain a reference, a misspelled one or an escaped one."""
+    pending = [arguments]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
-            # Hardly any key begins so, and there may be very many.
-            marked = [key for key in value if isinstance(key, str) and key.startswith("$")]
-            if any(_match_kind(key) for key in marked):
+            # The cheap test first: there may be many keys, and few start with "$".
+            dollar_keys = [key for key in value if isinstance(key, str) and key.startswith("$")]
+            if any(_match_kind(key) for key in dollar_keys):
                 return True
-            waiting += value.values()
+            pending += value.values()
         elif isinstance(value, list):
-            waiting += value
+            pending += value
     return False
 
 
 def unescape_key(key: Any) -> Any:
-    """A key as it was before it was escaped."""
+    """Remove one `$` from an escaped key such as `$$file`; return other keys unchanged."""
     is_escaped = isinstance(key, str) and key.startswith("$$") and _match_kind(key)
     return key[1:] if is_escaped else key
 
 
 def _match_kind(key: str) -> Kind | None:
-    """What a key that begins with `$` is, or is all but for a slip of the pen; however often it was escaped."""
+    """Return the kind of reference that a key names, allowing one typo and any number of leading `$`."""
     name = key.lstrip("$").lower()
-    near = (kind for kind in (FILE, HANDLE) if _is_near_match(name, kind[1:]))
-    return next(near, None) or _COMMON_MISTAKES.get(name)
+    matches = (kind for kind in (FILE, HANDLE) if _is_near_match(name, kind[1:]))
+    return next(matches, None) or _COMMON_MISTAKES.get(name)
 
 
-def _is_near_match(name: str, right: str) -> bool:
-    """Whether it is the same, but for one letter too many, missing, or wrong, or two that are swapped."""
-    same = 0
-    while name[same : same + 1] == right[same : same + 1] != "":
-        same += 1
-    rest, wanted = name[same:], right[same:]
+def _is_near_match(name: str, expected: str) -> bool:
+    """Return whether the names differ by at most one letter added, missing or wrong, or two neighbours swapped."""
+    prefix = 0
+    while name[prefix : prefix + 1] == expected[prefix : prefix + 1] != "":
+        prefix += 1
+    rest, wanted = name[prefix:], expected[prefix:]
     is_swapped = rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:]
     return is_swapped or rest == wanted[1:] or rest[1:] in (wanted, wanted[1:])
 
 
 def _check_misspelled(value: Mapping[Any, Any]) -> None:
-    """Refuses what would be a reference if its key were right: the tool would take it for the content."""
+    """Raise `InvalidArgument` for a reference with a misspelled key; the tool would take it for the content."""
     options = (*_ALLOWED_OPTIONS[HANDLE], *_ALLOWED_OPTIONS[FILE])
-    rest = [key for key in value if key not in options]
-    if len(rest) != 1 or not isinstance(rest[0], str) or not isinstance(value[rest[0]], str):
+    other_keys = [key for key in value if key not in options]
+    if len(other_keys) != 1 or not isinstance(other_keys[0], str) or not isinstance(value[other_keys[0]], str):
         return
-    (key,) = rest
+    (key,) = other_keys
     if key.startswith("$") and not key.startswith("$$") and (kind := _match_kind(key)) is not None:
         raise InvalidArgument(
             f'there is no reference "{key:.64}"; did you mean "{kind}"? To pass the object as it is, write "${key:.64}"'
@@ -120,20 +120,21 @@ def _check_misspelled(value: Mapping[Any, Any]) -> None:
 
 
 def parse_reference(value: Mapping[Any, Any]) -> Reference | None:
-    """The reference that an object is. What is nearly one is an error: what was meant would be a guess."""
+    """Return the reference that an object is, or `None`. Raise `InvalidArgument` if it is malformed or misspelled."""
     if FILE not in value and HANDLE not in value:
         _check_misspelled(value)
         return None
     kind = FILE if FILE in value else HANDLE
-    foreign = [key for key in value if key != kind and key not in _ALLOWED_OPTIONS[kind]]
-    if foreign or not isinstance(value[kind], str):
-        what = f"no {short_repr(foreign[0])}" if foreign else f"a text as its {kind}, not {short_repr(value[kind])}"
+    allowed = _ALLOWED_OPTIONS[kind]
+    unknown = [key for key in value if key != kind and key not in allowed]
+    if unknown or not isinstance(value[kind], str):
+        problem = f"no {short_repr(unknown[0])}" if unknown else f"a text as its {kind}, not {short_repr(value[kind])}"
         raise InvalidArgument(
-            f'an object with "{kind}" is a reference, which has {what} (beside it: {", ".join(_ALLOWED_OPTIONS[kind])}); '
+            f'an object with "{kind}" is a reference, which has {problem} (beside it: {", ".join(allowed)}); '
             f'to pass the object as it is, write "${kind}" for that key'
         )
     check_text(kind, value[kind])
-    # Many clients send null for what they leave out.
+    # Many clients send null for options that they do not set.
     options = {key: option for key, option in value.items() if key != kind and option is not None}
     if "path" in options:
         check_pointer("path", options["path"])

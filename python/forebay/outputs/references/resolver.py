@@ -1,4 +1,4 @@
-"""Putting what references name in their place."""
+"""Replace references in a call's arguments by the content they refer to."""
 
 import base64
 import codecs
@@ -39,48 +39,44 @@ __all__ = [
     "ReferenceResolver",
     "ResolvedValue",
     "escape_text",
-    "map_resolved",
     "read_range",
     "to_fragments",
     "to_objects",
 ]
 
 MAX_REFERENCE_BYTES = 64 << 20
-"""What all references of a call may bring in together."""
+"""Upper bound for the bytes that all references of one call read together."""
 
-_MAX_DEPTH = 200
+_MAX_ARGUMENT_DEPTH = 200
 _MAX_JOURNAL_PATH_LENGTH = 256
-"""How much of a path is journalled: it may be anything, of any size."""
+"""Characters of a path that go into the journal; clients may send paths of any length."""
 _MAX_LEADING_SPACE = 64
-"""White space that may be before a document."""
+"""Bytes of whitespace skipped to find out whether a JSON value is a string."""
 _UTF8_BOM = b"\xef\xbb\xbf"
+_READ_CHUNK_BYTES = 1 << 20
+_ESCAPE_CHUNK_BYTES = 1 << 20
 
 _Path: TypeAlias = tuple[str | int, ...]
 
 
-_READ_CHUNK_BYTES = 1 << 20
-
-
 class RangeSource(Protocol):
-    """What a part is read of."""
+    """An open file or stored value that is read by byte ranges."""
 
     @property
     def size(self) -> int:
-        """Of what is there to be read: what a file grows by later is not."""
+        """Size in bytes when it was opened; bytes appended later are not read."""
 
     def read(self, start: int, end: int) -> Buffer:
-        """These bytes; fewer if a file shrank."""
+        """Return these bytes, or fewer if a file shrank."""
 
 
 def read_range(
     source: RangeSource, part: ReferenceRange, max_bytes: int, chunk_bytes: int = _READ_CHUNK_BYTES
 ) -> bytes:
-    """A part of it, of at most `most` bytes. Lines are looked for within the first `most` bytes only."""
-    return (
-        _read_lines(source, part, max_bytes, chunk_bytes)
-        if isinstance(part, LineRange)
-        else _read_bytes(source, part, max_bytes)
-    )
+    """Read a range; raise `FileRefTooLarge` above `max_bytes`. Lines must lie within the first `max_bytes`."""
+    if isinstance(part, LineRange):
+        return _read_lines(source, part, max_bytes, chunk_bytes)
+    return _read_bytes(source, part, max_bytes)
 
 
 def _read_bytes(source: RangeSource, part: ByteRange, max_bytes: int) -> bytes:
@@ -92,29 +88,29 @@ def _read_bytes(source: RangeSource, part: ByteRange, max_bytes: int) -> bytes:
 
 
 def _read_lines(source: RangeSource, part: LineRange, max_bytes: int, chunk_bytes: int) -> bytes:
-    kept: list[bytes] = []
-    at = line = 0
-    while line < part.end and at < source.size:
-        if at >= max_bytes:
+    pieces: list[bytes] = []
+    offset = line = 0
+    while line < part.end and offset < source.size:
+        if offset >= max_bytes:
             raise _too_large_error(max_bytes)
-        data = bytes(source.read(at, min(at + chunk_bytes, max_bytes, source.size)))
-        if not data:
+        chunk = bytes(source.read(offset, min(offset + chunk_bytes, max_bytes, source.size)))
+        if not chunk:
             break
-        at += len(data)
-        start, end = _skip_lines(data, part.first - line), _skip_lines(data, part.end - line)
-        kept.append(data[start:end])
-        line += data.count(b"\n")
-    return b"".join(kept)
+        offset += len(chunk)
+        start, end = _skip_lines(chunk, part.first - line), _skip_lines(chunk, part.end - line)
+        pieces.append(chunk[start:end])
+        line += chunk.count(b"\n")
+    return b"".join(pieces)
 
 
-def _skip_lines(data: bytes, newlines: int) -> int:
-    """Where that many newlines have passed; the end, if they are not all there."""
-    if newlines > data.count(b"\n"):
-        return len(data)
-    at = 0
+def _skip_lines(chunk: bytes, newlines: int) -> int:
+    """Return the offset after that many newlines, or the end if the chunk has fewer."""
+    if newlines > chunk.count(b"\n"):
+        return len(chunk)
+    offset = 0
     for _ in range(newlines):
-        at = data.index(b"\n", at) + 1
-    return at
+        offset = chunk.index(b"\n", offset) + 1
+    return offset
 
 
 def _too_large_error(max_bytes: int) -> FileRefTooLarge:
@@ -124,35 +120,32 @@ def _too_large_error(max_bytes: int) -> FileRefTooLarge:
     )
 
 
-_ESCAPE_CHUNK_BYTES = 1 << 20
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResolvedValue:
-    """A text in UTF-8, or one JSON document."""
+    """The content of a reference: UTF-8 text, or one JSON document."""
 
     data: bytes
     is_json: bool = False
 
 
 def to_objects(arguments: Any) -> Any:
-    """Arguments for a tool in this process: texts, and what JSON is to Python."""
-    return map_resolved(arguments, _to_object)
+    """Return the arguments for a tool in this process, with content as `str` or parsed JSON."""
+    return _map_resolved(arguments, _to_object)
 
 
 def to_fragments(arguments: Any) -> Any:
-    """Arguments for `orjson.dumps`: what was read goes into the message as it stands, on one line."""
-    return map_resolved(arguments, _to_fragment)
+    """Return the arguments for `orjson.dumps`, with content as JSON fragments without line breaks."""
+    return _map_resolved(arguments, _to_fragment)
 
 
-def map_resolved(arguments: Any, finish: Callable[[ResolvedValue], Any]) -> Any:
-    """The same with another value for each that was resolved."""
+def _map_resolved(arguments: Any, convert: Callable[[ResolvedValue], Any]) -> Any:
+    """Return a copy of the arguments with every `ResolvedValue` converted."""
     if isinstance(arguments, ResolvedValue):
-        return finish(arguments)
+        return convert(arguments)
     if isinstance(arguments, dict):
-        return {key: map_resolved(value, finish) for key, value in arguments.items()}
+        return {key: _map_resolved(value, convert) for key, value in arguments.items()}
     if isinstance(arguments, list):
-        return [map_resolved(value, finish) for value in arguments]
+        return [_map_resolved(value, convert) for value in arguments]
     return arguments
 
 
@@ -160,29 +153,32 @@ def _to_object(resolved: ResolvedValue) -> Any:
     if not resolved.is_json:
         return resolved.data.decode()
     try:
-        # Not by orjson, which makes a float of an integer of more than 64 bits.
+        # Not orjson: it turns integers of more than 64 bits into floats.
         return json.loads(resolved.data)
     except (RecursionError, ValueError):
         raise InvalidJSON("this JSON is too deep, or has a number of too many digits; refer to a part of it") from None
 
 
 def _to_fragment(resolved: ResolvedValue) -> orjson.Fragment:
-    # A message is one line, and between two values a newline means nothing.
+    # A message is one line; in valid JSON, line breaks occur only between values and can be dropped.
     return orjson.Fragment(resolved.data.translate(None, b"\r\n") if resolved.is_json else escape_text(resolved.data))
 
 
 def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:
-    """A text as a JSON string. In pieces, since one character can make all of a `str` four times as large."""
+    """Return a UTF-8 text as a JSON string.
+
+    It is escaped in chunks: one wide character makes Python use four bytes for each character of a `str`.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    pieces = [
-        orjson.dumps(decoder.decode(text[at : at + chunk_bytes], at + chunk_bytes >= len(text)))[1:-1]
-        for at in range(0, len(text), chunk_bytes)
+    chunks = [
+        orjson.dumps(decoder.decode(text[start : start + chunk_bytes], start + chunk_bytes >= len(text)))[1:-1]
+        for start in range(0, len(text), chunk_bytes)
     ]
-    return b'"' + b"".join(pieces) + b'"'
+    return b'"' + b"".join(chunks) + b'"'
 
 
 class ReferenceResolver:
-    """Resolves references to files below `roots` and to what is stored."""
+    """Resolves references to files below `roots` and to stored outputs."""
 
     def __init__(
         self,
@@ -199,11 +195,10 @@ class ReferenceResolver:
     def resolve(
         self, arguments: Any, schema: object = None, principal: str | None = None, *, tool: str | None = None
     ) -> Any:
-        """The arguments with `Resolved` in place of each reference, and with nothing escaped any more.
+        """Return the arguments with a `ResolvedValue` for each reference, and with escaped keys unescaped.
 
-        What refers to nothing is returned itself. Whatever is no object, list or scalar of JSON stays as it is.
-
-        Raises a `ForebayError` that says what to do: then the tool must not be called.
+        Arguments without references are returned unchanged, and so are values that are not JSON.
+        Raises a `ForebayError` whose message tells the caller what to do; the tool must not be called then.
         """
         if not contains_references(arguments):
             return arguments
@@ -211,51 +206,51 @@ class ReferenceResolver:
 
     @contextlib.contextmanager
     def open_source(self, reference: Reference, principal: str | None, max_bytes: int) -> Iterator[RangeSource]:
-        """What a reference names, to be read; a JSON string that a path leads to is its text."""
-        with contextlib.ExitStack() as opened:
+        """Open what a reference names. A JSON string selected by `path` is read as the text it encodes."""
+        with contextlib.ExitStack() as stack:
             if reference.kind == FILE:
-                yield opened.enter_context(self._roots.open(reference.name))
+                yield stack.enter_context(self._roots.open(reference.name))
                 return
-            part = self._open_stored(reference, principal, opened)
+            view = self._open_stored(reference, principal, stack)
             is_string = (
-                part.nature == "json" and bytes(part.read(0, min(_MAX_LEADING_SPACE, part.size))).lstrip()[:1] == b'"'
+                view.nature == "json" and bytes(view.read(0, min(_MAX_LEADING_SPACE, view.size))).lstrip()[:1] == b'"'
             )
             if not is_string or reference.path is None:
-                yield part
+                yield view
                 return
-            # A character of one byte may be written in six, and in quotes.
-            fits = part.size <= 6 * max_bytes + 2
-            yield _TextSource(read_range(part, ByteRange(), part.size if fits else max_bytes))
+            # Escaping turns one byte into up to six, plus two quotes around the string.
+            may_fit = view.size <= 6 * max_bytes + 2
+            yield _TextSource(read_range(view, ByteRange(), view.size if may_fit else max_bytes))
 
-    def _open_stored(self, reference: Reference, principal: str | None, opened: contextlib.ExitStack) -> View:
-        # What is no handle at all is no more there than one that is unknown.
+    def _open_stored(self, reference: Reference, principal: str | None, stack: contextlib.ExitStack) -> View:
+        # An invalid handle gives the same error as an unknown one.
         handle = str(extract_handle(reference.name))
         try:
-            return opened.enter_context(self._store.open_view(handle, reference.path, principal=principal))
+            return stack.enter_context(self._store.open_view(handle, reference.path, principal=principal))
         except PathNotFound:
-            # Who refers to it cannot ask for an outline.
+            # The error shows the outline, since the caller has no way to ask for it.
             shape = self._store.outline(handle, principal=principal)
             raise PathNotFound(f"nothing at path {short_repr(reference.path)}; there is {shape}") from None
 
     def record(self, event: str, reference: Reference, **details: object) -> None:
-        """Tells the journal of a reference, and nothing of what it brought in."""
+        """Add an event about a reference to the journal, without any of its content."""
         if reference.kind == FILE:
-            named: dict[str, object] = {"path": _shorten_path(reference.name)}
+            target: dict[str, object] = {"path": _shorten_path(reference.name)}
         else:
             handle = extract_handle(reference.name)
-            named = {"handle": handle if is_handle(handle) else None, "path": _shorten_path(reference.path)}
-        self._store.journal.record(event, **named, **details)  # type: ignore[arg-type]
+            target = {"handle": handle if is_handle(handle) else None, "path": _shorten_path(reference.path)}
+        self._store.journal.record(event, **target, **details)  # type: ignore[arg-type]
 
 
 def _default_roots() -> list[str]:
-    """The working and the temporary directory. Clients start servers at the very top, which is no place of work."""
-    here = Path.cwd()
-    return [*([] if here == here.parent else [str(here)]), tempfile.gettempdir()]
+    """Return the working and the temporary directory, without `/`: some clients start servers there."""
+    cwd = Path.cwd()
+    return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]
 
 
 @dataclasses.dataclass(slots=True)
 class _CallResolution:
-    """Of the arguments of one call."""
+    """Resolution of the references in one call's arguments, within one byte budget."""
 
     resolver: ReferenceResolver
     schema: object
@@ -264,26 +259,28 @@ class _CallResolution:
     remaining_bytes: int
 
     def resolve_value(self, value: Any, path: _Path) -> Any:
-        if len(path) > _MAX_DEPTH:
-            raise InvalidArgument(f"references are looked for in {_MAX_DEPTH} levels, and these arguments have more")
+        if len(path) > _MAX_ARGUMENT_DEPTH:
+            raise InvalidArgument(
+                f"references are looked for in {_MAX_ARGUMENT_DEPTH} levels, and these arguments have more"
+            )
         if isinstance(value, list):
-            return [self.resolve_value(inner, (*path, number)) for number, inner in enumerate(value)]
+            return [self.resolve_value(inner, (*path, index)) for index, inner in enumerate(value)]
         if not isinstance(value, dict):
             return value
         reference = parse_reference(value)
         if reference is not None:
             return self._resolve_and_record(reference, path)
-        plain = {unescape_key(key): inner for key, inner in value.items()}
-        return {key: self.resolve_value(inner, (*path, key)) for key, inner in plain.items()}
+        unescaped = {unescape_key(key): inner for key, inner in value.items()}
+        return {key: self.resolve_value(inner, (*path, key)) for key, inner in unescaped.items()}
 
     def _resolve_and_record(self, reference: Reference, path: _Path) -> ResolvedValue:
-        about = {"principal": self.principal, "tool": self.tool}
+        caller = {"principal": self.principal, "tool": self.tool}
         try:
             resolved = self._read_reference(reference, path)
         except ForebayError as error:
-            self.resolver.record("file_ref_denied", reference, code=error.code, **about)
+            self.resolver.record("file_ref_denied", reference, code=error.code, **caller)
             raise
-        self.resolver.record("file_ref_resolved", reference, size_bytes=len(resolved.data), **about)
+        self.resolver.record("file_ref_resolved", reference, size_bytes=len(resolved.data), **caller)
         return resolved
 
     def _read_reference(self, reference: Reference, path: _Path) -> ResolvedValue:
@@ -292,7 +289,7 @@ class _CallResolution:
         self.remaining_bytes -= len(data)
         if reference.is_base64:
             return ResolvedValue(base64.b64encode(data))
-        # All of the arguments are an object, whatever the tool says of them.
+        # An empty path means all arguments at once: they are an object, whatever the schema says.
         if path and accepts_text(self.schema, path):
             return ResolvedValue(_check_is_text(data, reference))
         data = _check_is_json(data.removeprefix(_UTF8_BOM), reference)
@@ -304,7 +301,7 @@ class _CallResolution:
 
 
 class _TextSource:
-    """A JSON string as the text that it is."""
+    """The decoded text of a JSON string."""
 
     def __init__(self, document: bytes) -> None:
         try:
@@ -329,14 +326,16 @@ def _check_is_json(data: bytes, reference: Reference) -> bytes:
     try:
         kind = index_items(data).kind
     except InvalidJSON as error:
-        what = str(error).partition(";")[0]
+        problem = str(error).partition(";")[0]
         raise InvalidJSON(
-            f"this argument takes JSON, and what {_format_name(reference)} gives is {what}; refer to a JSON document",
+            f"this argument takes JSON, and what {_format_name(reference)} gives is {problem}; "
+            "refer to a JSON document",
             error.index,
         ) from None
     if kind == "ndjson":
         raise InvalidJSON(
-            f"this argument takes one JSON document, and {_format_name(reference)} has one on each line; refer to one line"
+            f"this argument takes one JSON document, and {_format_name(reference)} has one on each line; "
+            "refer to one line"
         )
     return data
 

@@ -1,4 +1,4 @@
-"""What the schema of a tool wants where a reference stands, and how it says that one may stand there."""
+"""Input schemas of tools: whether an argument takes text, and how to allow references in it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -7,10 +7,14 @@ __all__ = ["accepts_text", "allow_references"]
 
 Schema: TypeAlias = Mapping[str, Any]
 TypeNames: TypeAlias = frozenset[str] | None
-"""What a schema takes, by the names that schemas have for it; `None` where it does not say."""
+"""The JSON Schema types that a schema accepts; `None` if it does not restrict them."""
 
 _MAX_STEPS = 1000
+"""Subschemas visited for one tool."""
+
 _MAX_DEPTH = 32
+"""Nested `$ref`, `allOf`, `anyOf` and `oneOf` that are followed."""
+
 _ANY_SCHEMA: dict[str, Any] = {}
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _ANNOTATION_KEYS = {"type", "title", "description", "default", "examples", "additionalProperties"}
@@ -20,44 +24,44 @@ _REFERENCE_SCHEMA: dict[str, Any] = {"type": "object", "anyOf": [{"required": ["
 
 
 def accepts_text(schema: object, path: Iterable[str | int]) -> bool:
-    """Whether a text may stand at a path of the arguments; also where the schema does not say."""
-    walk = _SchemaWalker(schema)
-    found = schema
+    """Return whether the schema accepts a string at a path in the arguments, or does not restrict the type."""
+    walker = _SchemaWalker(schema)
+    member = schema
     for key in path:
-        found = walk.get_member(found, key)
-    types = walk.get_types(found)
+        member = walker.get_member(member, key)
+    types = walker.get_types(member)
     return types is None or "string" in types
 
 
 def allow_references(schema: Schema) -> Schema:
-    """An input schema that takes a reference for each of its texts, arrays and objects that is an argument itself.
+    """Return an input schema that also accepts a reference for each top-level string, array or object.
 
-    A text takes any object besides, which says least: that it is a reference, the tool that redeems handles says.
+    A string then accepts any object. That costs the fewest bytes; `output_fetch`'s description explains references.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return schema
-    walk = _SchemaWalker(schema)
-    admitted = {name: _allow_reference(inner, walk) for name, inner in properties.items()}
-    return schema if admitted == properties else {**schema, "properties": admitted}
+    walker = _SchemaWalker(schema)
+    extended = {name: _allow_reference(inner, walker) for name, inner in properties.items()}
+    return schema if extended == properties else {**schema, "properties": extended}
 
 
-def _allow_reference(schema: object, walk: "_SchemaWalker") -> object:
+def _allow_reference(schema: object, walker: "_SchemaWalker") -> object:
     if not isinstance(schema, dict) or _is_enumeration(schema):
         return schema
-    types = walk.get_types(schema)
+    types = walker.get_types(schema)
     may_be_object = types is None or "object" in types
     if types is not None and not types & {"string", "array", "object"}:
         return schema
     if may_be_object and schema.keys() <= _ANNOTATION_KEYS and _allows_any_property(schema):
         return schema
     if not may_be_object and "type" in schema and not schema.keys() & _COMBINING_KEYS:
-        given = schema["type"]
-        return {**schema, "type": [*([given] if isinstance(given, str) else given), "object"]}
-    other = _REFERENCE_SCHEMA if may_be_object else {"type": "object"}
+        declared = schema["type"]
+        return {**schema, "type": [*([declared] if isinstance(declared, str) else declared), "object"]}
+    reference_schema = _REFERENCE_SCHEMA if may_be_object else {"type": "object"}
     if isinstance(schema.get("anyOf"), list) and schema.keys() <= {"anyOf", "title", "description", "default"}:
-        return {**schema, "anyOf": [*schema["anyOf"], other]}
-    return {"anyOf": [schema, other]}
+        return {**schema, "anyOf": [*schema["anyOf"], reference_schema]}
+    return {"anyOf": [schema, reference_schema]}
 
 
 def _allows_any_property(schema: Schema) -> bool:
@@ -65,7 +69,7 @@ def _allows_any_property(schema: Schema) -> bool:
 
 
 def _is_enumeration(schema: object) -> bool:
-    """Whether it names all that it takes, or takes nothing else but null: none of that is worth a reference."""
+    """Return whether a schema lists all its values or accepts only null; a reference is of no use there."""
     if not isinstance(schema, dict):
         return False
     if "enum" in schema or "const" in schema or schema.get("type") == "null":
@@ -75,7 +79,7 @@ def _is_enumeration(schema: object) -> bool:
 
 
 class _SchemaWalker:
-    """A schema that may refer to itself, looked through in a bounded number of steps; what is beyond is not known."""
+    """Lookups in a schema that may refer to itself. The number of steps is bounded; beyond it, anything is allowed."""
 
     def __init__(self, root: object) -> None:
         self._root = root
@@ -86,47 +90,47 @@ class _SchemaWalker:
         return self._remaining_steps > 0 and depth < _MAX_DEPTH
 
     def get_member(self, schema: object, key: str | int, depth: int = 0) -> dict[str, Any]:
-        """What a schema says of a member of what it takes."""
+        """Return the schema of an object's property or of an array's item."""
         if not isinstance(schema, dict) or not self._may_continue(depth):
             return _ANY_SCHEMA
-        said = [_get_own_member(schema, key)]
-        said += [self.get_member(self._follow_reference(schema["$ref"]), key, depth + 1)] if "$ref" in schema else []
-        said += [self.get_member(inner, key, depth + 1) for inner in _get_list(schema, "allOf")]
+        members = [_get_own_member(schema, key)]
+        members += [self.get_member(self._follow_reference(schema["$ref"]), key, depth + 1)] if "$ref" in schema else []
+        members += [self.get_member(inner, key, depth + 1) for inner in _get_list(schema, "allOf")]
         for name in ("anyOf", "oneOf"):
             container = "array" if isinstance(key, int) else "object"
             branches = [inner for inner in _get_list(schema, name) if self._may_accept(inner, container)]
             if branches:
-                said.append({"anyOf": [self.get_member(inner, key, depth + 1) for inner in branches]})
-        known = [inner for inner in said if inner != _ANY_SCHEMA]
-        # Not one around the other: a path may be long.
+                members.append({"anyOf": [self.get_member(inner, key, depth + 1) for inner in branches]})
+        known = [member for member in members if member != _ANY_SCHEMA]
+        # Without the single-member case, each step of a long path would add a level of nesting.
         return known[0] if len(known) == 1 else {"allOf": known}
 
-    def _may_accept(self, schema: object, kind: str) -> bool:
+    def _may_accept(self, schema: object, type_name: str) -> bool:
         types = self.get_types(schema)
-        return types is None or kind in types
+        return types is None or type_name in types
 
     def get_types(self, schema: object, depth: int = 0) -> TypeNames:
-        """What a schema takes."""
+        """Return the types that a schema accepts, or `None` if it does not restrict them."""
         if not isinstance(schema, dict) or not self._may_continue(depth):
             return None
-        said = [_get_declared_types(schema)]
-        said += [self.get_types(self._follow_reference(schema["$ref"]), depth + 1)] if "$ref" in schema else []
-        said += [self.get_types(inner, depth + 1) for inner in _get_list(schema, "allOf")]
+        constraints = [_get_declared_types(schema)]
+        constraints += [self.get_types(self._follow_reference(schema["$ref"]), depth + 1)] if "$ref" in schema else []
+        constraints += [self.get_types(inner, depth + 1) for inner in _get_list(schema, "allOf")]
         for name in ("anyOf", "oneOf"):
             if branches := _get_list(schema, name):
-                said.append(_union_types([self.get_types(inner, depth + 1) for inner in branches]))
-        known = [types for types in said if types is not None]
+                constraints.append(_union_types([self.get_types(inner, depth + 1) for inner in branches]))
+        known = [types for types in constraints if types is not None]
         return frozenset.intersection(*known) if known else None
 
     def _follow_reference(self, reference: object) -> object:
-        """What a reference into the schema itself leads to."""
+        """Return the part of the root schema that a `$ref` points to; external ones are not followed."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return _ANY_SCHEMA
-        found = self._root
+        target = self._root
         for name in reference[1:].split("/")[1:]:
             key = name.replace("~1", "/").replace("~0", "~")
-            found = found.get(key, _ANY_SCHEMA) if isinstance(found, dict) else _ANY_SCHEMA
-        return found
+            target = target.get(key, _ANY_SCHEMA) if isinstance(target, dict) else _ANY_SCHEMA
+        return target
 
 
 def _get_list(schema: Schema, name: str) -> list[object]:
@@ -152,19 +156,15 @@ def _union_types(branches: list[TypeNames]) -> TypeNames:
 
 
 def _get_own_member(schema: Schema, key: str | int) -> dict[str, Any]:
-    """What a schema itself says of a member."""
+    """Return the schema of a member, ignoring `$ref`, `allOf`, `anyOf` and `oneOf`."""
     if isinstance(key, str):
-        # Which patterns a name matches is not looked at: then nothing is known of it.
+        # Patterns are not matched against names: any of them might apply, so anything is allowed.
         others = _ANY_SCHEMA if "patternProperties" in schema else schema.get("additionalProperties")
-        found = _get_mapping(schema, "properties").get(key, others)
+        properties = schema.get("properties")
+        member = properties.get(key, others) if isinstance(properties, dict) else others
     else:
         items = schema.get("items")
         first = schema.get("prefixItems") or (items if isinstance(items, list) else [])
         rest = schema.get("additionalItems") if isinstance(items, list) else items
-        found = first[key] if isinstance(first, list) and key < len(first) else rest
-    return found if isinstance(found, dict) else _ANY_SCHEMA
-
-
-def _get_mapping(schema: Schema, name: str) -> Schema:
-    found = schema.get(name)
-    return found if isinstance(found, dict) else _ANY_SCHEMA
+        member = first[key] if isinstance(first, list) and key < len(first) else rest
+    return member if isinstance(member, dict) else _ANY_SCHEMA

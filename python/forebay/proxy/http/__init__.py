@@ -1,1 +1,1 @@
-"""A server behind the gateway that is reached over HTTP."""
+"""Upstream MCP servers that are reached over HTTP."""

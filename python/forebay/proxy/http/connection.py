@@ -1,4 +1,4 @@
-"""Connections to one server over HTTP: each has one exchange at a time, and can be cut by whoever does not wait."""
+"""HTTP connections to one server: each carries one exchange at a time and can be aborted from another thread."""
 
 import base64
 import contextlib
@@ -16,18 +16,23 @@ from forebay.wire.framing import Message, Spool
 from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
 from forebay.wire.messages import id_key, protocol_version
 
-__all__ = ["Endpoint", "OutgoingMessage", "OutgoingRequests", "UpstreamConnection", "is_same_server", "iter_body"]
-
 if TYPE_CHECKING:
     import ssl
 
+__all__ = ["Endpoint", "OutgoingMessage", "OutgoingRequests", "UpstreamConnection", "is_same_server", "iter_body"]
 
 _CONNECT_SECONDS = 10.0
+
 _MAX_REDIRECTS = 5
-_MIN_SECRET_CHARS = 8
-"""Characters of a value in a URL's query: shorter ones are hardly secrets, but words that errors have."""
-_KEEPALIVE_SECONDS = 2.0
-"""Seconds: less than servers wait, or one would be gone just as it is used again."""
+
+_MIN_QUERY_SECRET_CHARS = 8
+"""Shorter values of a URL's query are hardly secrets, but may be words of an error message."""
+
+_MIN_SECRET_CHARS = 4
+"""Shorter secrets are not redacted: they would match anywhere."""
+
+_IDLE_SECONDS = 2.0
+"""How long an idle connection is kept: less than servers do, so that they do not close it just as it is used."""
 
 _KEEPALIVE_OPTIONS = [
     (getattr(socket, level), getattr(socket, name), value)
@@ -39,11 +44,11 @@ _KEEPALIVE_OPTIONS = [
     )
     if hasattr(socket, name)
 ]
-"""A stream may be silent for hours; a server that is gone without a word should still be missed."""
+"""Socket options that detect a vanished server on a stream that may be silent for hours."""
 
 
 class UpstreamConnection:
-    """To a server, from the first exchange on."""
+    """Connection to a server that another thread can abort."""
 
     def __init__(self, client: httpx2.Client) -> None:
         self._client = client
@@ -52,14 +57,14 @@ class UpstreamConnection:
         self.is_aborted = False
 
     def open(
-        self, method: str, url: httpx2.URL, headers: Mapping[str, str], line: Message | None, read_timeout: float | None
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: Message | None, read_timeout: float | None
     ) -> httpx2.Response:
-        """The answer, of which the body is yet to come."""
+        """Send a request and return the response, whose body is not read yet."""
         request = self._client.build_request(
             method,
             url,
-            headers=_with_content_length(headers, line),
-            content=_request_body(line),
+            headers=_with_content_length(headers, body),
+            content=_request_content(body),
             timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_SECONDS),
             extensions={"trace": self._trace},
         )
@@ -75,12 +80,12 @@ class UpstreamConnection:
                 self.abort()
 
     def abort(self) -> None:
-        """Ends what is under way, whatever it waits for. That it is over is all that some servers are told."""
+        """End the current exchange, whatever it waits for. Some servers take this as a cancellation."""
         with self._lock:
             self.is_aborted = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    # Closing it would not wake up who reads; nor must TLS wait for a farewell.
+                    # Not `close`, which would not wake up the reader, nor TLS's own `shutdown`, which would wait.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -88,7 +93,7 @@ class UpstreamConnection:
 
 
 class Endpoint:
-    """Where a server is, and what to give it to be let in."""
+    """URL and credentials of a server, with a pool of connections to it."""
 
     def __init__(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> None:
         try:
@@ -97,8 +102,8 @@ class Endpoint:
             raise InvalidArgument("what is given as a URL is none; give one such as https://example.com/mcp") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise InvalidArgument("a URL begins with http:// or https:// and a host")
-        agent = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
-        self._headers = httpx2.Headers([*agent.items()])
+        defaults = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
+        self._headers = httpx2.Headers([*defaults.items()])
         self._headers.update(httpx2.Headers([*headers]))
         self._secrets = _find_secrets(self.url, headers)
         self._cookies = http.cookiejar.CookieJar()
@@ -110,30 +115,29 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """Where it is, without anything that may be a secret."""
+        """The URL without parts that may be secret."""
         return str(self.url.copy_with(userinfo=b"", query=None, fragment=None))
 
     def redact(self, text: str) -> str:
-        """Without what the server was given in confidence: some say it again."""
+        """Replace credentials, which some servers repeat in their errors."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[UpstreamConnection]:
-        """For one exchange after the other. Raises `UpstreamFailed` for whatever goes wrong on the way."""
+        """Provide a connection for one exchange after another. Raises `UpstreamFailed` if an exchange fails."""
         connection = self._acquire()
         try:
             yield connection
         except httpx2.ConnectTimeout:
-            raise UpstreamFailed(
-                f"{self.name} cannot be reached within {_CONNECT_SECONDS:g} s; try again later"
-            ) from None
+            text = f"{self.name} cannot be reached within {_CONNECT_SECONDS:g} s; try again later"
+            raise UpstreamFailed(text) from None
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
             raise UpstreamFailed(self.redact(f"{self.name} cannot be reached: {error}; check the URL")) from None
         except httpx2.HTTPError as error:
-            ended = f"the server ended the connection before it answered ({error})"
-            raise UpstreamFailed(self.redact(f"{ended}; it may have done what it was asked to")) from None
+            text = f"the server ended the connection before it answered ({error})"
+            raise UpstreamFailed(self.redact(f"{text}; it may have done what it was asked to")) from None
         finally:
             self._release(connection)
 
@@ -147,14 +151,14 @@ class Endpoint:
 
     def _new_connection(self) -> UpstreamConnection:
         if self._ssl_context is None:
-            # Once for all: to read whom to trust takes long.
+            # Shared, because loading the certificates is slow.
             self._ssl_context = httpx2.create_ssl_context()
         return UpstreamConnection(
             httpx2.Client(
                 headers=self._headers,
                 cookies=self._cookies,
                 verify=self._ssl_context,
-                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_KEEPALIVE_SECONDS),
+                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_SECONDS),
             )
         )
 
@@ -172,29 +176,29 @@ class Endpoint:
         method: str,
         url: httpx2.URL,
         headers: Mapping[str, str],
-        line: Message | None = None,
+        body: Message | None = None,
         read_timeout: float | None = None,
     ) -> httpx2.Response:
-        """The start of the answer, after redirects: what is sent is for this server, and goes nowhere else."""
+        """Send a request and return the response; redirects are followed only within the same server."""
         for _ in range(_MAX_REDIRECTS):
-            response = connection.open(method, url, headers, line, read_timeout)
-            target = response.headers.get("location")
-            if not response.has_redirect_location or target is None:
+            response = connection.open(method, url, headers, body, read_timeout)
+            location = response.headers.get("location")
+            if not response.has_redirect_location or location is None:
                 return response
             response.close()
-            # After any other the message would not be sent again.
+            # Other redirects would drop the body.
             if method != "GET" and response.status_code not in (307, 308):
                 break
-            there = url.join(target)
-            if not is_same_server(url, there) or there.userinfo not in (b"", url.userinfo):
+            target = url.join(location)
+            if not is_same_server(url, target) or target.userinfo not in (b"", url.userinfo):
                 break
-            url = there
+            url = target
         raise UpstreamFailed(
             f"{self.name} sends its callers elsewhere, which is not followed; give the URL that it is at"
         )
 
     def abort_all(self) -> None:
-        """Ends all that is under way."""
+        """Abort all exchanges."""
         with self._lock:
             for connection in self._busy:
                 connection.abort()
@@ -209,61 +213,61 @@ class Endpoint:
 
 
 def iter_body(response: httpx2.Response) -> Iterator[bytes]:
-    """The body as it was before it was compressed. Raises `UpstreamFailed` if it is broken, or ends too early."""
+    """Yield the decompressed body. Raises `UpstreamFailed` if it is broken or truncated."""
     chunks: Iterator[bytes] = response.iter_raw()
-    for coding in reversed(response.headers.get_list("content-encoding", split_commas=True)):
-        name = coding.strip().lower()
+    for encoding in reversed(response.headers.get_list("content-encoding", split_commas=True)):
+        name = encoding.strip().lower()
         if is_compression(name):
             chunks = _inflate(chunks, Inflater(name))
     return chunks
 
 
-def _inflate(chunks: Iterator[bytes], inflating: Inflater) -> Iterator[bytes]:
+def _inflate(chunks: Iterator[bytes], inflater: Inflater) -> Iterator[bytes]:
     try:
         for chunk in chunks:
-            yield from inflating.feed(chunk)
-        yield inflating.finish()
+            yield from inflater.feed(chunk)
+        yield inflater.finish()
     except ValueError as error:
         raise UpstreamFailed(f"the request {error}") from None
 
 
-def is_same_server(here: httpx2.URL, there: httpx2.URL) -> bool:
-    """Whether it is the same server, or the same one in secret."""
-    if (here.scheme, here.host, here.port) == (there.scheme, there.host, there.port):
+def is_same_server(url: httpx2.URL, target: httpx2.URL) -> bool:
+    """Return whether two URLs have the same scheme, host and port; an upgrade from http to https counts as the same."""
+    if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
-    is_more_secret = (here.scheme, there.scheme) == ("http", "https")
-    return is_more_secret and here.host == there.host and here.port is None and there.port is None
+    is_upgrade = (url.scheme, target.scheme) == ("http", "https")
+    return is_upgrade and url.host == target.host and url.port is None and target.port is None
 
 
 def _find_secrets(url: httpx2.URL, headers: Sequence[tuple[str, str]]) -> list[str]:
-    """What is given to the server in confidence, the longest first, so that nothing is left of it."""
-    found = {part for _, value in headers for part in (value, value.rpartition(" ")[2])}
+    """Return the credentials in headers and URL, longest first, so that none is replaced only in part."""
+    secrets = {part for _, value in headers for part in (value, value.rpartition(" ")[2])}
     if url.password:
         userinfo = f"{url.username}:{url.password}".encode()
-        # As it stands in the URL, and as it is sent.
-        found |= {url.password, url.userinfo.decode().partition(":")[2], base64.b64encode(userinfo).decode()}
-    found |= {value for value in url.params.values() if len(value) >= _MIN_SECRET_CHARS}
-    return sorted((secret for secret in found if len(secret) > 3), key=len, reverse=True)
+        # Plain, as quoted in the URL, and as sent in the Authorization header.
+        secrets |= {url.password, url.userinfo.decode().partition(":")[2], base64.b64encode(userinfo).decode()}
+    secrets |= {value for value in url.params.values() if len(value) >= _MIN_QUERY_SECRET_CHARS}
+    return sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)
 
 
-def _request_body(line: Message | None) -> bytes | Iterator[bytes] | None:
-    if isinstance(line, Spool):
-        return iter(line.chunks())
-    return None if line is None else bytes(line)
+def _request_content(body: Message | None) -> bytes | Iterator[bytes] | None:
+    if isinstance(body, Spool):
+        return iter(body.chunks())
+    return None if body is None else bytes(body)
 
 
-def _with_content_length(headers: Mapping[str, str], line: Message | None) -> dict[str, str]:
-    return {**headers, "content-length": str(len(line))} if isinstance(line, Spool) else dict(headers)
+def _with_content_length(headers: Mapping[str, str], body: Message | None) -> dict[str, str]:
+    return {**headers, "content-length": str(len(body))} if isinstance(body, Spool) else dict(headers)
 
 
 class OutgoingMessage:
-    """What it is, and the connection that it takes. One that is cut goes no further."""
+    """Message to the server with the connection that carries it, so that it can be aborted."""
 
-    def __init__(self, message: object, raw: "bytes | bytearray | Spool", headers: Mapping[str, str]) -> None:
+    def __init__(self, message: object, raw: Message, headers: Mapping[str, str]) -> None:
         fields: Mapping[str, Any] = message if isinstance(message, dict) else {}
-        self.line = raw
+        self.raw = raw
         self.headers = headers
-        """What of it is said in headers too."""
+        """Headers that mirror parts of the message."""
         method = fields.get("method")
         self.method: str = method if isinstance(method, str) else ""
         self.params = fields.get("params")
@@ -275,7 +279,7 @@ class OutgoingMessage:
         self.is_aborted = False
 
     def use_connection(self, connection: UpstreamConnection | None) -> None:
-        """From now on it is this connection that is to be cut; `None` for none."""
+        """Set the connection to abort. Raises `UpstreamFailed` if the message was aborted before."""
         with self._lock:
             self._connection = connection
             if self.is_aborted and connection is not None:
@@ -289,7 +293,7 @@ class OutgoingMessage:
 
 
 class OutgoingRequests:
-    """Those that are not answered yet, by id."""
+    """Requests without a response yet, by id."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -301,7 +305,7 @@ class OutgoingRequests:
 
     def remove(self, request: OutgoingMessage) -> None:
         with self._lock:
-            # A client may have used the id again.
+            # The client may have reused the id.
             if self._by_id.get(id_key(request.id)) is request:
                 del self._by_id[id_key(request.id)]
 

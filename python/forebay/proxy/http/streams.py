@@ -1,4 +1,4 @@
-"""What a server answers over HTTP: one message, or a stream of them that may break off and go on."""
+"""HTTP responses of a server: single messages, event streams that can be resumed, and the streams of 2024-11-05."""
 
 import contextlib
 import logging
@@ -33,19 +33,28 @@ JSON_TYPE, EVENT_STREAM_TYPE = "application/json", "text/event-stream"
 
 _MAX_ERROR_BODY_BYTES = 64 * 1024
 _MAX_SHOWN_CHARS = 300
+"""How much of an error body is shown in our own error."""
+
 _RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
+
 _MAX_RESUMES = 5
-"""How often a stream is taken up again that then says nothing."""
+"""How often a stream is resumed without a new event."""
+
 _LINGER_SECONDS = 1.0
-"""How many seconds a stream may go on after the answer; a connection that ends by itself can be used again."""
+"""How long a stream may continue after its response; a connection that the server ends can be reused."""
+
+_ENDPOINT_SECONDS = 10.0
+"""How long a server of 2024-11-05 may take to send the URL for messages."""
 
 _NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
+
+_ERROR_MARKS = (b'"error"', b'"isError"')
 
 _MakeHeaders = Callable[[], dict[str, str]]
 
 
 class HttpStatusError(UpstreamFailed):
-    """The server answered with a status that is an error, and nothing of the protocol."""
+    """The server answered with an HTTP error status and without a JSON-RPC response."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -53,7 +62,7 @@ class HttpStatusError(UpstreamFailed):
 
 
 class ResponseStreams:
-    """Hands whatever comes to the relay."""
+    """Reads HTTP responses and passes their messages to the relay."""
 
     def __init__(
         self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer], closing: threading.Event
@@ -63,17 +72,16 @@ class ResponseStreams:
         self._new_buffer = new_buffer
         self._closing = closing
 
-    def _deliver(self, line: Line, asked: object = None) -> bool:
-        return self._relay.receive_from_server(redact_errors(line, self._endpoint.redact), asked)
+    def _deliver(self, line: Line, request_id: object = None) -> bool:
+        return self._relay.receive_from_server(redact_errors(line, self._endpoint.redact), request_id)
 
     def read_response(
         self, response: httpx2.Response, message: OutgoingMessage, connection: UpstreamConnection
     ) -> EventParser | None:
-        """What a message is answered with; a stream that broke off before the answer is given back, to be resumed."""
+        """Read the response to a message; return the parser of a stream that broke off and must be resumed."""
         if response.status_code >= 300:
             self._on_error_status(response, message)
         elif not message.is_request:
-            # There is nothing to be said to it.
             return None
         elif media_type(response) == EVENT_STREAM_TYPE:
             events = EventParser(self._new_buffer())
@@ -90,15 +98,16 @@ class ResponseStreams:
         return None
 
     def _read_json(self, response: httpx2.Response, message: OutgoingMessage) -> None:
-        begun = self._new_buffer()
+        buffer = self._new_buffer()
         try:
             for chunk in iter_body(response):
-                # A message is one line from here on; in JSON a line's end is but space.
-                begun.append(chunk.translate(_NEWLINES_TO_SPACES) if b"\n" in chunk or b"\r" in chunk else chunk)
+                # From here on a message must be one line; in JSON, newlines are only whitespace.
+                has_newline = b"\n" in chunk or b"\r" in chunk
+                buffer.append(chunk.translate(_NEWLINES_TO_SPACES) if has_newline else chunk)
         except BaseException:
-            begun.discard()
+            buffer.discard()
             raise
-        if not self._deliver(begun.take(), message.id):
+        if not self._deliver(buffer.take(), message.id):
             raise UpstreamFailed(
                 "the server answered what is no answer to this request; it may have done what it was asked to"
             )
@@ -106,30 +115,30 @@ class ResponseStreams:
     def _read_events(
         self, response: httpx2.Response, events: EventParser, message: OutgoingMessage, connection: UpstreamConnection
     ) -> bool:
-        """Whether the answer came before the stream's end."""
+        """Deliver the events of a stream; return whether the response was among them."""
         is_answered = False
-        end = threading.Timer(_LINGER_SECONDS, connection.abort)
-        end.daemon = True
+        timer = threading.Timer(_LINGER_SECONDS, connection.abort)
+        timer.daemon = True
         try:
             for chunk in iter_body(response):
                 for event in events.feed(chunk):
                     if event.is_message:
-                        is_last = self._deliver(event.data, message.id)
-                        if is_last and not is_answered:
+                        is_response = self._deliver(event.data, message.id)
+                        if is_response and not is_answered:
                             is_answered = True
-                            end.start()
+                            timer.start()
         except (httpx2.HTTPError, UpstreamFailed) as error:
             _log.debug("forebay: a stream of the server broke off: %s", error)
         finally:
-            end.cancel()
+            timer.cancel()
             events.discard()
         return is_answered
 
-    def resume(self, message: OutgoingMessage, events: EventParser, headers: _MakeHeaders) -> None:
-        """Goes on with the stream of a request where it broke off, if its server can. Nothing is sent twice."""
+    def resume(self, message: OutgoingMessage, events: EventParser, make_headers: _MakeHeaders) -> None:
+        """Resume the stream of a request after its last event. Raises `UpstreamFailed` if the server cannot."""
         tries = 0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
-            last_id = events.last_event_id
+            last_event_id = events.last_event_id
             if self._closing.wait(_retry_delay(events, tries)):
                 break
             if not self._relay.is_pending(message.id):
@@ -137,11 +146,11 @@ class ResponseStreams:
             with self._endpoint.connection() as connection:
                 message.use_connection(connection)
                 try:
-                    if self._try_resume(message, events, headers(), connection):
+                    if self._try_resume(message, events, make_headers(), connection):
                         return
                 finally:
                     message.use_connection(None)
-            tries = tries + 1 if events.last_event_id == last_id else 0
+            tries = tries + 1 if events.last_event_id == last_event_id else 0
         raise UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
 
     def _try_resume(
@@ -154,14 +163,14 @@ class ResponseStreams:
                 )
             return self._read_events(response, events, message, connection)
 
-    def listen(self, headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
-        """What the server says on its own, if it does; over and over, for as long as it is wanted."""
+    def listen(self, make_headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
+        """Read the server's own stream, if it has one, and reconnect as long as `is_wanted`."""
         events, tries = EventParser(self._new_buffer()), 0
         while is_wanted() and not self._closing.is_set():
             tries += 1
             with contextlib.suppress(UpstreamFailed), self._endpoint.connection() as connection:
-                resumed = {"last-event-id": events.last_event_id} if events.last_event_id else {}
-                with self._open_stream(connection, {**headers(), **resumed}) as response:
+                resumption = {"last-event-id": events.last_event_id} if events.last_event_id else {}
+                with self._open_stream(connection, {**make_headers(), **resumption}) as response:
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
                     if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
@@ -177,13 +186,12 @@ class ResponseStreams:
     def _open_stream(
         self, connection: UpstreamConnection, headers: dict[str, str]
     ) -> "contextlib.closing[httpx2.Response]":
-        wanted = {name: value for name, value in headers.items() if name != "content-type"} | {
-            "accept": EVENT_STREAM_TYPE
-        }
-        return contextlib.closing(self._endpoint.open(connection, "GET", self._endpoint.url, wanted))
+        stream_headers = {name: value for name, value in headers.items() if name != "content-type"}
+        stream_headers["accept"] = EVENT_STREAM_TYPE
+        return contextlib.closing(self._endpoint.open(connection, "GET", self._endpoint.url, stream_headers))
 
     def _on_error_status(self, response: httpx2.Response, message: OutgoingMessage) -> None:
-        """What is refused may still be answered, as the protocol has it."""
+        """Deliver the JSON-RPC error in the body of an HTTP error, or raise `UpstreamFailed` if there is none."""
         body = bytearray()
         for chunk in iter_body(response):
             body += chunk[: _MAX_ERROR_BODY_BYTES - len(body)]
@@ -197,25 +205,25 @@ class ResponseStreams:
                 f"{self._endpoint.name} lets nobody in like this (HTTP {status}); give what it wants with --header, or "
                 "mend what was given"
             )
-        start = self._endpoint.redact(" ".join(body.decode(errors="replace").split()))[:_MAX_SHOWN_CHARS]
-        said = f"{': ' if start else ''}{start}"
-        raise HttpStatusError(f"{self._endpoint.name} answered HTTP {status}{said}; check the URL", status)
+        excerpt = self._endpoint.redact(" ".join(body.decode(errors="replace").split()))[:_MAX_SHOWN_CHARS]
+        detail = f": {excerpt}" if excerpt else ""
+        raise HttpStatusError(f"{self._endpoint.name} answered HTTP {status}{detail}; check the URL", status)
 
     def _deliver_error(self, body: bytes, message: OutgoingMessage) -> bool:
         try:
-            answer = orjson.loads(body)
+            response = orjson.loads(body)
         except orjson.JSONDecodeError:
             return False
-        if not isinstance(answer, dict) or not isinstance(answer.get("error"), dict) or "jsonrpc" not in answer:
+        if not isinstance(response, dict) or not isinstance(response.get("error"), dict) or "jsonrpc" not in response:
             return False
-        if answer.get("id") == message.id:
+        if response.get("id") == message.id:
             return self._deliver(body.translate(_NEWLINES_TO_SPACES), message.id)
-        # It was refused before anyone looked for its id.
-        return self._deliver(dump({**answer, "id": message.id}), message.id)
+        # The server rejected the request before it parsed the id.
+        return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
 def media_type(response: httpx2.Response) -> str:
-    """The type of a body, without its parameters."""
+    """Return the content type without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
@@ -224,11 +232,11 @@ def _retry_delay(events: EventParser, tries: int) -> float:
     return min(first * 2.0 ** max(tries - 1, 0), _MAX_RETRY_SECONDS)
 
 
-_ENDPOINT_SECONDS = 10.0
-
-
 class LegacyStream:
-    """Until the server ends it: then nothing that was asked will be answered."""
+    """Stream of the transport of 2024-11-05, which carries all messages of a server; ours are posted to another URL.
+
+    When it ends, all requests fail.
+    """
 
     def __init__(self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer]) -> None:
         self._endpoint = endpoint
@@ -239,7 +247,7 @@ class LegacyStream:
         threading.Thread(target=self._run, daemon=True).start()
 
     def post_url(self) -> httpx2.URL | None:
-        """Where messages go; `None` if the server does not have this transport either."""
+        """Return the URL to post messages to; `None` if the server does not have this transport."""
         try:
             return self._post_url.result(_ENDPOINT_SECONDS)
         except (UpstreamFailed, TimeoutError):
@@ -272,35 +280,29 @@ class LegacyStream:
         if event.is_message:
             self._relay.receive_from_server(redact_errors(event.data, self._endpoint.redact))
         elif event.name == "endpoint" and not isinstance(event.data, Spool | LostMessage):
-            place = self._endpoint.url.join(event.data.decode(errors="replace"))
-            if not is_same_server(self._endpoint.url, place):
+            url = self._endpoint.url.join(event.data.decode(errors="replace"))
+            if not is_same_server(self._endpoint.url, url):
                 raise UpstreamFailed("the server wants its messages sent elsewhere")
             with contextlib.suppress(InvalidStateError):
-                self._post_url.set_result(place)
-
-
-_ERROR_MARKS = (b'"error"', b'"isError"')
+                self._post_url.set_result(url)
 
 
 def redact_errors(line: Line, redact: Callable[[str], str]) -> Line:
-    """A message as it came, but for an error that repeats a secret: an error of the protocol, or of a tool.
+    """Redact secrets in a JSON-RPC error or tool error, since some servers repeat what they were sent.
 
-    What is no error is the server's own data, which nobody may change: whoever asks a server for what it knows of
-    its caller is to have it.
+    Other results are data of the server and stay unchanged, even if they contain the caller's credentials.
     """
-    if (
-        isinstance(line, Spool | LostMessage)
-        or not any(mark in line for mark in _ERROR_MARKS)
-        or not _is_error(parse(line))
-    ):
+    if isinstance(line, Spool | LostMessage) or not any(mark in line for mark in _ERROR_MARKS):
+        return line
+    if not _is_error(parse(line)):
         return line
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError:
-        # Half of a surrogate pair is not for this, but goes on.
+        # orjson rejects half of a surrogate pair, which is forwarded nonetheless.
         return redact(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-    told = _redact(message, redact)
-    return line if told == message else dump(told)
+    redacted = _redact_strings(message, redact)
+    return line if redacted == message else dump(redacted)
 
 
 def _is_error(message: Any) -> bool:
@@ -312,9 +314,9 @@ def _is_error(message: Any) -> bool:
     return "error" in message or (isinstance(result, dict) and result.get("isError") is True)
 
 
-def _redact(value: Any, veiled: Callable[[str], str]) -> Any:
+def _redact_strings(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return veiled(value)
+        return redact(value)
     if isinstance(value, dict):
-        return {veiled(key): _redact(inner, veiled) for key, inner in value.items()}
-    return [_redact(inner, veiled) for inner in value] if isinstance(value, list) else value
+        return {redact(key): _redact_strings(inner, redact) for key, inner in value.items()}
+    return [_redact_strings(inner, redact) for inner in value] if isinstance(value, list) else value

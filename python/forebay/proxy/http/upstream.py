@@ -1,4 +1,4 @@
-"""The server behind the gateway, over HTTP: every message is a request of its own, and so are its answers' streams."""
+"""A server reached over HTTP: each message is posted by its own request, and the response may be a stream."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ import httpx2
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests, UpstreamConnection
 from forebay.proxy.http.headers import mirror_headers, parse_headers
-from forebay.proxy.http.streams import JSON_TYPE, HttpStatusError, LegacyStream, ResponseStreams
+from forebay.proxy.http.streams import EVENT_STREAM_TYPE, JSON_TYPE, HttpStatusError, LegacyStream, ResponseStreams
 from forebay.proxy.relay import Relay
 from forebay.proxy.workers import WorkerPool
 from forebay.wire.framing import LineBuffer, Message, Spool
@@ -24,22 +24,27 @@ _log = logging.getLogger("forebay")
 
 _MAX_REQUESTS = 64
 _MAX_LISTENERS = 256
+
 _ACCEPT_SECONDS = 30.0
-"""How many seconds a server has to take notice of what wants no answer."""
+"""How long a server may take to accept a notification or a response."""
+
 _CLOSE_SECONDS = 2.0
+"""How long each step of closing may take."""
+
 _LEGACY_STATUSES = (400, 404, 405)
+"""Statuses with which servers of the 2024-11-05 transport refuse a posted `initialize`."""
 
 
 class _HttpSession:
-    """What a handshake gave; another handshake gives another one."""
+    """Session that the server opened in a handshake; each handshake gives a new one."""
 
     def __init__(self, session_id: str | None, legacy: LegacyStream | None = None) -> None:
         self.id = session_id
-        self.old = legacy
+        self.legacy = legacy
 
 
 class HttpUpstream:
-    """Sends to a server at a URL; what it says goes to the relay."""
+    """A server at a URL. Its messages go to the relay."""
 
     def __init__(
         self,
@@ -55,9 +60,9 @@ class HttpUpstream:
         self._find_schema = find_schema
         self._send_queue: SimpleQueue[Message | None] = SimpleQueue()
         self._request_workers = WorkerPool(_MAX_REQUESTS)
-        # They last, and calls must not have to wait for them.
+        # Separate, because subscriptions last and must not block calls.
         self._listen_workers = WorkerPool(_MAX_LISTENERS)
-        # One after the other, so that they come in the order in which they were said.
+        # A single worker keeps notifications in order.
         self._notify_workers = WorkerPool(1)
         self._requests = OutgoingRequests()
         self._session = _HttpSession(None)
@@ -68,30 +73,27 @@ class HttpUpstream:
         self._closing = threading.Event()
         self._is_drained = threading.Event()
 
-    def send(self, line: Message) -> None:
-        """Soon: whoever sends never waits for the server. What goes wrong is told to whoever waits for an answer.
-
-        Raises `UpstreamFailed` once it is closed.
-        """
+    def send(self, raw: Message) -> None:
+        """Queue a message; failures are reported as the response to it. Raises `UpstreamFailed` after `close`."""
         with self._send_lock:
             if self._is_closed:
                 raise UpstreamFailed("the gateway is about to end; ask again when it is back")
-            self._send_queue.put(line)
+            self._send_queue.put(raw)
 
     def run(self, relay: Relay) -> int:
-        """Until it is closed."""
+        """Send queued messages until `close`; return the exit code 0."""
         self._relay = relay
         relay.redact = self._endpoint.redact
         self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._closing)
-        while (line := self._send_queue.get()) is not None:
-            self._dispatch(self._make_outgoing(line))
+        while (raw := self._send_queue.get()) is not None:
+            self._dispatch(self._make_outgoing(raw))
         self._is_drained.set()
         return 0
 
-    def _make_outgoing(self, line: Message) -> OutgoingMessage:
-        message = parse(line)
-        headers = mirror_headers(message, line, self._find_schema) if isinstance(message, dict) else {}
-        return OutgoingMessage(message, line, headers)
+    def _make_outgoing(self, raw: Message) -> OutgoingMessage:
+        message = parse(raw)
+        headers = mirror_headers(message, raw, self._find_schema) if isinstance(message, dict) else {}
+        return OutgoingMessage(message, raw, headers)
 
     def _dispatch(self, message: OutgoingMessage) -> None:
         if message.is_request:
@@ -99,7 +101,7 @@ class HttpUpstream:
             self._requests.add(message)
         match message.method:
             case "initialize":
-                # Nothing is understood before it is answered.
+                # Servers reject anything before the handshake is answered.
                 self._request_workers.submit(lambda: self._send_request(message))
                 self._relay.pending.wait_settled(message.id)
             case "notifications/initialized":
@@ -115,23 +117,23 @@ class HttpUpstream:
                 self._notify_workers.submit(lambda: self._send_notification(message))
 
     def _cancel(self, message: OutgoingMessage) -> None:
-        """In the newest version a request ends with its stream; before, it has to be told, and its stream goes on."""
+        """Cancel a request: since `MODERN_VERSION` by closing its stream, before that by a notification."""
         request_id = message.params.get("requestId") if isinstance(message.params, dict) else None
         request = self._requests.get(request_id)
         if request is not None and request.is_modern:
             request.abort()
         elif request is not None or not self._is_modern:
 
-            def tell() -> None:
+            def notify() -> None:
                 self._send_notification(message)
                 if request is not None:
                     request.abort()
 
-            self._notify_workers.submit(tell)
+            self._notify_workers.submit(notify)
 
     def _send_request(self, request: OutgoingMessage) -> None:
         try:
-            # It may have been cancelled while it waited for others.
+            # It may have been cancelled while it was queued.
             if self._relay.is_pending(request.id):
                 self._exchange(request)
         except UpstreamFailed as error:
@@ -150,20 +152,21 @@ class HttpUpstream:
         except UpstreamFailed as error:
             _log.warning("forebay: the server was not told of %s: %s", message.method or "an answer", error)
 
-    def _exchange(self, message: OutgoingMessage, *, is_again: bool = False) -> None:
+    def _exchange(self, message: OutgoingMessage, *, is_retry: bool = False) -> None:
+        """Send a message and read the response, in a new session if the server has forgotten this one."""
         session = self._session
         if not self._try_exchange(message, session):
-            if is_again:
+            if is_retry:
                 raise UpstreamFailed("the server forgets its sessions at once; ask again in a while")
             self._renew_session(session)
-            self._exchange(message, is_again=True)
-        elif message.method == "notifications/initialized" and self._session.old is None:
+            self._exchange(message, is_retry=True)
+        elif message.method == "notifications/initialized" and self._session.legacy is None:
             threading.Thread(target=self._listen, args=(self._session,), daemon=True).start()
 
     def _try_exchange(self, message: OutgoingMessage, session: _HttpSession) -> bool:
-        """`False` if the server does not know the session any more: then it has not looked at the message."""
-        if session.old is not None and message.method != "initialize":
-            return self._post_legacy(message, session.old)
+        """Return `False` if the server does not know the session, and so has not processed the message."""
+        if session.legacy is not None and message.method != "initialize":
+            return self._post_legacy(message, session.legacy)
         headers = self._headers(message, session)
         try:
             with self._post(message, self._endpoint.url, headers) as (response, connection):
@@ -171,50 +174,50 @@ class HttpUpstream:
                     return False
                 if message.method == "initialize" and response.is_success:
                     self._session = _HttpSession(response.headers.get("mcp-session-id"))
-                broken = self._streams.read_response(response, message, connection)
+                broken_stream = self._streams.read_response(response, message, connection)
         except HttpStatusError as error:
             if message.method != "initialize" or error.status not in _LEGACY_STATUSES:
                 raise
             self._initialize_legacy(message, error)
             return True
-        if broken is not None:
-            self._streams.resume(message, broken, lambda: self._headers(message, session))
+        if broken_stream is not None:
+            self._streams.resume(message, broken_stream, lambda: self._headers(message, session))
         return True
 
     @contextlib.contextmanager
     def _post(
         self, message: OutgoingMessage, url: httpx2.URL, headers: Mapping[str, str]
     ) -> Iterator[tuple[httpx2.Response, UpstreamConnection]]:
-        silence = None if message.is_request else _ACCEPT_SECONDS
+        read_timeout = None if message.is_request else _ACCEPT_SECONDS
         with self._endpoint.connection() as connection:
             message.use_connection(connection)
             try:
-                response = self._endpoint.open(connection, "POST", url, headers, message.line, silence)
+                response = self._endpoint.open(connection, "POST", url, headers, message.raw, read_timeout)
                 with contextlib.closing(response):
                     yield response, connection
             finally:
                 message.use_connection(None)
 
-    def _initialize_legacy(self, hello: OutgoingMessage, error: HttpStatusError) -> None:
-        """A server that has no use for a handshake that is posted may be one from before that."""
-        old = LegacyStream(self._endpoint, self._relay, self._new_buffer)
-        if old.post_url() is None:
+    def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:
+        """Try the 2024-11-05 transport; raise `error` if the server does not have that either."""
+        legacy = LegacyStream(self._endpoint, self._relay, self._new_buffer)
+        if legacy.post_url() is None:
             raise error
-        self._session = _HttpSession(None, old)
-        self._post_legacy(hello, old)
+        self._session = _HttpSession(None, legacy)
+        self._post_legacy(message, legacy)
 
-    def _post_legacy(self, message: OutgoingMessage, old: LegacyStream) -> bool:
-        """The answer, if there is one, comes by the stream."""
-        place = old.post_url()
-        if old.is_closed or place is None:
+    def _post_legacy(self, message: OutgoingMessage, legacy: LegacyStream) -> bool:
+        """Post a message whose response comes on the stream; return `False` if the stream has ended."""
+        url = legacy.post_url()
+        if legacy.is_closed or url is None:
             return False
-        with self._post(message, place, self._headers(message, self._session)) as (response, connection):
+        with self._post(message, url, self._headers(message, self._session)) as (response, connection):
             if not response.is_success:
                 self._streams.read_response(response, message, connection)
         return True
 
     def _headers(self, message: OutgoingMessage | None, session: _HttpSession) -> dict[str, str]:
-        headers = {"accept": f"{JSON_TYPE}, text/event-stream", "content-type": JSON_TYPE}
+        headers = {"accept": f"{JSON_TYPE}, {EVENT_STREAM_TYPE}", "content-type": JSON_TYPE}
         if message is not None and (message.is_modern or message.method == "initialize"):
             return {**headers, **message.headers}
         if session.id is not None:
@@ -224,7 +227,7 @@ class HttpUpstream:
         return headers
 
     def _renew_session(self, lost: _HttpSession) -> None:
-        """Another handshake, in place of a session that the server does not know any more."""
+        """Repeat the handshake to a server that has forgotten the session."""
         with self._renew_lock:
             if self._session is lost:
                 _log.info("forebay: the server has forgotten the session, and is told again what it knew")
@@ -235,16 +238,16 @@ class HttpUpstream:
             if self._session is lost:
                 raise UpstreamFailed("the server has forgotten the session; connect to it again")
 
-    def _resend(self, line: Message) -> None:
-        self._exchange(self._make_outgoing(line), is_again=True)
+    def _resend(self, raw: Message) -> None:
+        self._exchange(self._make_outgoing(raw), is_retry=True)
 
     def _listen(self, session: _HttpSession) -> None:
-        """What the server says on its own, for as long as the session lasts."""
+        """Read the server's own stream as long as the session lasts."""
         with contextlib.suppress(UpstreamFailed):
             self._streams.listen(lambda: self._headers(None, session), lambda: self._session is session)
 
     def close(self) -> None:
-        """No more is to be sent. What nobody waits for is told yet; all else under way ends, and with it `run`."""
+        """Send the queued notifications, abort everything else, and end `run`."""
         with self._send_lock:
             self._is_closed = True
             self._send_queue.put(None)
@@ -253,13 +256,13 @@ class HttpUpstream:
         self._closing.set()
         self._endpoint.abort_all()
         if self._session.id is not None:
-            farewell = threading.Thread(target=self._delete_session, daemon=True)
-            farewell.start()
-            farewell.join(_CLOSE_SECONDS)
+            thread = threading.Thread(target=self._delete_session, daemon=True)
+            thread.start()
+            thread.join(_CLOSE_SECONDS)
         self._endpoint.close()
 
     def _delete_session(self) -> None:
-        # A server that does not care for it forgets the session by itself.
+        # Failing is harmless: the session expires at the server.
         with contextlib.suppress(UpstreamFailed, httpx2.HTTPError), self._endpoint.connection() as connection:
             headers = self._headers(None, self._session)
             self._endpoint.open(connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_SECONDS).close()

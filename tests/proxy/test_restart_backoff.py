@@ -1,4 +1,4 @@
-"""How soon a server that ended is started again."""
+"""Delays before a server is restarted."""
 
 import pytest
 from forebay.proxy.stdio import RestartBackoff
@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 def test_the_first_is_at_once_and_each_waits_twice_as_long_as_the_one_before() -> None:
     now = 0.0
-    pace = RestartBackoff(limit=10, window=1000, delay=0.5, clock=lambda: now)
-    assert [pace.next_delay() for _ in range(6)] == [0, 0.5, 1, 2, 4, 8]
+    backoff = RestartBackoff(limit=10, window=1000, delay=0.5, clock=lambda: now)
+    assert [backoff.next_delay() for _ in range(6)] == [0, 0.5, 1, 2, 4, 8]
 
 
 def test_a_server_that_ran_well_is_started_at_once_again() -> None:
     now = 0.0
-    pace = RestartBackoff(limit=10, window=60, delay=0.5, clock=lambda: now)
+    backoff = RestartBackoff(limit=10, window=60, delay=0.5, clock=lambda: now)
     for _ in range(4):
-        pace.next_delay()
+        backoff.next_delay()
     now = 100.0
-    assert pace.next_delay() == 0
+    assert backoff.next_delay() == 0
 
 
 def test_no_limit_means_never() -> None:
@@ -29,11 +29,11 @@ def test_no_limit_means_never() -> None:
 @given(st.integers(1, 5), st.floats(0.1, 10), st.floats(0, 1), st.lists(st.floats(0, 5), max_size=60))
 def test_no_window_has_more_starts_than_the_limit(limit: int, window: float, delay: float, lives: list[float]) -> None:
     now = 0.0
-    pace = RestartBackoff(limit, window, delay, clock=lambda: now)
+    backoff = RestartBackoff(limit, window, delay, clock=lambda: now)
     starts: list[float] = []
     for life in lives:
         now += life
-        now += pace.next_delay() or 0.0
+        now += backoff.next_delay() or 0.0
         starts.append(now)
     for first, last in zip(starts, starts[limit:], strict=False):
         assert last - first >= window * (1 - 1e-9)

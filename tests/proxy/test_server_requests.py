@@ -1,4 +1,4 @@
-"""What a server asks its client, and who gets the answer when the server is not the same any more."""
+"""Requests of a server to its client, and their responses after the server was restarted."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gateway_harness import talking, wrap
 
-# It counts its questions from 0, as servers do, withdraws one when told to, and says what it was answered.
+# It numbers its requests from 0, as servers do, cancels one on demand, and returns the responses it gets.
 SERVER = [
     sys.executable,
     "-c",
@@ -55,11 +55,11 @@ def test_a_server_that_is_started_again_is_not_answered_what_another_asked(tmp_p
         call = talk.request("tools/call", {"name": "may it delete B?"})
         second = json.loads(talk.line())
         assert second["params"] == {"message": "may it delete B?"}
-        # Whoever was asked may have been about to answer.
+        # The user may answer after the server has ended.
         for question, action in ((first, "accept"), (second, "decline")):
             talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": action}})
         assert talk.answer(call)["result"]["content"][0]["text"] == "decline"
-        # The client has answered what was dead: it is a number like any other again, as the next one is.
+        # After the response to the abandoned request, its id can be used again, and so can the next one.
         talk.request("tools/call", {"name": "more?"})
         assert json.loads(talk.line())["id"] == 1
 
