@@ -95,8 +95,9 @@ def compare_exchange(before: Exchange, after: Exchange, *, has_two_names: bool) 
     """Return a text about the first difference of two exchanges."""
     if before.data == after.data:
         return None
-    old, new = before.data.splitlines(), after.data.splitlines()
-    old_raw, new_raw = before.raw.splitlines(), after.raw.splitlines()
+    old, new, old_raw, new_raw = (
+        data.splitlines(keepends=True) for data in (before.data, after.data, before.raw, after.raw)
+    )
     if len(old) == len(new) == len(old_raw) == len(new_raw):
         pairs = [pair for pair in zip(old, new, old_raw, new_raw, strict=True) if pair[0] != pair[1]]
         if has_two_names:
