@@ -1,4 +1,4 @@
-"""A server that others wrote, with data of its own, over HTTP: it prints its port."""
+"""The OPTIMADE reference server with its sample data, over HTTP; prints its port."""
 
 from listening import serve_http
 from optimade.server.main import app  # type: ignore[import-untyped]
