@@ -146,5 +146,5 @@ def test_a_name_that_was_a_tool_s_once_is_never_one_of_ours(tmp_path: Path) -> N
     middleware.policy.learn_tools([{"name": "output_fetch"}])
     middleware.policy.learn_tools([{"name": "other"}])
     assert middleware.policy.tools.fetch_tool == "forebay_output_fetch"
-    assert "output_fetch" not in middleware.policy.tools
+    assert "output_fetch" not in middleware.policy.tools.names
     middleware.close()

@@ -1,4 +1,4 @@
-"""An HTTP API on loopback that answers what a test tells it to, and remembers what arrived."""
+"""An HTTP API on loopback with configurable answers that records the requests it receives."""
 
 import dataclasses
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclasses.dataclass
-class Arrived:
+class ReceivedRequest:
     method: str
     target: str
     headers: list[tuple[str, str]]
@@ -28,29 +28,35 @@ class Answer:
 
 
 class API:
+    """The address, answers and received requests of a running server."""
+
     def __init__(self, url: str) -> None:
         self.url = url
         self.host = url.removeprefix("http://")
-        self.arrived: list[Arrived] = []
+        self.requests: list[ReceivedRequest] = []
         self.answers: dict[str, Answer | Callable[[BaseHTTPRequestHandler], None]] = {}
-        self.usual = Answer()
+        """Answers by path."""
+        self.default_answer = Answer()
         self.released = threading.Event()
+        """Set when the server stops, so that answers that block can end."""
 
     @property
-    def last(self) -> Arrived:
-        return self.arrived[-1]
+    def last(self) -> ReceivedRequest:
+        return self.requests[-1]
 
 
 @contextmanager
 def http_api() -> Iterator[API]:
+    """Run the API in a thread."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 20
 
-        def _answer(self) -> None:
+        def _respond(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            api.arrived.append(Arrived(self.command, self.path, list(self.headers.items()), body))
-            answer = api.answers.get(self.path.partition("?")[0], api.usual)
+            api.requests.append(ReceivedRequest(self.command, self.path, list(self.headers.items()), body))
+            answer = api.answers.get(self.path.partition("?")[0], api.default_answer)
             if not isinstance(answer, Answer):
                 answer(self)
                 return
@@ -65,7 +71,7 @@ def http_api() -> Iterator[API]:
             if self.command != "HEAD" and answer.status != 204:
                 self.wfile.write(answer.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815
+        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815
 
         def log_message(self, *_: Any) -> None: ...
 
@@ -73,7 +79,7 @@ def http_api() -> Iterator[API]:
         daemon_threads = True
 
         def handle_error(self, *_: Any) -> None:
-            """A client that went away is what some tests are about."""
+            """Ignore errors: some tests disconnect early."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         api = API(f"http://127.0.0.1:{server.server_port}")
@@ -88,12 +94,13 @@ def http_api() -> Iterator[API]:
 
 
 def document(paths: dict[str, Any], url: str | None = None, *, version: str = "3.1.0", **more: Any) -> dict[str, Any]:
+    """Return an OpenAPI document with these paths and, if `url` is set, one server."""
     servers = {"servers": [{"url": url}]} if url else {}
     return {"openapi": version, "info": {"title": "API", "version": "1"}, **servers, "paths": paths, **more}
 
 
-def one(
+def single_operation(
     path: str = "/", method: str = "get", *, item: dict[str, Any] | None = None, **operation: Any
 ) -> dict[str, Any]:
-    """The paths of a document with one operation, `op`."""
+    """Return the paths of a document with one operation, `op`."""
     return {path: {**(item or {}), method: {"operationId": "op", **operation}}}

@@ -1,4 +1,4 @@
-"""Calls of the one operation of an HTTP API."""
+"""Calls of the single operation of an HTTP API."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
 from forebay.operations.envelope import ResponseEnvelope
-from http_api import API, document, one
+from http_api import API, document, single_operation
 
 
 def call(
@@ -17,15 +17,18 @@ def call(
     context: CallContext | None = None,
     **options: Any,
 ) -> ResponseEnvelope[Any]:
+    """Call the operation at `/x`."""
+
     async def run() -> ResponseEnvelope[Any]:
-        paths = one("/x", method, **(operation or {}))
+        paths = single_operation("/x", method, **(operation or {}))
         async with await from_openapi(document(paths, api.url), namespace="api", **options) as operations:
             return await operations.register_into(OperationRegistry()).execute("api.op", {}, context)
 
     return asyncio.run(run())
 
 
-def failed(api: API, **options: Any) -> CallError:
+def call_error(api: API, **options: Any) -> CallError:
+    """Call the operation and return the error it raises."""
     with pytest.raises(CallError) as caught:
         call(api, **options)
     return caught.value

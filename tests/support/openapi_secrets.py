@@ -1,13 +1,16 @@
-"""Calls of an HTTP API that wants to know who calls."""
+"""Calls of an HTTP API that requires authentication."""
 
 import asyncio
 from typing import Any
 
 from forebay.operations import OperationRegistry, from_openapi
-from http_api import API, document, one
+from http_api import API, document, single_operation
 
 SECRET = "s3cr/t+ü=5"  # noqa: S105
-PLAIN = "plain-s3cret"
+"""A secret that is escaped in URLs and JSON."""
+
+PLAIN_SECRET = "plain-s3cret"  # noqa: S105
+"""A secret that is the same in URLs and JSON."""
 
 SCHEMES = {
     "in_header": {"type": "apiKey", "in": "header", "name": "X-Key"},
@@ -20,13 +23,19 @@ SCHEMES = {
 }
 
 
-def described(api: API, requirements: Any, **more: Any) -> dict[str, Any]:
-    return document(one("/x", security=requirements), api.url, components={"securitySchemes": SCHEMES}, **more)
+def secured_document(api: API, requirements: Any, **more: Any) -> dict[str, Any]:
+    """Return a document with one operation that has these security requirements."""
+    return document(
+        single_operation("/x", security=requirements), api.url, components={"securitySchemes": SCHEMES}, **more
+    )
 
 
-def call(api: API, requirements: Any, given: dict[str, Any], client: Any = None, **options: Any) -> Any:
+def call(api: API, requirements: Any, credentials: dict[str, Any], client: Any = None, **options: Any) -> Any:
+    """Call an operation that has these security requirements."""
+
     async def run() -> Any:
-        async with await from_openapi(described(api, requirements), client, security=given, **options) as operations:
+        source = secured_document(api, requirements)
+        async with await from_openapi(source, client, security=credentials, **options) as operations:
             return await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     return asyncio.run(run())

@@ -1,22 +1,23 @@
-"""What documents become, for tests of how they are read."""
+"""Operations and schemas read from documents."""
 
 import asyncio
 from typing import Any
 
 from forebay.operations import OperationSpec, from_openapi
 from forebay.operations.openapi import HTTPOperations
-from http_api import document, one
+from http_api import document, single_operation
 
-HERE = "http://127.0.0.1:1"
+BASE_URL = "http://127.0.0.1:1"
 
-PETS = document({"/pets/{id}": {"get": {"operationId": "getPet", "summary": "One pet"}}}, HERE, version="3.0.3")
+PETS = document({"/pets/{id}": {"get": {"operationId": "getPet", "summary": "One pet"}}}, BASE_URL, version="3.0.3")
 
 
 def content(schema: Any, content_type: str = "application/json") -> dict[str, Any]:
+    """Return a request body or response with this schema."""
     return {"content": {content_type: {"schema": schema}}}
 
 
-def read(source: Any, **options: Any) -> HTTPOperations:
+def read_operations(source: Any, **options: Any) -> HTTPOperations:
     async def run() -> HTTPOperations:
         async with await from_openapi(source, **options) as operations:
             return operations
@@ -24,19 +25,19 @@ def read(source: Any, **options: Any) -> HTTPOperations:
     return asyncio.run(run())
 
 
-def specs(source: Any, **options: Any) -> list[OperationSpec]:
-    return [operation.spec for operation in read(source, **options)]
+def read_specs(source: Any, **options: Any) -> list[OperationSpec]:
+    return [operation.spec for operation in read_operations(source, **options)]
 
 
-def spec_of(version: str = "3.1.0", components: Any = None, **operation: Any) -> OperationSpec:
+def read_spec(version: str = "3.1.0", components: Any = None, **operation: Any) -> OperationSpec:
     more = {"components": {"schemas": components}} if components else {}
-    [found] = specs(document(one("/x", "post", **operation), HERE, version=version, **more))
-    return found
+    [spec] = read_specs(document(single_operation("/x", "post", **operation), BASE_URL, version=version, **more))
+    return spec
 
 
-def output_of(schema: Any, version: str = "3.1.0", **components: Any) -> Any:
-    return spec_of(version, components, responses={"200": content(schema)}).output_schema
+def read_output_schema(schema: Any, version: str = "3.1.0", **components: Any) -> Any:
+    return read_spec(version, components, responses={"200": content(schema)}).output_schema
 
 
-def input_of(schema: Any, version: str = "3.1.0", **components: Any) -> Any:
-    return spec_of(version, components, requestBody=content(schema)).input_schema
+def read_input_schema(schema: Any, version: str = "3.1.0", **components: Any) -> Any:
+    return read_spec(version, components, requestBody=content(schema)).input_schema

@@ -1,4 +1,4 @@
-"""The OPTIMADE reference server with its own data over HTTP; it prints its port."""
+"""The OPTIMADE reference server with its sample data, over HTTP; prints its port."""
 
 from listening import serve_http
 from optimade.server.main import app  # type: ignore[import-untyped]

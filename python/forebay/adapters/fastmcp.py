@@ -49,11 +49,10 @@ from forebay.adapters.fastmcp_types import (
 from forebay.adapters.sdk_internals import get_server_info
 from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.contract.context import is_in_tool_call
-from forebay.outputs.listing import strip_wrap_result
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
-from forebay.outputs.result import Result, error_result, text_result
+from forebay.outputs.result import Result, error_result, strip_wrap_result, text_result
 from forebay.outputs.tools import OutputTools, is_resource_uri, read_resource
 from forebay.store import Store
 

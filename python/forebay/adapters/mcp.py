@@ -26,8 +26,16 @@ from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
-from forebay.outputs.result import error_result, find_task_id, strip_stamp, text_result
-from forebay.outputs.tasks import TASK_RESULT_METHODS, TaskOwners, get_task_result, set_task_result
+from forebay.outputs.result import (
+    TASK_RESULT_METHODS,
+    error_result,
+    find_task_id,
+    get_task_result,
+    set_task_result,
+    strip_stamp,
+    text_result,
+)
+from forebay.outputs.tasks import TaskOwners
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH

@@ -91,7 +91,7 @@ class HubServer:
             on_subscriptions_listen=self._listen,
         )
         # On stdio the only client never expires.
-        idle = None if settings.http is None else settings.principal_idle_seconds
+        idle = None if settings.http is None else settings.session_idle_seconds
         self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle)
         self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
         self._forwarding = Forwarding(
@@ -221,7 +221,7 @@ async def _run_stdio(settings: "Settings") -> int:
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
     lines = LineReader(
         sys.stdin.fileno(),
-        spool_above_bytes=settings.stream_above_bytes,
+        spool_above_bytes=settings.spool_above_bytes,
         make_spool=partial(create_spool, hub.policy.store),
     )
 

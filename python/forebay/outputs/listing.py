@@ -8,7 +8,6 @@ from typing import Any
 from forebay.outputs.contract.rules import CONTRACT_SCHEMA, ToolContracts
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode, ToolModes, add_mode_arguments, split_mode_arguments
 from forebay.outputs.references.schemas import allow_references
-from forebay.outputs.result import Result
 
 __all__ = [
     "HANDLE_SCHEMA",
@@ -17,7 +16,6 @@ __all__ = [
     "allow_handle",
     "allow_handle_for_fastmcp",
     "is_fastmcp_tool",
-    "strip_wrap_result",
 ]
 
 _MAX_CACHED_MODES = 512
@@ -170,14 +168,3 @@ def _is_simple_object(schema: Mapping[str, Any]) -> bool:
     properties = schema.get("properties") or {}
     is_simple = schema.keys() <= _SIMPLE_SCHEMA_KEYS and bool(properties)
     return is_simple and not properties.keys() & _HANDLE_PROPERTIES.keys()
-
-
-def strip_wrap_result(result: Result) -> Result:
-    """Return a result without fastmcp's `wrap_result` marker, which would be wrong for a handle."""
-    meta = result.get("_meta")
-    marker = meta.get("fastmcp") if isinstance(meta, dict) else None
-    if not isinstance(meta, dict) or not isinstance(marker, dict) or "wrap_result" not in marker:
-        return result
-    other_meta = {key: value for key, value in meta.items() if key != "fastmcp"}
-    other_marks = {key: value for key, value in marker.items() if key != "wrap_result"}
-    return {**result, "_meta": {**other_meta, **({"fastmcp": other_marks} if other_marks else {})}}

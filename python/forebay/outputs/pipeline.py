@@ -26,8 +26,7 @@ from forebay.outputs.result import (
 )
 from forebay.store import Store
 from forebay.store.handles import Descriptor
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode
+from forebay.store.payload import encode, escaped_size
 from forebay.wire.messages import ChunkSource, LazyJSON
 from forebay.wire.protocol import SERVER_INFO_KEY
 

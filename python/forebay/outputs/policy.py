@@ -26,10 +26,8 @@ from forebay.outputs.result import Result, error_result
 from forebay.outputs.tasks import TaskCalls
 from forebay.outputs.tools import Caller, OutputTools
 from forebay.store import Options, Store, open_store
-from forebay.store.handles import SHORT_HANDLE_LENGTH
-from forebay.store.options import check_handle_length
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode
+from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
+from forebay.store.payload import encode, escaped_size
 
 __all__ = ["OutputPolicy", "ToolRules", "copy_parameters"]
 

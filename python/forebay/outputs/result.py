@@ -9,14 +9,14 @@ import orjson
 
 from forebay import _core
 from forebay.errors import ForebayError, InvalidJSON
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode, sanitize_mime_type
+from forebay.store.payload import encode, escaped_size, sanitize_mime_type
 from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
     "RESOURCE_META_KEY",
     "RESOURCE_URI_PREFIX",
+    "TASK_RESULT_METHODS",
     "UNSTRUCTURED",
     "Result",
     "ResultPayload",
@@ -28,11 +28,14 @@ __all__ = [
     "extract_texts",
     "find_task_id",
     "find_wrapped_text",
+    "get_task_result",
     "is_text_value",
     "parse_result",
     "repeats_structured",
     "select_tool_meta",
+    "set_task_result",
     "strip_stamp",
+    "strip_wrap_result",
     "text_result",
 ]
 
@@ -59,6 +62,11 @@ RESOURCE_META_KEY = "forebay/resource"
 
 RESOURCE_URI_PREFIX = "forebay://output/"
 """A stored payload can be read as the resource with this prefix and its handle."""
+
+
+_GET_METHOD = "tasks/get"
+TASK_RESULT_METHODS = ("tasks/result", _GET_METHOD)
+"""Methods that return the result of a task: itself until 2025-11-25, since then as a member of the task."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -381,7 +389,7 @@ def _texts_equal_items(content: Any, items: Any) -> bool:
     if not isinstance(items, list) and not (isinstance(items, LazyJSON) and items.is_array):
         return False
     with open_span(content) as blocks_span, open_span(items) as items_span:
-        return _core.each_says(blocks_span, items_span)
+        return _core.texts_match_items(blocks_span, items_span)
 
 
 def _is_same_text(text: TextValue, other: TextValue) -> bool:
@@ -404,3 +412,26 @@ def _text_equals_value(text: TextValue, value: Any) -> bool:
     except (TypeError, ValueError):
         # The value cannot be serialized.
         return False
+
+
+def strip_wrap_result(result: Result) -> Result:
+    """Return a result without fastmcp's `wrap_result` marker, which would be wrong for a handle."""
+    meta = result.get("_meta")
+    marker = meta.get("fastmcp") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or not isinstance(marker, dict) or "wrap_result" not in marker:
+        return result
+    other_meta = {key: value for key, value in meta.items() if key != "fastmcp"}
+    other_marks = {key: value for key, value in marker.items() if key != "wrap_result"}
+    return {**result, "_meta": {**other_meta, **({"fastmcp": other_marks} if other_marks else {})}}
+
+
+def get_task_result(method: str, response: Any) -> Any:
+    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if it has none."""
+    if method != _GET_METHOD:
+        return response
+    return response.get("result") if isinstance(response, dict) else None
+
+
+def set_task_result(method: str, response: Any, result: Any) -> Any:
+    """Return a response to one of `TASK_RESULT_METHODS` with another tool result."""
+    return {**response, "result": result} if method == _GET_METHOD else result

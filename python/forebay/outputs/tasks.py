@@ -3,17 +3,15 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import find_task_id
 
-__all__ = ["TASK_RESULT_METHODS", "TaskCalls", "TaskOwners", "get_task_result", "set_task_result"]
+__all__ = [
+    "TaskCalls",
+    "TaskOwners",
+]
 
-_RESULT_METHOD, _GET_METHOD = "tasks/result", "tasks/get"
-
-TASK_RESULT_METHODS = (_RESULT_METHOD, _GET_METHOD)
-"""Methods that return the result of a task: itself until 2025-11-25, since then as a member of the task."""
 
 _MAX_TASKS = 4096
 """How many tasks are remembered. Clients need not say when they are done with one."""
@@ -63,15 +61,3 @@ class TaskCalls:
         with self._lock:
             known = (self._calls_by_owner[owner] for owner in owners if owner in self._calls_by_owner)
             return next((calls[task_id] for calls in known if task_id in calls), None)
-
-
-def get_task_result(method: str, response: Any) -> Any:
-    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if it has none."""
-    if method != _GET_METHOD:
-        return response
-    return response.get("result") if isinstance(response, dict) else None
-
-
-def set_task_result(method: str, response: Any, result: Any) -> Any:
-    """Return a response to one of `TASK_RESULT_METHODS` with another tool result."""
-    return {**response, "result": result} if method == _GET_METHOD else result

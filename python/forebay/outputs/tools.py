@@ -20,8 +20,7 @@ from forebay.outputs.capabilities import (
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
 from forebay.store import Store
 from forebay.store.handles import extract_handle
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode
+from forebay.store.payload import encode, escaped_size
 from forebay.store.principals import Principal
 
 __all__ = [
@@ -139,9 +138,6 @@ class OutputTools:
         self.names = self._tools.keys()
         self.fetch_tool = f"{prefix}output_fetch"
         self.expand_tool = f"{prefix}expand_tools" if self._capabilities.hides_tools else None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tools
 
     def list_definitions(self) -> list[dict[str, Any]]:
         """Return the definitions for `tools/list`."""

@@ -1,4 +1,4 @@
-"""An application from PyPI that serves its own OpenAPI document, as it is: the OPTIMADE API of crystal structures."""
+"""Calls of a third-party application with its own OpenAPI document: the OPTIMADE API of crystal structures."""
 
 import asyncio
 import json
@@ -16,9 +16,9 @@ from support_paths import SUPPORT
 
 pytestmark = pytest.mark.slow
 
-NOWHERE = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 
-# What its own data calls the fields of its API.
+# Names of the API's fields in the sample data.
 ALIASES = {
     "id": "task_id",
     "immutable_id": "_id",
@@ -33,18 +33,18 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("optimade")
     config = home / "config.json"
     config.write_text(json.dumps({"aliases": {"structures": ALIASES}, "log_dir": str(home)}))
-    # It would fetch a list of other servers, and write its log where the machine has its own.
-    away = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
+    # Keeps it from fetching a list of other servers.
+    proxies = {"HTTP_PROXY": UNREACHABLE, "HTTPS_PROXY": UNREACHABLE, "NO_PROXY": "127.0.0.1"}
     process = subprocess.Popen(
         [sys.executable, str(SUPPORT.joinpath("optimade_server.py"))],
-        env={**os.environ, **away, "OPTIMADE_CONFIG_FILE": str(config)},
+        env={**os.environ, **proxies, "OPTIMADE_CONFIG_FILE": str(config)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
     assert process.stdout is not None
     try:
-        # It says what it reads before it says where it is.
+        # It prints other lines before its port.
         port = next(line.strip() for line in process.stdout if line.strip().isdecimal())
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -61,7 +61,7 @@ def with_operations(url: str, use: Callable[[OperationRegistry], Awaitable[Any]]
     return asyncio.run(run())
 
 
-def test_its_operations(url: str) -> None:
+def test_operations_of_the_document(url: str) -> None:
     async def use(registry: OperationRegistry) -> None:
         assert "crystals.get_structures_structures_get" in registry
         spec = registry.get_spec("crystals.get_single_structure_structures__entry_id__get")
@@ -74,29 +74,29 @@ def test_its_operations(url: str) -> None:
     with_operations(url, use)
 
 
-def test_its_answers_are_what_its_schemas_say(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_responses_match_the_output_schemas(url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "forebay")
 
     async def use(registry: OperationRegistry) -> None:
-        asked = {"filter": 'elements HAS ALL "C", "O" AND nelements > 2', "page_limit": 3, "sort": "-nelements"}
-        envelope = await registry.execute("crystals.get_structures_structures_get", asked)
+        arguments = {"filter": 'elements HAS ALL "C", "O" AND nelements > 2', "page_limit": 3, "sort": "-nelements"}
+        envelope = await registry.execute("crystals.get_structures_structures_get", arguments)
         assert isinstance(envelope.meta, HTTPResponseMeta)
         assert envelope.meta.status_code == 200
-        found = envelope.data["data"]
-        assert len(found) == 3
-        assert all({"C", "O"} <= set(each["attributes"]["elements"]) for each in found)
-        one = await registry.execute(
+        structures = envelope.data["data"]
+        assert len(structures) == 3
+        assert all({"C", "O"} <= set(structure["attributes"]["elements"]) for structure in structures)
+        single = await registry.execute(
             "crystals.get_single_structure_structures__entry_id__get",
-            {"entry_id": found[0]["id"], "response_fields": "nelements"},
+            {"entry_id": structures[0]["id"], "response_fields": "nelements"},
         )
-        assert one.data["data"]["id"] == found[0]["id"]
-        assert one.data["data"]["attributes"]["nelements"] == found[0]["attributes"]["nelements"]
+        assert single.data["data"]["id"] == structures[0]["id"]
+        assert single.data["data"]["attributes"]["nelements"] == structures[0]["attributes"]["nelements"]
 
     with_operations(url, use)
     assert caplog.text == ""
 
 
-def test_its_answers_in_other_types(url: str) -> None:
+def test_csv_response_is_text(url: str) -> None:
     async def use(registry: OperationRegistry) -> None:
         envelope = await registry.execute("crystals.get_versions_versions_get", {})
         assert isinstance(envelope.data, str)
@@ -106,7 +106,7 @@ def test_its_answers_in_other_types(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "given", "code", "status"),
+    ("operation", "arguments", "code", "status"),
     [
         ("get_structures_structures_get", {"filter": "nonsense ="}, "EXECUTION_ERROR", 400),
         ("get_entry_info_info__entry__get", {"entry": "a/b ?"}, "EXECUTION_ERROR", 404),
@@ -114,9 +114,11 @@ def test_its_answers_in_other_types(url: str) -> None:
         ("get_single_structure_structures__entry_id__get", {}, "VALIDATION_ERROR", None),
     ],
 )
-def test_what_it_refuses(url: str, operation: str, given: dict[str, Any], code: str, status: int | None) -> None:
+def test_invalid_calls_are_errors(
+    url: str, operation: str, arguments: dict[str, Any], code: str, status: int | None
+) -> None:
     async def use(registry: OperationRegistry) -> None:
-        await registry.execute(f"crystals.{operation}", given)
+        await registry.execute(f"crystals.{operation}", arguments)
 
     with pytest.raises(CallError) as caught:
         with_operations(url, use)

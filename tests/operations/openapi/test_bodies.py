@@ -1,4 +1,4 @@
-"""Request bodies of every kind, as they arrive at a server."""
+"""Request bodies of every kind, as the server receives them."""
 
 import asyncio
 import base64
@@ -11,38 +11,39 @@ from typing import Any, cast
 
 import pytest
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
-from http_api import API, document, http_api, one
+from http_api import API, document, http_api, single_operation
 
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[API]:
-    with http_api() as started:
-        yield started
+    with http_api() as server:
+        yield server
 
 
 def send(api: API, content: dict[str, Any], body: Any, version: str = "3.1.0", **more: Any) -> bytes:
-    """Sends a body; what arrived of it."""
-    paths = one("/x", "post", requestBody={"required": True, "content": content})
+    """Send a body and return the bytes that the server received."""
+    paths = single_operation("/x", "post", requestBody={"required": True, "content": content})
 
     async def run() -> None:
-        described = document(paths, api.url, version=version, **more)
-        async with await from_openapi(described, namespace="api") as operations:
+        source = document(paths, api.url, version=version, **more)
+        async with await from_openapi(source, namespace="api") as operations:
             await operations.register_into(OperationRegistry()).execute("api.op", {"body": body})
 
     asyncio.run(run())
     return api.last.body
 
 
-def parts(api: API) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
-    """The parts of what arrived, by name: the filename, the content type if it is told, and the content."""
+def received_parts(api: API) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
+    """Return file name, content type and content of the parts of the last request, by name."""
     head = f"Content-Type: {api.last.header('content-type')}\r\n\r\n".encode()
-    found: dict[str, list[tuple[str | None, str | None, bytes]]] = {}
+    parts: dict[str, list[tuple[str | None, str | None, bytes]]] = {}
     message = email.message_from_bytes(head + api.last.body, policy=email.policy.HTTP)
     for part in message.iter_parts():
         name = str(part.get_param("name", header="content-disposition"))
-        told = part.get_content_type() if "content-type" in part else None
-        found.setdefault(name, []).append((part.get_filename(), told, cast("bytes", part.get_payload(decode=True))))
-    return found
+        content_type = part.get_content_type() if "content-type" in part else None
+        content = cast("bytes", part.get_payload(decode=True))
+        parts.setdefault(name, []).append((part.get_filename(), content_type, content))
+    return parts
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/vnd.api+json", "application/json; v=2"])
@@ -62,19 +63,19 @@ def test_json_is_preferred_and_else_the_first(api: API) -> None:
     assert (api.last.header("content-type"), api.last.body) == ("application/json", b"[1]")
 
 
-def test_a_body_has_to_fit_its_schema_and_be_there(api: API) -> None:
-    before = len(api.arrived)
+def test_invalid_or_missing_body_is_not_sent(api: API) -> None:
+    before = len(api.requests)
     content = {"application/json": {"schema": {"type": "object", "required": ["id"]}}}
     bodies: list[Any] = [{}, None]
     for body in bodies:
         with pytest.raises(CallError) as caught:
             send(api, content, body)
         assert caught.value.code == "VALIDATION_ERROR"
-    assert len(api.arrived) == before
+    assert len(api.requests) == before
 
 
-def test_no_body_where_none_is_given(api: API) -> None:
-    paths = one("/x", "post", requestBody={"content": {"application/json": {}}})
+def test_omitted_optional_body_is_not_sent(api: API) -> None:
+    paths = single_operation("/x", "post", requestBody={"content": {"application/json": {}}})
 
     async def run() -> None:
         async with await from_openapi(document(paths, api.url)) as operations:
@@ -102,8 +103,8 @@ def test_forms_with_styles(api: API) -> None:
         "json": {"contentType": "application/json"},
     }
     body = {"piped": [1, 2], "deep": {"a": 1}, "together": ["x", "y"], "reserved": "a/b", "json": [1]}
-    arrived = send(api, {"application/x-www-form-urlencoded": {"encoding": encoding}}, body)
-    assert arrived == b"piped=1%7C2&deep%5Ba%5D=1&together=x,y&reserved=a/b&json=%5B1%5D"
+    received = send(api, {"application/x-www-form-urlencoded": {"encoding": encoding}}, body)
+    assert received == b"piped=1%7C2&deep%5Ba%5D=1&together=x,y&reserved=a/b&json=%5B1%5D"
 
 
 FILE = {"type": "string", "format": "binary"}
@@ -136,20 +137,20 @@ def test_files(api: API, version: str, file: Any, value: Any, filename: str, con
     content = {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/Form"}}}
     components = {"schemas": {"Form": {"allOf": [schema]}, "File": FILE}}
     send(api, content, {"f": value}, version, components=components)
-    [(name, kind, arrived)] = parts(api)["f"]
-    assert (kind, arrived) == (content_type, PNG)
+    [(name, kind, received)] = received_parts(api)["f"]
+    assert (kind, received) == (content_type, PNG)
     assert name is not None
     assert name.replace("%22", '"') == filename
 
 
-def test_parts_that_are_no_files(api: API) -> None:
+def test_multipart_fields_of_all_types(api: API) -> None:
     schema = {
         "properties": {
             "many": {"type": "array", "items": FILE},
             "encoded": {"type": "string", "format": "byte"},
         }
     }
-    encoding = {"many": {"contentType": "image/png, image/jpeg"}, "told": {"contentType": "text/csv"}}
+    encoding = {"many": {"contentType": "image/png, image/jpeg"}, "csv": {"contentType": "text/csv"}}
     body = {
         "many": [PNG, PNG_TEXT],
         "encoded": PNG_TEXT,
@@ -157,31 +158,31 @@ def test_parts_that_are_no_files(api: API) -> None:
         "number": 1,
         "object": {"a": 1},
         "list": ["x", "y"],
-        "told": "a,b",
+        "csv": "a,b",
         "none": None,
     }
     send(api, {"multipart/form-data": {"schema": schema, "encoding": encoding}}, body)
-    assert parts(api) == {
+    assert received_parts(api) == {
         "many": [("many", "image/png", PNG)] * 2,
         "encoded": [(None, None, PNG_TEXT.encode())],
         "text": [(None, None, "é".encode())],
         "number": [(None, None, b"1")],
         "object": [(None, "application/json", b'{"a":1}')],
         "list": [(None, None, b"x"), (None, None, b"y")],
-        "told": [(None, "text/csv", b"a,b")],
+        "csv": [(None, "text/csv", b"a,b")],
     }
 
 
 @pytest.mark.parametrize("body", [{"f": "not base64!"}, {"f": {"content": "?"}}, {"f": 7}, {}, "text"])
-def test_a_form_that_cannot_be_written_is_not_sent(api: API, body: Any) -> None:
-    before = len(api.arrived)
+def test_invalid_form_is_not_sent(api: API, body: Any) -> None:
+    before = len(api.requests)
     with pytest.raises(CallError) as caught:
         send(api, {"multipart/form-data": {"schema": {"properties": {"f": FILE}}}}, body)
     assert caught.value.code == "VALIDATION_ERROR"
-    assert len(api.arrived) == before
+    assert len(api.requests) == before
 
 
-def test_a_name_of_a_file_stays_a_name(api: API) -> None:
+def test_file_name_cannot_inject_headers(api: API) -> None:
     schema = {"properties": {"f": FILE}}
     value = {"content": PNG, "filename": 'a"\r\nX-Evil: 1', "contentType": "image/png"}
     send(api, {"multipart/form-data": {"schema": schema}}, {"f": value})
@@ -192,7 +193,7 @@ def test_a_name_of_a_file_stays_a_name(api: API) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "body", "sent_type", "arrived"),
+    ("content_type", "body", "sent_type", "received"),
     [
         ("text/plain", "é", "text/plain; charset=utf-8", "é".encode()),
         ("text/plain; charset=ISO-8859-1", "é", "text/plain; charset=ISO-8859-1", b"\xe9"),
@@ -208,38 +209,38 @@ def test_a_name_of_a_file_stays_a_name(api: API) -> None:
         ("image/*", PNG_TEXT, "application/octet-stream", PNG),
     ],
 )
-def test_texts_and_bytes(api: API, content_type: str, body: Any, sent_type: str, arrived: bytes) -> None:
+def test_texts_and_bytes(api: API, content_type: str, body: Any, sent_type: str, received: bytes) -> None:
     schema = {"type": "string", "format": "binary"} if isinstance(body, bytes) else {}
-    assert send(api, {content_type: {"schema": schema}}, body) == arrived
+    assert send(api, {content_type: {"schema": schema}}, body) == received
     assert api.last.header("content-type") == sent_type
 
 
 @pytest.mark.parametrize(
-    ("media_type", "given"),
+    ("media_type", "body"),
     [
         ("application/octet-stream", Path("abcd")),
         ("multipart/form-data", {"f": Path("abcd")}),
         ("multipart/form-data", {"f": {"content": Path("abcd")}}),
     ],
 )
-def test_a_file_is_given_as_bytes_and_not_as_where_it_is(media_type: str, given: Any) -> None:
+def test_path_object_as_file_is_refused(media_type: str, body: Any) -> None:
     schema = {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}
-    paths = one("/x", "post", requestBody={"content": {media_type: {"schema": schema}}})
+    paths = single_operation("/x", "post", requestBody={"content": {media_type: {"schema": schema}}})
 
     async def run() -> None:
         async with await from_openapi(document(paths, "http://127.0.0.1:1"), namespace="api") as operations:
-            await cast("Any", operations[0].handler({"body": given}, CallContext()))
+            await cast("Any", operations[0].handler({"body": body}, CallContext()))
 
     with pytest.raises(CallError, match="read it, and give bytes"):
         asyncio.run(run())
 
 
-def test_the_types_of_a_content_are_texts(api: API) -> None:
+def test_content_type_that_is_not_a_string(api: API) -> None:
     send(api, cast("Any", {7: {}, "application/json": {}}), {"a": 1})
     assert api.last.header("content-type") == "application/json"
 
 
-def test_bytes_that_are_neither_bytes_nor_base64(api: API) -> None:
+def test_invalid_base64_is_refused(api: API) -> None:
     with pytest.raises(CallError, match="body is not base64") as caught:
         send(api, {"application/octet-stream": {}}, "not base64!")
     assert caught.value.code == "VALIDATION_ERROR"

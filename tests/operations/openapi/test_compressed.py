@@ -1,4 +1,4 @@
-"""Answers of an HTTP API that are compressed: whole, or none."""
+"""Compressed responses of an HTTP API."""
 
 import gzip
 import zlib
@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 from http_api import API, Answer, http_api
-from openapi_calls import call, failed
+from openapi_calls import call, call_error
 
 
 @pytest.fixture
 def api() -> Iterator[API]:
-    with http_api() as started:
-        yield started
+    with http_api() as server:
+        yield server
 
 
 @pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_compressed_answers(api: API, coding: str, compress: Any) -> None:
-    api.usual = Answer(compress(b"[1, 2]"), headers=[("Content-Encoding", coding)])
+def test_compressed_responses(api: API, coding: str, compress: Any) -> None:
+    api.default_answer = Answer(compress(b"[1, 2]"), headers=[("Content-Encoding", coding)])
     assert call(api).data.content == b"[1, 2]"
 
 
@@ -41,8 +41,8 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("coding", COMPRESSED)
-def test_compressed_text_of_every_coding(api: API, coding: str) -> None:
-    api.usual = Answer(COMPRESSED[coding], "text/plain", headers=[("Content-Encoding", coding)])
+def test_every_content_encoding_is_decoded(api: API, coding: str) -> None:
+    api.default_answer = Answer(COMPRESSED[coding], "text/plain", headers=[("Content-Encoding", coding)])
     assert call(api).data == TEXT.decode()
     assert api.last.header("Accept-Encoding") == "gzip, deflate"
 
@@ -50,48 +50,48 @@ def test_compressed_text_of_every_coding(api: API, coding: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate", "deflate, gzip"])
 @pytest.mark.parametrize("missing", [1, 5, 40])
-def test_a_compressed_answer_that_ends_too_early_is_none(api: API, coding: str, missing: int) -> None:
-    api.usual = Answer(COMPRESSED[coding][:-missing], "text/plain", headers=[("Content-Encoding", coding)])
-    assert "that ends too early" in str(failed(api))
+def test_truncated_compressed_body_is_an_error(api: API, coding: str, missing: int) -> None:
+    api.default_answer = Answer(COMPRESSED[coding][:-missing], "text/plain", headers=[("Content-Encoding", coding)])
+    assert "that ends too early" in str(call_error(api))
 
 
-@pytest.mark.parametrize("word", ["", "none", "UTF-8", "utf8", "iso-8859-1", "binary", "8bit", "identity"])
-def test_words_that_are_no_codings_change_nothing(api: API, word: str) -> None:
-    api.usual = Answer(b"[1, 2]", headers=[("Content-Encoding", word)])
+@pytest.mark.parametrize("encoding", ["", "none", "UTF-8", "utf8", "iso-8859-1", "binary", "8bit", "identity"])
+def test_encodings_that_do_not_compress_are_ignored(api: API, encoding: str) -> None:
+    api.default_answer = Answer(b"[1, 2]", headers=[("Content-Encoding", encoding)])
     assert call(api).data.content == b"[1, 2]"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate"])
-@pytest.mark.parametrize("behind", [b"x", b"\0\0<p>Warning</p>", b"\x1f\x8b not another member", b"\x03\x00"])
-def test_what_stands_behind_a_compressed_answer_is_not_dropped_unseen(api: API, coding: str, behind: bytes) -> None:
-    api.usual = Answer(COMPRESSED[coding] + behind, "text/plain", headers=[("Content-Encoding", coding)])
-    assert f"{coding.lower()} with something else behind its end" in str(failed(api))
+@pytest.mark.parametrize("trailing", [b"x", b"\0\0<p>Warning</p>", b"\x1f\x8b not another member", b"\x03\x00"])
+def test_trailing_data_after_compressed_body_is_an_error(api: API, coding: str, trailing: bytes) -> None:
+    api.default_answer = Answer(COMPRESSED[coding] + trailing, "text/plain", headers=[("Content-Encoding", coding)])
+    assert f"{coding.lower()} with something else behind its end" in str(call_error(api))
 
 
 @pytest.mark.parametrize("coding", ["deflate", "Deflate"])
-def test_zeros_behind_a_compressed_answer_are_nothing(api: API, coding: str) -> None:
-    api.usual = Answer(COMPRESSED[coding] + bytes(512), "text/plain", headers=[("Content-Encoding", coding)])
+def test_trailing_zeros_after_compressed_body_are_ignored(api: API, coding: str) -> None:
+    api.default_answer = Answer(COMPRESSED[coding] + bytes(512), "text/plain", headers=[("Content-Encoding", coding)])
     assert call(api).data == TEXT.decode()
 
 
 @pytest.mark.parametrize(
-    ("coding", "told"),
+    ("coding", "message"),
     [("br", "in the encoding 'br'"), ("x-own", "in the encoding 'x-own'"), ("gzip", "what is not gzip")],
 )
-def test_an_answer_that_cannot_be_decoded_is_none(api: API, coding: str, told: str) -> None:
-    api.usual = Answer(b"\x1b\x03\xf8garbage", headers=[("Content-Encoding", coding)])
-    assert told in str(failed(api))
-    api.usual.status = 404
-    assert failed(api).details["status"] == 404
+def test_undecodable_body_is_an_error(api: API, coding: str, message: str) -> None:
+    api.default_answer = Answer(b"\x1b\x03\xf8garbage", headers=[("Content-Encoding", coding)])
+    assert message in str(call_error(api))
+    api.default_answer.status = 404
+    assert call_error(api).details["status"] == 404
 
 
 @pytest.mark.slow
-def test_a_compressed_answer_counts_as_what_it_stands_for(api: API) -> None:
-    api.usual = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
-    assert "more than 1000 bytes" in str(failed(api, max_body_bytes=1000))
+def test_body_limit_counts_decompressed_bytes(api: API) -> None:
+    api.default_answer = Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")])
+    assert "more than 1000 bytes" in str(call_error(api, max_body_bytes=1000))
 
 
-def test_a_body_that_is_not_compressed_as_it_says(api: API) -> None:
-    api.usual = Answer(b"not gzip", headers=[("Content-Encoding", "gzip")])
-    assert failed(api).code == "EXECUTION_ERROR"
+def test_wrong_content_encoding_is_an_error(api: API) -> None:
+    api.default_answer = Answer(b"not gzip", headers=[("Content-Encoding", "gzip")])
+    assert call_error(api).code == "EXECUTION_ERROR"

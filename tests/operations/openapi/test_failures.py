@@ -1,4 +1,4 @@
-"""Answers of an HTTP API that fail: refused, broken off, too late, or an error of the server's own."""
+"""Failed calls: refused and broken connections, timeouts and error responses."""
 
 import asyncio
 import gzip
@@ -13,26 +13,26 @@ import forebay
 import httpx2
 import pytest
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
-from http_api import API, Answer, document, http_api, one
-from openapi_calls import failed
+from http_api import API, Answer, document, http_api, single_operation
+from openapi_calls import call_error
 
 
 @pytest.fixture
 def api() -> Iterator[API]:
-    with http_api() as started:
-        yield started
+    with http_api() as server:
+        yield server
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_nowhere_is_an_error(api: API, status: int) -> None:
-    api.usual = Answer(status=status)
-    error = failed(api)
+def test_redirect_without_location_is_an_error(api: API, status: int) -> None:
+    api.default_answer = Answer(status=status)
+    error = call_error(api)
     assert "without a Location" in str(error)
     assert error.details["status"] == status
 
 
-def test_a_connection_that_is_refused_says_to_where(api: API) -> None:
-    assert "failed at 127.0.0.1:1: ConnectError" in str(failed(api, base_url="http://127.0.0.1:1"))
+def test_refused_connection_error_names_the_address(api: API) -> None:
+    assert "failed at 127.0.0.1:1: ConnectError" in str(call_error(api, base_url="http://127.0.0.1:1"))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[forebay.Store]:
         yield opened
 
 
-def dropped(handler: BaseHTTPRequestHandler) -> None:
+def drop_in_body(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", "application/json")
     handler.send_header("Content-Length", "3000000")
@@ -50,36 +50,36 @@ def dropped(handler: BaseHTTPRequestHandler) -> None:
     handler.close_connection = True
 
 
-def reset(handler: BaseHTTPRequestHandler) -> None:
+def close_connection(handler: BaseHTTPRequestHandler) -> None:
     handler.close_connection = True
 
 
-def nonsense(handler: BaseHTTPRequestHandler) -> None:
+def send_nonsense(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"SMTP ready\r\n\r\n")
     handler.close_connection = True
 
 
-@pytest.mark.parametrize("how", [dropped, reset, nonsense])
-def test_connections_that_break(api: API, how: Any) -> None:
-    api.answers["/x"] = how
-    error = failed(api)
+@pytest.mark.parametrize("answer", [drop_in_body, close_connection, send_nonsense])
+def test_broken_connection_is_an_error(api: API, answer: Any) -> None:
+    api.answers["/x"] = answer
+    error = call_error(api)
     assert error.code == "EXECUTION_ERROR"
     assert "RemoteProtocolError" in str(error)
 
 
-def test_a_body_that_breaks_off_is_not_stored(api: API, store: forebay.Store) -> None:
-    api.answers["/x"] = dropped
-    assert failed(api, store=store).code == "EXECUTION_ERROR"
+def test_incomplete_body_is_not_stored(api: API, store: forebay.Store) -> None:
+    api.answers["/x"] = drop_in_body
+    assert call_error(api, store=store).code == "EXECUTION_ERROR"
     assert [*store.list()] == []
 
 
-def test_nobody_listens(api: API) -> None:
-    error = failed(api, base_url="http://127.0.0.1:1")
+def test_unreachable_server_is_an_error(api: API) -> None:
+    error = call_error(api, base_url="http://127.0.0.1:1")
     assert error.code == "EXECUTION_ERROR"
     assert "ConnectError" in str(error)
 
 
-def slow(api: API) -> Any:
+def hang(api: API) -> Any:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         api.released.wait(20)
         handler.close_connection = True
@@ -87,7 +87,7 @@ def slow(api: API) -> Any:
     return answer
 
 
-def slow_in_the_body(api: API) -> Any:
+def hang_in_body(api: API) -> Any:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "10")
@@ -100,25 +100,27 @@ def slow_in_the_body(api: API) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [slow, slow_in_the_body])
-def test_what_takes_too_long(api: API, how: Any) -> None:
-    api.answers["/x"] = how(api)
-    for late in (failed(api, timeout=0.3), failed(api, context=CallContext(deadline=time.monotonic() + 0.3))):
-        assert late.code == "TIMEOUT"
-        assert "may have been carried out" in str(late)
-    before = len(api.arrived)
-    error = failed(api, context=CallContext(deadline=time.monotonic() - 1))
-    assert (error.code, len(api.arrived)) == ("TIMEOUT", before)
+@pytest.mark.parametrize("make_answer", [hang, hang_in_body])
+def test_timeout_and_deadline(api: API, make_answer: Any) -> None:
+    api.answers["/x"] = make_answer(api)
+    by_timeout = call_error(api, timeout=0.3)
+    by_deadline = call_error(api, context=CallContext(deadline=time.monotonic() + 0.3))
+    for error in (by_timeout, by_deadline):
+        assert error.code == "TIMEOUT"
+        assert "may have been carried out" in str(error)
+    before = len(api.requests)
+    error = call_error(api, context=CallContext(deadline=time.monotonic() - 1))
+    assert (error.code, len(api.requests)) == ("TIMEOUT", before)
     assert "was not begun" in str(error)
 
 
 @pytest.mark.slow
-def test_the_time_of_a_client_that_is_given(api: API) -> None:
-    api.answers["/x"] = slow(api)
+def test_timeout_of_the_users_client(api: API) -> None:
+    api.answers["/x"] = hang(api)
 
     async def run() -> None:
         async with httpx2.AsyncClient(timeout=0.3) as client:
-            operations = await from_openapi(document(one("/x"), api.url), client)
+            operations = await from_openapi(document(single_operation("/x"), api.url), client)
             await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     with pytest.raises(CallError) as caught:
@@ -127,10 +129,10 @@ def test_the_time_of_a_client_that_is_given(api: API) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 599])
-def test_a_status_of_400_or_more_is_an_error(api: API, status: int) -> None:
+def test_status_of_400_or_more_is_an_error(api: API, status: int) -> None:
     headers = [("Retry-After", "7"), ("X-RateLimit-Left", "0"), ("Set-Cookie", "a=b"), ("X-Other", "c")]
-    api.usual = Answer(b'{"why": "no"}', status=status, headers=headers)
-    error = failed(api)
+    api.default_answer = Answer(b'{"why": "no"}', status=status, headers=headers)
+    error = call_error(api)
     assert error.code == "EXECUTION_ERROR"
     assert str(status) in str(error)
     assert error.details == {
@@ -142,25 +144,24 @@ def test_a_status_of_400_or_more_is_an_error(api: API, status: int) -> None:
 
 
 @pytest.mark.parametrize("limit", range(1, 12))
-def test_the_body_of_an_error_is_cut_on_a_character(api: API, limit: int) -> None:
-    api.usual = Answer("aé😀é".encode() * 100_000, "text/plain", 500)
-    details = failed(api, max_error_bytes=limit).details
-    whole = "aé😀é" * 2
-    assert whole.startswith(details["body"])
+def test_error_body_is_cut_between_characters(api: API, limit: int) -> None:
+    api.default_answer = Answer("aé😀é".encode() * 100_000, "text/plain", 500)
+    details = call_error(api, max_error_bytes=limit).details
+    assert ("aé😀é" * 2).startswith(details["body"])
     assert limit - 3 <= len(details["body"].encode()) <= limit
-    assert details["body_cut"] == f"the first {len(details['body'].encode())} of {len(api.usual.body)} bytes"
+    assert details["body_cut"] == f"the first {len(details['body'].encode())} of {len(api.default_answer.body)} bytes"
 
 
-def test_the_body_of_an_error_that_fits_is_whole(api: API) -> None:
-    api.usual = Answer("é".encode() * 5, "text/plain", 500)
-    assert failed(api, max_error_bytes=10).details["body"] == "é" * 5
-    assert "body_cut" not in failed(api, max_error_bytes=10).details
-    assert failed(api, max_error_bytes=9).details["body_cut"] == "the first 8 of 10 bytes"
+def test_short_error_body_is_not_cut(api: API) -> None:
+    api.default_answer = Answer("é".encode() * 5, "text/plain", 500)
+    assert call_error(api, max_error_bytes=10).details["body"] == "é" * 5
+    assert "body_cut" not in call_error(api, max_error_bytes=10).details
+    assert call_error(api, max_error_bytes=9).details["body_cut"] == "the first 8 of 10 bytes"
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(api: API) -> None:
-    api.usual = Answer(gzip.compress(b" " * 50_000_000), headers=[("Content-Encoding", "gzip")])
-    error = failed(api, max_body_bytes=1_000_000)
+def test_oversized_body_is_not_read_to_the_end(api: API) -> None:
+    api.default_answer = Answer(gzip.compress(b" " * 50_000_000), headers=[("Content-Encoding", "gzip")])
+    error = call_error(api, max_body_bytes=1_000_000)
     assert error.code == "EXECUTION_ERROR"
     assert "max_body_bytes" in str(error)
 
@@ -173,15 +174,18 @@ def test_an_answer_without_end_is_not_read_to_its_end(api: API) -> None:
         Answer(b" " * 3_000_000, status=302),
         Answer(b" " * 3_000_000, status=302, headers=[("Location", "/x")]),
     ],
-    ids=["an error", "too much", "a redirect to nowhere", "redirects without end"],
+    ids=["error", "too large", "redirect without location", "endless redirects"],
 )
-def test_an_answer_that_is_not_read_to_its_end_holds_no_connection(api: API, answer: Answer) -> None:
-    api.usual = answer
+def test_unread_body_releases_its_connection(api: API, answer: Answer) -> None:
+    api.default_answer = answer
 
     async def run() -> None:
         client = httpx2.AsyncClient(limits=httpx2.Limits(max_connections=1))
         options: dict[str, Any] = {"namespace": "api", "timeout": 20, "max_body_bytes": 1000}
-        async with client, await from_openapi(document(one("/x"), api.url), client, **options) as operations:
+        async with (
+            client,
+            await from_openapi(document(single_operation("/x"), api.url), client, **options) as operations,
+        ):
             registry = operations.register_into(OperationRegistry())
             for _ in range(2):
                 with pytest.raises(CallError) as caught:

@@ -1,4 +1,4 @@
-"""Where an HTTP API may send a call on to, and what goes with it there."""
+"""Redirects: which are followed, and what is sent along."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,56 +7,58 @@ from typing import Any
 import httpx2
 import pytest
 from forebay.operations import CallError, OperationRegistry, from_openapi
-from http_api import API, Answer, document, http_api, one
-from openapi_secrets import PLAIN, call, described
+from http_api import API, Answer, document, http_api, single_operation
+from openapi_secrets import PLAIN_SECRET, call, secured_document
 
 
 @pytest.fixture
 def api() -> Iterator[API]:
-    with http_api() as started:
-        yield started
+    with http_api() as server:
+        yield server
 
 
 @pytest.fixture
 def other_host() -> Iterator[API]:
-    with http_api() as started:
-        yield started
+    with http_api() as server:
+        yield server
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_redirects_take_no_secrets_to_another_host(api: API, other_host: API, status: int) -> None:
-    api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y?key={PLAIN}&page=2")])
-    wanted: list[dict[str, Any]] = [{name: [] for name in ("in_header", "in_query", "in_cookie", "bearer")}]
-    call(api, wanted, dict.fromkeys(wanted[0], PLAIN), headers={"X-Own": PLAIN})
-    assert api.last.target == f"/x?key={PLAIN}"
-    [arrived] = other_host.arrived
-    assert arrived.target == "/y?page=2"
-    assert PLAIN not in str(arrived)
-    assert arrived.header("accept") is not None
+def test_redirect_to_another_host_drops_credentials(api: API, other_host: API, status: int) -> None:
+    api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y?key={PLAIN_SECRET}&page=2")])
+    requirements: list[dict[str, Any]] = [{name: [] for name in ("in_header", "in_query", "in_cookie", "bearer")}]
+    call(api, requirements, dict.fromkeys(requirements[0], PLAIN_SECRET), headers={"X-Own": PLAIN_SECRET})
+    assert api.last.target == f"/x?key={PLAIN_SECRET}"
+    [request] = other_host.requests
+    assert request.target == "/y?page=2"
+    assert PLAIN_SECRET not in str(request)
+    assert request.header("accept") is not None
 
 
-def test_redirects_take_no_secrets_of_a_client_to_another_host(api: API, other_host: API) -> None:
+def test_redirect_to_another_host_drops_credentials_of_the_client(api: API, other_host: API) -> None:
     api.answers["/x"] = Answer(status=307, headers=[("Location", f"{other_host.url}/y")])
     other_host.answers["/y"] = Answer(status=302, headers=[("Location", "/z")])
     other_host.answers["/z"] = Answer(status=302, headers=[("Location", f"{api.url}/back")])
 
     async def run() -> None:
-        client = httpx2.AsyncClient(headers={"X-Client": PLAIN}, auth=("ann", PLAIN), cookies={"session": PLAIN})
+        client = httpx2.AsyncClient(
+            headers={"X-Client": PLAIN_SECRET}, auth=("ann", PLAIN_SECRET), cookies={"session": PLAIN_SECRET}
+        )
         async with client:
-            operations = await from_openapi(described(api, []), client)
+            operations = await from_openapi(secured_document(api, []), client)
             await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     asyncio.run(run())
-    first, back = api.arrived
-    assert first.header("x-client") == PLAIN
-    assert first.header("cookie") == f"session={PLAIN}"
+    first, back = api.requests
+    assert first.header("x-client") == PLAIN_SECRET
+    assert first.header("cookie") == f"session={PLAIN_SECRET}"
     assert (first.header("authorization") or "").startswith("Basic")
-    assert [each.target for each in other_host.arrived] == ["/y", "/z"]
-    for arrived in (*other_host.arrived, back):
-        assert [arrived.header(name) for name in ("x-client", "cookie", "authorization")] == [None] * 3
+    assert [request.target for request in other_host.requests] == ["/y", "/z"]
+    for request in (*other_host.requests, back):
+        assert [request.header(name) for name in ("x-client", "cookie", "authorization")] == [None] * 3
 
 
-def test_redirects_on_the_same_host_keep_them(api: API) -> None:
+def test_redirect_on_the_same_host_keeps_credentials(api: API) -> None:
     api.answers["/x"] = Answer(status=307, headers=[("Location", "/y")])
     call(api, [{"in_header": [], "in_cookie": []}], {"in_header": "hh", "in_cookie": "cc"})
     assert (api.last.target, api.last.header("x-key"), api.last.header("cookie")) == ("/y", "hh", "session=cc")
@@ -66,30 +68,30 @@ def test_redirects_on_the_same_host_keep_them(api: API) -> None:
 @pytest.mark.parametrize(
     ("location", "target"),
     [
-        ("", f"/x?key={PLAIN}"),
-        ("#part", f"/x?key={PLAIN}"),
+        ("", f"/x?key={PLAIN_SECRET}"),
+        ("#part", f"/x?key={PLAIN_SECRET}"),
         ("?page=2", "/x?page=2"),
         ("y", "/y"),
         ("/y/../z#part", "/z"),
     ],
 )
-def test_a_redirect_starts_from_where_the_request_went(api: API, location: str, target: str) -> None:
-    api.usual = Answer(status=302, headers=[("Location", location)])
+def test_redirect_is_relative_to_the_request_url(api: API, location: str, target: str) -> None:
+    api.default_answer = Answer(status=302, headers=[("Location", location)])
     with pytest.raises(CallError, match="redirects") as caught:
-        call(api, [{"in_query": []}], {"in_query": PLAIN})
-    assert [each.target for each in api.arrived] == [f"/x?key={PLAIN}", *[target] * 10]
-    assert PLAIN not in str(caught.value)
+        call(api, [{"in_query": []}], {"in_query": PLAIN_SECRET})
+    assert [request.target for request in api.requests] == [f"/x?key={PLAIN_SECRET}", *[target] * 10]
+    assert PLAIN_SECRET not in str(caught.value)
 
 
-def test_a_redirect_to_a_bare_host_takes_no_query_there(api: API, other_host: API) -> None:
+def test_redirect_to_a_bare_host_drops_the_query(api: API, other_host: API) -> None:
     api.answers["/x"] = Answer(status=302, headers=[("Location", f"//{other_host.host}")])
-    call(api, [{"in_query": []}], {"in_query": PLAIN})
-    assert [each.target for each in other_host.arrived] == ["/"]
+    call(api, [{"in_query": []}], {"in_query": PLAIN_SECRET})
+    assert [request.target for request in other_host.requests] == ["/"]
 
 
-def test_a_redirect_repeats_the_body(api: API) -> None:
+def test_redirect_repeats_the_body(api: API) -> None:
     api.answers["/x"] = Answer(status=308, headers=[("Location", "/y")])
-    paths = one("/x", "post", requestBody={"content": {"application/json": {}}})
+    paths = single_operation("/x", "post", requestBody={"content": {"application/json": {}}})
 
     async def run() -> None:
         async with await from_openapi(document(paths, api.url)) as operations:
@@ -99,31 +101,31 @@ def test_a_redirect_repeats_the_body(api: API) -> None:
     assert (api.last.method, api.last.target, api.last.body) == ("POST", "/y", b"[1]")
 
 
-def test_redirects_come_to_an_end(api: API) -> None:
-    api.usual = Answer(status=307, headers=[("Location", "/x")])
+def test_number_of_redirects_is_limited(api: API) -> None:
+    api.default_answer = Answer(status=307, headers=[("Location", "/x")])
     with pytest.raises(CallError, match="redirects") as caught:
         call(api, [], {})
     assert caught.value.code == "EXECUTION_ERROR"
-    assert len(api.arrived) == 11
+    assert len(api.requests) == 11
 
 
 @pytest.mark.parametrize("location", ["ftp://127.0.0.1/x", "file:///etc/passwd", "http://[", "data:,x"])
-def test_redirects_out_of_http(api: API, location: str) -> None:
-    api.usual = Answer(status=302, headers=[("Location", location)])
+def test_redirect_to_another_scheme_is_an_error(api: API, location: str) -> None:
+    api.default_answer = Answer(status=302, headers=[("Location", location)])
     with pytest.raises(CallError) as caught:
         call(api, [], {})
     assert caught.value.code == "EXECUTION_ERROR"
 
 
 @pytest.mark.parametrize(("status", "method"), [(307, "post"), (308, "post"), (301, "put"), (301, "delete")])
-def test_a_body_is_not_sent_on_to_another_host(api: API, other_host: API, status: int, method: str) -> None:
+def test_body_is_not_redirected_to_another_host(api: API, other_host: API, status: int, method: str) -> None:
     api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y")])
-    paths = one("/x", method, requestBody={"content": {"application/json": {}}})
+    paths = single_operation("/x", method, requestBody={"content": {"application/json": {}}})
 
     async def run() -> None:
         async with await from_openapi(document(paths, api.url)) as operations:
-            await operations.register_into(OperationRegistry()).execute("api.op", {"body": {"password": PLAIN}})
+            await operations.register_into(OperationRegistry()).execute("api.op", {"body": {"password": PLAIN_SECRET}})
 
     with pytest.raises(CallError, match=r"sent on to 127\.0\.0\.1.*base_url"):
         asyncio.run(run())
-    assert other_host.arrived == []
+    assert other_host.requests == []

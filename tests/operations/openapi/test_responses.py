@@ -1,4 +1,4 @@
-"""What an HTTP API answers."""
+"""Successful responses of an HTTP API: envelopes, content types and stored bodies."""
 
 import asyncio
 import gzip
@@ -15,14 +15,14 @@ import pytest
 from forebay.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
 from forebay.operations.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from forebay.operations.responses import to_http_response
-from http_api import API, Answer, document, http_api, one
-from openapi_calls import call, failed
+from http_api import API, Answer, document, http_api, single_operation
+from openapi_calls import call, call_error
 
 
 @pytest.fixture
 def api() -> Iterator[API]:
-    with http_api() as started:
-        yield started
+    with http_api() as server:
+        yield server
 
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -30,8 +30,8 @@ OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 WITH_OUTPUT: dict[str, Any] = {"responses": {"200": {"content": {"application/json": {"schema": OBJECT}}}}}
 
 
-def test_an_answer_is_an_envelope_with_all_that_http_says(api: API) -> None:
-    api.usual = Answer(b"[1]", status=201, headers=[("X-Many", "a"), ("X-Many", "b"), ("X-One", "c")])
+def test_envelope_has_status_and_headers(api: API) -> None:
+    api.default_answer = Answer(b"[1]", status=201, headers=[("X-Many", "a"), ("X-Many", "b"), ("X-One", "c")])
     envelope = call(api)
     assert isinstance(envelope.meta, HTTPResponseMeta)
     assert envelope.meta.status_code == 201
@@ -42,27 +42,27 @@ def test_an_answer_is_an_envelope_with_all_that_http_says(api: API) -> None:
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/problem+json; charset=utf-8"])
 def test_json_stays_bytes(api: API, content_type: str) -> None:
-    api.usual = Answer(b' {"n": 1.0} ', content_type)
+    api.default_answer = Answer(b' {"n": 1.0} ', content_type)
     assert call(api).data == Body(b' {"n": 1.0} ', content_type)
 
 
-def test_json_is_parsed_where_a_schema_asks_for_it(api: API) -> None:
-    api.usual = Answer(b'{"n": 1}')
+def test_json_with_an_output_schema_is_parsed(api: API) -> None:
+    api.default_answer = Answer(b'{"n": 1}')
     assert call(api, WITH_OUTPUT).data == {"n": 1}
 
 
-def test_an_answer_is_not_made_to_fit_what_another_status_answers(api: API) -> None:
+def test_response_is_not_cast_to_the_schema_of_another_status(api: API) -> None:
     job = {"type": "object", "properties": {"job": {"type": "string"}}, "required": ["job"]}
     accepted = {"202": {"content": {"application/json": {"schema": job}}}}
     operation = {"responses": {"200": {"content": {"application/json": {"schema": {**OBJECT, "required": []}}}}}}
     operation["responses"] |= accepted
-    api.usual = Answer(b'{"job": "j-77"}', status=202)
+    api.default_answer = Answer(b'{"job": "j-77"}', status=202)
     assert call(api, operation).data == {"job": "j-77"}
 
 
 @pytest.mark.parametrize("operation", [{}, WITH_OUTPUT])
-def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any]) -> None:
-    api.usual = Answer(b'{"n": 1')
+def test_invalid_json_stays_bytes(api: API, operation: dict[str, Any]) -> None:
+    api.default_answer = Answer(b'{"n": 1')
     assert call(api, operation).data == Body(b'{"n": 1', "application/json")
 
 
@@ -88,39 +88,39 @@ def test_json_that_is_none_stays_what_it_is(api: API, operation: dict[str, Any])
     ],
 )
 def test_other_content_types(api: API, answer: Answer, data: Any, operation: dict[str, Any]) -> None:
-    api.usual = answer
+    api.default_answer = answer
     assert call(api, operation).data == data
 
 
 @pytest.mark.parametrize("charset", ["hex", "zlib", "idna", "undefined", "utf-16"])
-def test_an_error_in_a_charset_that_is_none_keeps_its_status(api: API, charset: str) -> None:
-    api.usual = Answer(b"h\xffello", f"text/plain; charset={charset}", 404)
-    assert failed(api).details["status"] == 404
+def test_error_with_an_unusable_charset_keeps_its_status(api: API, charset: str) -> None:
+    api.default_answer = Answer(b"h\xffello", f"text/plain; charset={charset}", 404)
+    assert call_error(api).details["status"] == 404
 
 
 def test_head_has_no_data(api: API) -> None:
-    api.usual = Answer(b"[1]")
+    api.default_answer = Answer(b"[1]")
     envelope = call(api, method="head")
     assert envelope.data is None
     assert isinstance(envelope.meta, HTTPResponseMeta)
     assert envelope.meta.headers["content-length"] == "3"
 
 
-def test_an_answer_that_a_hook_of_the_client_has_read(api: API) -> None:
+def test_response_already_read_by_an_event_hook(api: API) -> None:
     async def read(response: httpx2.Response) -> None:
         await response.aread()
 
-    api.usual = Answer(gzip.compress(b"[1]"), headers=[("Content-Encoding", "gzip")])
+    api.default_answer = Answer(gzip.compress(b"[1]"), headers=[("Content-Encoding", "gzip")])
 
     async def run() -> Any:
         client = httpx2.AsyncClient(event_hooks={"response": [read]})
-        async with client, await from_openapi(document(one("/x"), api.url), client) as operations:
+        async with client, await from_openapi(document(single_operation("/x"), api.url), client) as operations:
             return await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     assert asyncio.run(run()).data.content == b"[1]"
 
 
-def without_bytes(handler: BaseHTTPRequestHandler) -> None:
+def send_empty_chunked(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", "application/json")
     handler.send_header("Transfer-Encoding", "chunked")
@@ -134,29 +134,29 @@ NULLABLE: dict[str, Any] = {"responses": {"200": {"content": {"application/json"
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", [{}, NULLABLE])
 @pytest.mark.parametrize(
-    ("answer", "served"),
+    ("answer", "body"),
     [
-        (without_bytes, b""),
+        (send_empty_chunked, b""),
         (Answer(b""), b""),
         (Answer(gzip.compress(b""), headers=[("Content-Encoding", "gzip")]), b""),
         (Answer(b"null"), b"null"),
     ],
 )
-def test_no_body_is_not_null(api: API, operation: dict[str, Any], answer: Any, served: bytes) -> None:
+def test_empty_body_differs_from_null(api: API, operation: dict[str, Any], answer: Any, body: bytes) -> None:
     api.answers["/x"] = answer
     envelope = call(api, operation)
-    assert to_http_response(envelope).body == served
-    assert to_http_response(ResponseEnvelope.from_json(envelope.to_json())).body == served
+    assert to_http_response(envelope).body == body
+    assert to_http_response(ResponseEnvelope.from_json(envelope.to_json())).body == body
 
 
-def test_what_a_head_says_of_the_length_is_kept(api: API) -> None:
-    api.usual = Answer(b"[1, 2]")
+def test_content_length_of_head_is_kept(api: API) -> None:
+    api.default_answer = Answer(b"[1, 2]")
     meta = call(api, method="head").meta
     assert isinstance(meta, HTTPResponseMeta)
     assert meta.headers["content-length"] == "6"
 
 
-def chunked(handler: BaseHTTPRequestHandler) -> None:
+def send_chunked(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", "application/json")
     handler.send_header("Transfer-Encoding", "chunked")
@@ -165,8 +165,8 @@ def chunked(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
 
 
-def test_chunked_answers(api: API) -> None:
-    api.answers["/x"] = chunked
+def test_chunked_response(api: API) -> None:
+    api.answers["/x"] = send_chunked
     assert call(api).data.content == b"[1, 2]"
 
 
@@ -176,39 +176,39 @@ def big_json(size: int = 20_000_000) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_large_body_is_not_parsed(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.usual = Answer(big_json())
+def test_large_body_is_not_parsed(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.default_answer = Answer(big_json())
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise AssertionError("parsed")
 
     async def run() -> Any:
-        async with await from_openapi(document(one("/x"), api.url)) as operations:
+        async with await from_openapi(document(single_operation("/x"), api.url)) as operations:
             registry = operations.register_into(OperationRegistry())
-            monkeypatch.setattr(orjson, "loads", refuse)
-            monkeypatch.setattr(json, "loads", refuse)
+            monkeypatch.setattr(orjson, "loads", fail)
+            monkeypatch.setattr(json, "loads", fail)
             return await registry.execute("api.op", {})
 
-    assert asyncio.run(run()).data.content == api.usual.body
+    assert asyncio.run(run()).data.content == api.default_answer.body
 
 
-def test_a_large_body_that_a_schema_asks_for_is_parsed_once(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.usual = Answer(b'{"n": 1}')
-    parsed: list[bytes] = []
-    real = orjson.loads
+def test_body_with_an_output_schema_is_parsed_once(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.default_answer = Answer(b'{"n": 1}')
+    inputs: list[bytes] = []
+    original = orjson.loads
 
-    def counted(data: bytes) -> Any:
-        parsed.append(data)
-        return real(data)
+    def record(data: bytes) -> Any:
+        inputs.append(data)
+        return original(data)
 
     async def run() -> Any:
-        async with await from_openapi(document(one("/x", **WITH_OUTPUT), api.url)) as operations:
+        async with await from_openapi(document(single_operation("/x", **WITH_OUTPUT), api.url)) as operations:
             registry = operations.register_into(OperationRegistry())
-            monkeypatch.setattr(orjson, "loads", counted)
+            monkeypatch.setattr(orjson, "loads", record)
             return await registry.execute("api.op", {})
 
     assert asyncio.run(run()).data == {"n": 1}
-    assert parsed == [b'{"n": 1}']
+    assert inputs == [b'{"n": 1}']
 
 
 @pytest.fixture
@@ -217,34 +217,36 @@ def store(tmp_path: Path) -> Iterator[forebay.Store]:
         yield opened
 
 
-def test_a_large_body_goes_straight_into_a_store(api: API, store: forebay.Store) -> None:
-    api.usual = Answer(big_json(3_000_000), "application/vnd.rows+json")
+def test_large_body_is_stored(api: API, store: forebay.Store) -> None:
+    api.default_answer = Answer(big_json(3_000_000), "application/vnd.rows+json")
     context = CallContext(identity=Identity("ann"))
     data = call(api, WITH_OUTPUT, store=store, context=context).data
     assert data["mime_type"] == "application/json"
-    assert data["size_bytes"] == len(api.usual.body)
+    assert data["size_bytes"] == len(api.default_answer.body)
     with store.open(data["output_handle"], principal="ann") as stored:
-        assert stored.read() == api.usual.body
+        assert stored.read() == api.default_answer.body
     with pytest.raises(forebay.HandleNotFound):
         store.open(data["output_handle"], principal="bob")
 
 
 @pytest.mark.slow
-def test_what_fits_is_not_stored(api: API, store: forebay.Store) -> None:
-    api.usual = Answer(b"[1]")
+def test_small_body_is_not_stored(api: API, store: forebay.Store) -> None:
+    api.default_answer = Answer(b"[1]")
     for size in (3, 4):
         assert call(api, WITH_OUTPUT, store=store, store_over=size).data == Body(b"[1]", "application/json")
     assert call(api, store=store, store_over=2).data["size_bytes"] == 3
     assert len([*store.list()]) == 1
 
 
-def test_a_client_that_is_given_is_used_and_left_open(api: API) -> None:
+def test_users_client_is_used_and_left_open(api: API) -> None:
     async def run() -> None:
         async with httpx2.AsyncClient(base_url=api.url, headers={"X-Client": "mine"}) as client:
-            async with await from_openapi(document(one("/x"), "http://elsewhere.invalid"), client) as operations:
+            async with await from_openapi(
+                document(single_operation("/x"), "http://elsewhere.invalid"), client
+            ) as operations:
                 await operations.register_into(OperationRegistry()).execute("api.op", {})
             assert not client.is_closed
-        operations = await from_openapi(document(one("/x"), api.url))
+        operations = await from_openapi(document(single_operation("/x"), api.url))
         await operations.aclose()
         with pytest.raises(CallError):
             await operations.register_into(OperationRegistry()).execute("api.op", {})
@@ -253,11 +255,11 @@ def test_a_client_that_is_given_is_used_and_left_open(api: API) -> None:
     assert api.last.header("x-client") == "mine"
 
 
-def test_cookies_of_one_call_are_not_sent_with_the_next(api: API) -> None:
-    api.usual = Answer(headers=[("Set-Cookie", "session=ann; Path=/")])
+def test_calls_do_not_share_cookies(api: API) -> None:
+    api.default_answer = Answer(headers=[("Set-Cookie", "session=ann; Path=/")])
 
     async def run() -> None:
-        async with await from_openapi(document(one("/x"), api.url)) as operations:
+        async with await from_openapi(document(single_operation("/x"), api.url)) as operations:
             registry = operations.register_into(OperationRegistry())
             await registry.execute("api.op", {})
             await registry.execute("api.op", {})

@@ -1,4 +1,4 @@
-"""Styles: whoever takes a URL apart by the table of the specification finds what was given."""
+"""Styles: values survive serialization and parsing by the rules of the specification."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,25 +13,25 @@ from hypothesis import strategies as st
 
 NAME = "co&l=o;r[é"
 
-# A dot is never encoded, and is what stands between the parts of a label.
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), max_size=6)
-SPECIAL = st.text("/?#&=;,+% |[]{}\\'\"\r\n\0é", max_size=6)
-TEXT = TEXTS | SPECIAL
+# A dot is never escaped, and it is the delimiter of the label style.
+PLAIN_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), max_size=6)
+SPECIAL_TEXT = st.text("/?#&=;,+% |[]{}\\'\"\r\n\0é", max_size=6)
+TEXT = PLAIN_TEXT | SPECIAL_TEXT
 LIST = st.lists(TEXT, min_size=1, max_size=4)
 OBJECT = st.dictionaries(TEXT.filter(bool), TEXT, min_size=1, max_size=4)
 
 
-def sent(value: Any, **said: Any) -> str:
-    """What is sent in the place of a parameter, as the client writes it into its request."""
-    parameter = Parameter(NAME, NAME, schema={}, **said)
-    if said["location"] == "path":
+def serialize(value: Any, **options: Any) -> str:
+    """Return a parameter as the HTTP client sends it in the path, query or cookies."""
+    parameter = Parameter(NAME, NAME, schema={}, **options)
+    if options["location"] == "path":
         path = parameters.fill_path("/x/{" + NAME + "}/y", [parameter], {NAME: value})
         target = httpx2.URL(f"http://localhost{path}").raw_path.decode()
         assert target.startswith("/x/")
         assert target.endswith("/y")
         assert not {*target[3:-2]} & {*"/?#"}
         return target[3:-2]
-    if said["location"] == "query":
+    if options["location"] == "query":
         query = parameters.build_query([parameter], {NAME: value})
         target = httpx2.URL(f"http://localhost/x?{query}").raw_path.decode()
         assert target.startswith("/x?")
@@ -39,67 +39,70 @@ def sent(value: Any, **said: Any) -> str:
     return "; ".join(parameters.build_cookies([parameter], {NAME: value}))
 
 
-def pairs(parts: list[str]) -> list[tuple[str, str]]:
-    found = [part.partition("=") for part in parts]
-    return [(unquote(name), unquote(value)) for name, _, value in found]
+def parse_pairs(parts: list[str]) -> list[tuple[str, str]]:
+    return [(unquote(name), unquote(value)) for name, _, value in (part.partition("=") for part in parts)]
 
 
-def texts(value: Any) -> list[str]:
-    """A value as a list: that of an object has names and values by turns."""
+def to_texts(value: Any) -> list[str]:
+    """Return a value as a list; for an object, keys and values alternately."""
     if isinstance(value, Mapping):
-        return [each for pair in value.items() for each in pair]
+        return [text for pair in value.items() for text in pair]
     return value if isinstance(value, list) else [value]
 
 
-def named(value: Any) -> list[tuple[str, str]]:
-    """A value as pairs: those of an object that explodes have its own names."""
-    return [*value.items()] if isinstance(value, Mapping) else [(NAME, each) for each in texts(value)]
+def to_pairs(value: Any) -> list[tuple[str, str]]:
+    """Return a value as the pairs of its exploded form; an object uses its keys as names."""
+    return [*value.items()] if isinstance(value, Mapping) else [(NAME, text) for text in to_texts(value)]
 
 
-def is_refused(written: list[str]) -> bool:
-    return written in ([""], [])
+def is_refused(texts: list[str]) -> bool:
+    return texts in ([""], [])
 
 
 @given(TEXT | LIST | OBJECT)
 def test_simple(value: Any) -> None:
-    assume(not is_refused(texts(value)))
-    plain = sent(value, location="path", style="simple", explode=False)
-    assert [unquote(part) for part in plain.split(",")] == texts(value)
-    exploded = sent(value, location="path", style="simple", explode=True).split(",")
+    assume(not is_refused(to_texts(value)))
+    plain = serialize(value, location="path", style="simple", explode=False)
+    assert [unquote(part) for part in plain.split(",")] == to_texts(value)
+    exploded = serialize(value, location="path", style="simple", explode=True).split(",")
     if isinstance(value, Mapping):
-        assert pairs(exploded) == named(value)
+        assert parse_pairs(exploded) == to_pairs(value)
     else:
-        assert [unquote(part) for part in exploded] == texts(value)
+        assert [unquote(part) for part in exploded] == to_texts(value)
 
 
 @given(TEXT | LIST | OBJECT)
 def test_label(value: Any) -> None:
-    assume(not is_refused(texts(value)) and not (isinstance(value, list) and not any(value)))
-    plain = sent(value, location="path", style="label", explode=False)
+    assume(not is_refused(to_texts(value)) and not (isinstance(value, list) and not any(value)))
+    plain = serialize(value, location="path", style="label", explode=False)
     assert plain[0] == "."
-    assert [unquote(part) for part in plain[1:].split(",")] == texts(value)
-    exploded = sent(value, location="path", style="label", explode=True)
+    assert [unquote(part) for part in plain[1:].split(",")] == to_texts(value)
+    exploded = serialize(value, location="path", style="label", explode=True)
     assert exploded[0] == "."
     parts = exploded[1:].split(".")
-    assert (pairs(parts) == named(value)) if isinstance(value, Mapping) else ([*map(unquote, parts)] == texts(value))
+    assert (
+        (parse_pairs(parts) == to_pairs(value))
+        if isinstance(value, Mapping)
+        else ([*map(unquote, parts)] == to_texts(value))
+    )
 
 
 @given(TEXT | LIST | OBJECT)
 def test_matrix(value: Any) -> None:
-    plain = sent(value, location="path", style="matrix", explode=False)
-    [(name, together)] = [part.partition("=")[::2] for part in plain.removeprefix(";").split(";")]
+    plain = serialize(value, location="path", style="matrix", explode=False)
+    [(name, joined)] = [part.partition("=")[::2] for part in plain.removeprefix(";").split(";")]
     assert unquote(name) == NAME
-    assert [unquote(part) for part in together.split(",")] == texts(value)
-    exploded = sent(value, location="path", style="matrix", explode=True)
+    assert [unquote(part) for part in joined.split(",")] == to_texts(value)
+    exploded = serialize(value, location="path", style="matrix", explode=True)
     assert exploded[0] == ";"
-    assert pairs(exploded[1:].split(";")) == named(value)
+    assert parse_pairs(exploded[1:].split(";")) == to_pairs(value)
 
 
 @pytest.mark.parametrize(("location", "delimiter"), [("query", "&"), ("cookie", "; ")])
 @given(value=TEXT | LIST | OBJECT)
-def test_form_that_explodes(location: Any, delimiter: str, value: Any) -> None:
-    arrived = sent(value, location=location, style="form", explode=True)
-    assert pairs(arrived.split(delimiter)) == named(value)
+def test_exploded_form(location: Any, delimiter: str, value: Any) -> None:
+    text = serialize(value, location=location, style="form", explode=True)
+    assert parse_pairs(text.split(delimiter)) == to_pairs(value)
 
 
 @pytest.mark.parametrize(
@@ -112,20 +115,20 @@ def test_form_that_explodes(location: Any, delimiter: str, value: Any) -> None:
     ],
 )
 @given(value=LIST | OBJECT)
-def test_lists_and_objects_in_one(location: Any, style: str, delimiter: str, value: Any) -> None:
-    if delimiter != "," and any(unquote(delimiter) in each for each in texts(value)):
-        # The specification has no way to tell these two from what stands between the parts.
+def test_delimited_lists_and_objects(location: Any, style: str, delimiter: str, value: Any) -> None:
+    if delimiter != "," and any(unquote(delimiter) in text for text in to_texts(value)):
+        # These two delimiters cannot be escaped inside a value.
         with pytest.raises(ValueError, match="between values"):
-            sent(value, location=location, style=style, explode=False)
+            serialize(value, location=location, style=style, explode=False)
         return
-    arrived = sent(value, location=location, style=style, explode=False)
-    name, _, together = arrived.partition("=")
+    text = serialize(value, location=location, style=style, explode=False)
+    name, _, joined = text.partition("=")
     assert unquote(name) == NAME
-    assert [unquote(part) for part in together.split(delimiter)] == texts(value)
+    assert [unquote(part) for part in joined.split(delimiter)] == to_texts(value)
 
 
 @pytest.mark.parametrize(
-    ("said", "delimiter"),
+    ("options", "delimiter"),
     [
         ({"location": "query", "style": "form", "explode": False, "allow_reserved": True}, ","),
         ({"location": "query", "style": "deepObject", "explode": False, "allow_reserved": True}, ","),
@@ -134,28 +137,32 @@ def test_lists_and_objects_in_one(location: Any, style: str, delimiter: str, val
         ({"location": "header", "style": "simple", "explode": True}, ","),
     ],
 )
-def test_what_would_be_taken_apart_is_refused(said: Any, delimiter: str) -> None:
-    def write(value: Any) -> str:
-        if said["location"] == "header":
-            return parameters.build_headers([Parameter("X", "X", schema={}, **said)], {"X": value})["X"]
-        return sent(value, **said)
+def test_value_with_a_delimiter_is_refused(options: Any, delimiter: str) -> None:
+    def serialize_parameter(value: Any) -> str:
+        if options["location"] == "header":
+            return parameters.build_headers([Parameter("X", "X", schema={}, **options)], {"X": value})["X"]
+        return serialize(value, **options)
 
-    inside = f"a{delimiter}b"
-    for value in ([inside], ["c", inside]) if said["style"] == "deepObject" else ([inside], {"c": inside}, {inside: 1}):
+    with_delimiter = f"a{delimiter}b"
+    for value in (
+        ([with_delimiter], ["c", with_delimiter])
+        if options["style"] == "deepObject"
+        else ([with_delimiter], {"c": with_delimiter}, {with_delimiter: 1})
+    ):
         with pytest.raises(ValueError, match="between values"):
-            write(value)
-    assert inside in write(inside)
-    assert delimiter.join("ab") in write(["a", "b"])
+            serialize_parameter(value)
+    assert with_delimiter in serialize_parameter(with_delimiter)
+    assert delimiter.join("ab") in serialize_parameter(["a", "b"])
 
 
 @given(OBJECT)
 def test_deep_objects(value: dict[str, str]) -> None:
-    arrived = sent(value, location="query", style="deepObject", explode=True)
-    assert pairs(arrived.split("&")) == [(f"{NAME}[{key}]", each) for key, each in value.items()]
+    text = serialize(value, location="query", style="deepObject", explode=True)
+    assert parse_pairs(text.split("&")) == [(f"{NAME}[{key}]", item) for key, item in value.items()]
 
 
 @given(TEXT)
-def test_what_may_stay_as_it_is_arrives_as_what_it_was(value: str) -> None:
-    """Also where reserved characters are allowed, also for a reader to whom a plus is a space."""
-    arrived = sent(value, location="query", style="form", explode=True, allow_reserved=True)
-    assert [*httpx2.QueryParams(arrived).multi_items()] == [(NAME, value)]
+def test_allow_reserved_round_trips(value: str) -> None:
+    """Also for a server that reads a plus as a space."""
+    text = serialize(value, location="query", style="form", explode=True, allow_reserved=True)
+    assert [*httpx2.QueryParams(text).multi_items()] == [(NAME, value)]

@@ -1,4 +1,4 @@
-"""Operations of an HTTP API, from its OpenAPI document.
+"""Operations of an HTTP API, built from its OpenAPI document.
 
 from forebay.operations import OperationRegistry
 from forebay.operations.openapi import from_openapi
@@ -7,10 +7,8 @@ async with await from_openapi("https://api.example.com/openapi.json", security={
     registry = operations.register_into(OperationRegistry())
     envelope = await registry.execute("example.getUser", {"id": 7})
 
-It is awaited whatever the document is: one that is fetched has to be, and there is one way to call it.
-
-The document is read leniently, as plain data. Documents in use are often slightly invalid, and what is wrong with a
-part that nobody calls is nobody's concern; what an operation needs and is missing is an error that names it.
+The document is read leniently, as plain data, because real documents are often slightly invalid. An error in a part
+that no operation uses is ignored; an operation that needs a missing part is left out with a warning.
 """
 
 import asyncio
@@ -49,12 +47,15 @@ __all__ = ["Credential", "HTTPOperations", "Include", "from_openapi"]
 
 
 class HTTPOperations(Sequence[Operation]):
-    """The operations of an API. `aclose` takes them out again, and ends their client, unless it was given."""
+    """The operations of one API and the HTTP client they share.
+
+    `aclose` unregisters the operations. It closes the client only if `from_openapi` created it.
+    """
 
     def __init__(self, operations: Iterable[Operation], own_client: httpx2.AsyncClient | None) -> None:
         self._operations = tuple(operations)
         self._own_client = own_client
-        self._registered: list[tuple[OperationRegistry, Operation]] = []
+        self._registrations: list[tuple[OperationRegistry, Operation]] = []
 
     @overload
     def __getitem__(self, index: int) -> Operation: ...
@@ -70,24 +71,25 @@ class HTTPOperations(Sequence[Operation]):
         return len(self._operations)
 
     def register_into(self, registry: OperationRegistry) -> OperationRegistry:
-        """Registers all of them, or none if one of their ids is taken."""
-        ids = [operation.spec.id for operation in self._operations]
-        taken = next((each for each in ids if registry.get_handler(each) is not None), None)
-        if taken is not None:
-            raise InvalidArgument(f"{taken} is registered already; unregister it first, or use another namespace")
+        """Register all operations, or raise `InvalidArgument` and register none if an id is already in use."""
+        operation_ids = (operation.spec.id for operation in self._operations)
+        duplicate = next((name for name in operation_ids if registry.get_handler(name) is not None), None)
+        if duplicate is not None:
+            raise InvalidArgument(f"{duplicate} is registered already; unregister it first, or use another namespace")
         for operation in self._operations:
             registry.register(operation.spec, operation.handler)
-            self._registered.append((registry, operation))
+            self._registrations.append((registry, operation))
         return registry
 
     async def aclose(self) -> None:
-        """Ends the connections, and takes the operations out of the registries that they were registered into."""
-        while self._registered:
-            registry, operation = self._registered.pop()
-            # Someone may have put another in its place.
+        """Unregister the operations from every registry, then close the client if it is our own."""
+        while self._registrations:
+            registry, operation = self._registrations.pop()
+            # The id may have been registered again with another handler.
             if registry.get_handler(operation.spec.id) is operation.handler:
                 registry.unregister(operation.spec.id)
-        await _close_client(self._own_client)
+        if self._own_client is not None:
+            await self._own_client.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,31 +115,31 @@ async def from_openapi(
     store: "Store | None" = None,
     store_over: int = 1_000_000,
 ) -> HTTPOperations:
-    """The operations of an API, from a dict, a text, bytes, a `Path` or a URL with its OpenAPI document.
+    """Build the operations of an API from its OpenAPI document: a dict, a string, bytes, a `Path` or a URL.
 
-    `base_url` stands for whatever servers the document names. `security` has a key or token, `(user, password)`, or a
-    function that gives one, by the names of the document's security schemes; `headers` go with every request. Neither
-    goes to another host than the one that a document was fetched from, unless `base_url` names it.
-    `timeout` is for a whole call, in seconds. `include(method, path, operation)`, called in
-    a thread, says which operations are wanted. Of an error no more than `max_error_bytes` are told, and a body of more
-    than `max_body_bytes` is an error.
+    - `base_url` replaces the servers that the document names.
+    - `security` maps names of the document's security schemes to a key or token, a `(user, password)` pair, or a
+      function that returns one of these. `headers` are added to every request. If the document was fetched, both are
+      sent only to the origin it came from, or to `base_url`.
+    - `timeout` bounds a whole call, in seconds.
+    - `include(method, path, operation)` selects operations; it is called in a thread.
+    - An error shows at most `max_error_bytes` of the response. A body larger than `max_body_bytes` is an error.
+    - With a `store`, a body larger than `store_over` bytes is streamed into it and the data is its descriptor, as a
+      dict. Nothing is parsed then, so the operations have no output schema, and the store's quotas apply instead of
+      `max_body_bytes`.
 
-    With a `store`, a body of more than `store_over` bytes goes there as it comes in, and the data is its descriptor,
-    as a dict; nothing is parsed then, so the operations have no output schema. What it may hold is then the store's
-    to say, by its quotas, and not for `max_body_bytes`.
-
-    Raises `InvalidArgument` for a document that cannot be used, `CallError` if it cannot be fetched.
+    Raises `InvalidArgument` for an unusable document, `CallError` if it cannot be fetched.
     """
     _check_options(client, security, headers, timeout)
-    sent_headers = {name: check_header_value(name, value) for name, value in (headers or {}).items()}
-    own_client = new_client() if client is None else None
-    used_client = client or own_client or new_client()
+    extra_headers = {name: check_header_value(name, value) for name, value in (headers or {}).items()}
+    is_own_client = client is None
+    client = client or new_client()
     try:
-        document = await _load_document(document_or_url, used_client, sent_headers, timeout)
-        # A client that has a base URL was given one on purpose, too.
-        base = base_url or str(used_client.base_url)
-        # A large document takes seconds, and so does a small one whose aliases stand for a large one.
-        found = await asyncio.to_thread(
+        document = await _load_document(document_or_url, client, extra_headers, timeout)
+        # Setting the base URL of a client is as deliberate as `base_url`.
+        base = base_url or str(client.base_url)
+        # In a thread: a large document, or a small one with many aliases, takes seconds.
+        descriptions = await asyncio.to_thread(
             read_operations,
             document,
             namespace or _default_namespace(document),
@@ -145,28 +147,31 @@ async def from_openapi(
             include,
             has_output=store is None,
         )
-        if is_url(document_or_url) and not base and (headers or security or carries_identity(used_client)):
-            check_same_origin(str(document_or_url), (each.base_url for each in found))
-        known = Security(document, security, sent_headers)
+        if is_url(document_or_url) and not base and (headers or security or carries_identity(client)):
+            check_same_origin(str(document_or_url), (description.base_url for description in descriptions))
+        schemes = Security(document, security, extra_headers)
         limits = ResponseLimits(max_error_bytes, max_body_bytes)
-        stored = LargeBodyStore(store, store_over) if store is not None else None
+        large_bodies = LargeBodyStore(store, store_over) if store is not None else None
         operations = [
-            Operation(each.spec, HTTPCall(each, used_client, known, sent_headers, timeout, limits, stored))
-            for each in found
+            Operation(
+                description.spec,
+                HTTPCall(description, client, schemes, extra_headers, timeout, limits, large_bodies),
+            )
+            for description in descriptions
         ]
-    except RecursionError:
-        await _close_client(own_client)
-        raise InvalidArgument("this document is nested too deeply") from None
-    except BaseException:
-        await _close_client(own_client)
+    except BaseException as error:
+        if is_own_client:
+            await client.aclose()
+        if isinstance(error, RecursionError):
+            raise InvalidArgument("this document is nested too deeply") from None
         raise
-    return HTTPOperations(operations, own_client)
+    return HTTPOperations(operations, client if is_own_client else None)
 
 
 def _check_options(client: object, security: object, headers: object, timeout: object) -> None:
     if client is not None and not isinstance(client, httpx2.AsyncClient):
         raise InvalidArgument(f"client is an httpx2.AsyncClient, not {type(client).__name__}")
-    # Neither is shown: they are secrets.
+    # The messages show neither `security` nor `headers`: they are secrets.
     if security is not None and not isinstance(security, Mapping):
         raise InvalidArgument('security is a dict of credentials by the names of schemes, such as {"api_key": key}')
     if headers is not None and not _is_string_mapping(headers):
@@ -174,17 +179,12 @@ def _check_options(client: object, security: object, headers: object, timeout: o
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
         raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {short_repr(timeout)}")
-    # Now, and not at every call.
+    # Reject a timeout that is too large now instead of at every call.
     deadline_after(timeout)  # type: ignore[arg-type]
 
 
 def _is_string_mapping(headers: object) -> bool:
-    return isinstance(headers, Mapping) and all(isinstance(each, str) for pair in headers.items() for each in pair)
-
-
-async def _close_client(client: httpx2.AsyncClient | None) -> None:
-    if client is not None:
-        await client.aclose()
+    return isinstance(headers, Mapping) and all(isinstance(text, str) for pair in headers.items() for text in pair)
 
 
 async def _load_document(
@@ -193,16 +193,16 @@ async def _load_document(
     if not is_url(source):
         return Document(await read_document(source))
     check_no_userinfo(source)
-    what = "fetching the document"
-    async with DeadlineScope(deadline_after(timeout), what):
+    label = "fetching the document"
+    async with DeadlineScope(deadline_after(timeout), label):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
-        async with send(client, request, AppliedSecurity.from_headers(headers), what) as response:
+        async with send(client, request, AppliedSecurity.from_headers(headers), label) as response:
             if response.status_code >= 400:
                 raise CallError(
-                    "EXECUTION_ERROR", f"{what} was answered {response.status_code}", {"status": response.status_code}
+                    "EXECUTION_ERROR", f"{label} was answered {response.status_code}", {"status": response.status_code}
                 )
             content = bytearray()
-            async for chunk in iter_decoded(response, what):
+            async for chunk in iter_decoded(response, label):
                 content += chunk
                 if len(content) > MAX_DOCUMENT_BYTES:
                     raise InvalidArgument(f"a document has at most {MAX_DOCUMENT_BYTES} bytes; this one has more")

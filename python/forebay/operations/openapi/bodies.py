@@ -1,4 +1,4 @@
-"""Request bodies: which of the content types that a document offers is sent, and how it is written."""
+"""Request bodies: choosing one of the documented content types and encoding the body in it."""
 
 import base64
 import binascii
@@ -20,106 +20,113 @@ __all__ = ["RequestBody", "read_body"]
 
 _Kind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 
-_Part: TypeAlias = tuple[str, tuple[str | None, bytes, str | None]]
+_File: TypeAlias = tuple[str | None, bytes, str | None]
+"""File name, content and content type of a part of a multipart form."""
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
 
 _TEXT_TYPES = frozenset({"application/xml", "application/yaml", "application/graphql", "application/javascript"})
 
+_MAX_SCHEMA_DEPTH = 8
+"""Levels of nested `allOf` that are searched for the fields of a form."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RequestBody:
-    """The body of an operation, in the one content type that is sent."""
+    """The request body of an operation, in the content type we send."""
 
     kind: _Kind
     content_type: str
     schema: Any
     properties: Mapping[str, Any]
-    """Of a form: the schema of each field."""
+    """Schemas of the fields of a multipart form, by name; empty for other bodies."""
     encoding: Mapping[str, Any]
+    """OpenAPI encoding objects of the fields of a form, by name."""
     is_required: bool
     description: str
 
     def input_schema(self, bundle: SchemaBundle) -> Schema:
-        """What `body` may be in the input."""
+        """Return the schema of `body` in the operation's input."""
         if self.kind == "binary":
             return BASE64
         converted = bundle.convert(self.schema)
         return {"type": "string"} if self.kind == "text" and converted == {} else converted
 
-    def encode(self, given: Any) -> tuple[bytes, str]:
-        """The bytes of a body, and what they are said to be."""
+    def encode(self, value: Any) -> tuple[bytes, str]:
+        """Return the encoded body and its content type."""
         match self.kind:
             case "json":
-                return _dump_json(given), _with_utf8_charset(self.content_type)
+                return _dump_json(value), _with_utf8_charset(self.content_type)
             case "form":
-                return self._encode_form(given), self.content_type
+                return self._encode_form(value), self.content_type
             case "multipart":
-                return _encode_multipart(list(self._encode_parts(given)))
+                return _encode_multipart(list(self._iter_files(value)))
             case "text":
-                return _encode_text(given, self.content_type)
-        return _decode_bytes(given, "body"), self.content_type
+                return _encode_text(value, self.content_type)
+        return _decode_bytes(value, "body"), self.content_type
 
-    def _encode_form(self, given: Any) -> bytes:
+    def _encode_form(self, form: Any) -> bytes:
         pairs: styles.Pairs = []
-        for name, value in _form_fields(given):
-            how = self._field_encoding(name)
+        for name, value in _form_fields(form):
+            encoding = self._field_encoding(name)
             if value is None:
                 continue
             is_json = isinstance(value, Mapping) or (
-                isinstance(value, list | tuple) and is_json_type(str(how.get("contentType")))
+                isinstance(value, list | tuple) and is_json_type(str(encoding.get("contentType")))
             )
-            if is_json and not {"style", "explode"} & how.keys():
+            if is_json and not {"style", "explode"} & encoding.keys():
                 value = styles.dump_strict(value).decode()
-            style = how.get("style", "form")
-            explode = how.get("explode", style in ("form", "deepObject"))
-            pairs += styles.format_pairs(name, value, style, explode, allow_reserved=how.get("allowReserved") is True)
+            style = encoding.get("style", "form")
+            explode = encoding.get("explode", style in ("form", "deepObject"))
+            allow_reserved = encoding.get("allowReserved") is True
+            pairs += styles.format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
         return "&".join(f"{name}={value}" for name, value in pairs).encode()
 
-    def _encode_parts(self, given: Any) -> Iterator[_Part]:
-        for name, value in _form_fields(given):
+    def _iter_files(self, form: Any) -> Iterator[tuple[str, _File]]:
+        """Yield the parts of a multipart form in the shape of httpx's `files` argument."""
+        for name, value in _form_fields(form):
             schema = self.properties.get(name, {})
-            for each in value if isinstance(value, list | tuple) else [value]:
-                if each is not None:
-                    yield name, self._encode_part(name, each, holds_file(schema))
+            for item in value if isinstance(value, list | tuple) else [value]:
+                if item is not None:
+                    yield name, self._encode_part(name, item, holds_file(schema))
 
-    def _encode_part(self, name: str, value: Any, is_file: bool) -> tuple[str | None, bytes, str | None]:
-        said = str(self._field_encoding(name).get("contentType") or "").partition(",")[0].strip()
-        said = "" if "*" in said else said
+    def _encode_part(self, name: str, value: Any, is_file: bool) -> _File:
+        content_type = str(self._field_encoding(name).get("contentType") or "").partition(",")[0].strip()
+        content_type = "" if "*" in content_type else content_type
         match value:
             case {"content": content} if is_file:
-                kind = value.get("contentType") or said or "application/octet-stream"
-                return value.get("filename") or name, _decode_bytes(content, name), kind
+                file_type = value.get("contentType") or content_type or "application/octet-stream"
+                return value.get("filename") or name, _decode_bytes(content, name), file_type
             case bytes():
-                return name, value, said or "application/octet-stream"
+                return name, value, content_type or "application/octet-stream"
             case Mapping():
-                return None, _dump_json(value), said or "application/json"
+                return None, _dump_json(value), content_type or "application/json"
             case _ if is_file:
-                return name, _decode_bytes(value, name), said or "application/octet-stream"
-        return None, styles.to_text(value).encode("utf-8", "surrogatepass"), said or None
+                return name, _decode_bytes(value, name), content_type or "application/octet-stream"
+        return None, styles.to_text(value).encode("utf-8", "surrogatepass"), content_type or None
 
     def _field_encoding(self, name: str) -> Mapping[str, Any]:
-        how = self.encoding.get(name)
-        return how if isinstance(how, Mapping) else {}
+        encoding = self.encoding.get(name)
+        return encoding if isinstance(encoding, Mapping) else {}
 
 
 def read_body(document: Document, node: Any) -> RequestBody | None:
-    """The body that an operation takes: as JSON if that is offered, else in the first type that is."""
+    """Read the request body of an operation: as JSON if the document offers it, else in the first type it lists."""
     if node is None:
         return None
     body = document.resolve(node, "a request body")
-    offers = document.resolve(body.get("content") or {}, "the content of a request body")
-    content = {str(kind): media for kind, media in offers.items()}
+    media_types = document.resolve(body.get("content") or {}, "the content of a request body")
+    content = {str(content_type): media for content_type, media in media_types.items()}
     if not content:
         return None
-    offered = next((each for each in content if _classify(each) == "json"), next(iter(content)))
-    media = document.resolve(content[offered] or {}, f"the content {offered}")
-    kind, schema = _classify(offered), media.get("schema", {})
+    content_type = next((name for name in content if _classify(name) == "json"), next(iter(content)))
+    media = document.resolve(content[content_type] or {}, f"the content {content_type}")
+    kind, schema = _classify(content_type), media.get("schema", {})
     return RequestBody(
         kind=kind,
-        content_type=_concrete_type(offered, kind),
+        content_type=_concrete_type(content_type, kind),
         schema=schema,
-        properties=dict(_form_properties(document, schema)) if kind == "multipart" else {},
+        properties=dict(_iter_form_properties(document, schema)) if kind == "multipart" else {},
         encoding=document.resolve(media.get("encoding") or {}, "an encoding"),
         is_required=body.get("required") is True,
         description=str(body.get("description") or ""),
@@ -127,55 +134,56 @@ def read_body(document: Document, node: Any) -> RequestBody | None:
 
 
 def _classify(content_type: str) -> _Kind:
-    kind = content_type.partition(";")[0].strip().lower()
-    if is_json_type(kind) or kind in ("*/*", "application/*"):
+    name = content_type.partition(";")[0].strip().lower()
+    if is_json_type(name) or name in ("*/*", "application/*"):
         return "json"
-    if kind == "application/x-www-form-urlencoded":
+    if name == "application/x-www-form-urlencoded":
         return "form"
-    if kind == "multipart/form-data":
+    if name == "multipart/form-data":
         return "multipart"
-    return "text" if kind.startswith("text/") or kind.endswith("+xml") or kind in _TEXT_TYPES else "binary"
+    return "text" if name.startswith("text/") or name.endswith("+xml") or name in _TEXT_TYPES else "binary"
 
 
 def _concrete_type(content_type: str, kind: _Kind) -> str:
+    """Replace wildcards in a content type, and add the charset of a text without one."""
     if "*" not in content_type:
         return f"{content_type}; charset=utf-8" if kind == "text" and "charset" not in content_type else content_type
     return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
 
 
-def _form_properties(document: Document, schema: Any, depth: int = 8) -> Iterator[tuple[str, Any]]:
-    """The fields of a form, also those of what it is made of, each with the schema of one of its values."""
+def _iter_form_properties(document: Document, schema: Any, depth: int = _MAX_SCHEMA_DEPTH) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a form, including those from `allOf`; for an array field, the schema of its items."""
     if not isinstance(schema, Mapping) or not depth:
         return
-    found = document.resolve(schema, "a schema")
-    several, properties = found.get("allOf"), found.get("properties")
-    for inner in several if isinstance(several, list) else ():
-        yield from _form_properties(document, inner, depth - 1)
+    form = document.resolve(schema, "a schema")
+    parts, properties = form.get("allOf"), form.get("properties")
+    for part in parts if isinstance(parts, list) else ():
+        yield from _iter_form_properties(document, part, depth - 1)
     for name, node in properties.items() if isinstance(properties, Mapping) else ():
-        one = document.resolve(node, f"property {name}") if isinstance(node, Mapping) else {}
-        items = one.get("items")
-        yield name, document.resolve(items, f"items of {name}") if isinstance(items, Mapping) else one
+        field = document.resolve(node, f"property {name}") if isinstance(node, Mapping) else {}
+        items = field.get("items")
+        yield name, document.resolve(items, f"items of {name}") if isinstance(items, Mapping) else field
 
 
-def _form_fields(given: Any) -> list[tuple[str, Any]]:
-    if not isinstance(given, Mapping):
-        told = type(given).__name__
-        raise CallError("VALIDATION_ERROR", f"body is a form: give an object with its fields, not {told}")
-    return [(str(name), value) for name, value in given.items()]
+def _form_fields(form: Any) -> list[tuple[str, Any]]:
+    if not isinstance(form, Mapping):
+        type_name = type(form).__name__
+        raise CallError("VALIDATION_ERROR", f"body is a form: give an object with its fields, not {type_name}")
+    return [(str(name), value) for name, value in form.items()]
 
 
-def _dump_json(given: Any) -> bytes:
+def _dump_json(value: Any) -> bytes:
     try:
-        return styles.dump_strict(given)
+        return styles.dump_strict(value)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written as JSON: {error!s:.200}") from None
 
 
-def _encode_text(given: Any, content_type: str) -> tuple[bytes, str]:
-    """In the charset that is asked for, or in UTF-8 if that has no such characters, or there is none of the name."""
-    if isinstance(given, bytes):
-        return given, content_type
-    text, charset = styles.to_text(given), _CHARSET.search(content_type)
+def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
+    """Encode a text in the documented charset, or in UTF-8 if that charset is unknown or lacks a character."""
+    if isinstance(value, bytes):
+        return value, content_type
+    text, charset = styles.to_text(value), _CHARSET.search(content_type)
     try:
         return text.encode(charset[1] if charset else "utf-8"), content_type
     except (LookupError, UnicodeError):
@@ -186,23 +194,25 @@ def _with_utf8_charset(content_type: str) -> str:
     return _CHARSET.sub("charset=utf-8", content_type)
 
 
-def _decode_bytes(given: Any, what: str) -> bytes:
-    if isinstance(given, bytes):
-        return given
-    if not isinstance(given, str):
-        raise CallError("VALIDATION_ERROR", f"{what} is a {type(given).__name__}; read it, and give bytes")
+def _decode_bytes(value: Any, label: str) -> bytes:
+    """Return bytes unchanged and decode a string from base64."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise CallError("VALIDATION_ERROR", f"{label} is a {type(value).__name__}; read it, and give bytes")
     try:
-        return base64.b64decode("".join(given.split()), validate=True)
+        return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
-        told = f"{what} is not base64; encode what it should hold, or give bytes"
-        raise CallError("VALIDATION_ERROR", told) from None
+        message = f"{label} is not base64; encode what it should hold, or give bytes"
+        raise CallError("VALIDATION_ERROR", message) from None
 
 
-def _encode_multipart(parts: list[_Part]) -> tuple[bytes, str]:
-    if not parts:
+def _encode_multipart(files: list[tuple[str, _File]]) -> tuple[bytes, str]:
+    if not files:
         raise CallError("VALIDATION_ERROR", "body is a form of several parts: give at least one field")
     try:
-        written = httpx2.Request("POST", "http://localhost/", files=parts)
+        # httpx encodes multipart forms only as part of a request.
+        request = httpx2.Request("POST", "http://localhost/", files=files)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written: {error!s:.200}") from None
-    return written.read(), written.headers["Content-Type"]
+    return request.read(), request.headers["Content-Type"]

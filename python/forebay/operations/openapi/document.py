@@ -1,4 +1,4 @@
-"""The document: read from wherever it is, and asked for what its references lead to."""
+"""OpenAPI documents: reading them, resolving their references and finding their servers."""
 
 import asyncio
 import os
@@ -28,9 +28,14 @@ __all__ = [
 
 MAX_DOCUMENT_BYTES = 20 * 1024 * 1024
 
+_MAX_INDEX_DIGITS = 9
+"""Digits of an array index in a `$ref`. Python refuses to convert very long numbers."""
+
+_SERVER_VARIABLE = re.compile(r"\{([^{}]+)\}")
+
 
 class Document:
-    """An OpenAPI document, and where it was fetched from."""
+    """An OpenAPI document and the URL it was fetched from, if any."""
 
     def __init__(self, root: Mapping[str, Any], url: str | None = None) -> None:
         _check_version(root)
@@ -38,24 +43,24 @@ class Document:
         self.url = url
         self.is_3_0 = str(root["openapi"]).startswith("3.0")
         self.cache: dict[Any, Any] = {}
-        """What was made of it once, for all of its operations."""
+        """Values computed from the document and shared by its operations."""
 
-    def resolve(self, node: Any, what: str) -> Mapping[str, Any]:
-        """An object of the document, behind whatever references stand in front of it."""
-        been: set[str] = set()
+    def resolve(self, node: Any, label: str) -> Mapping[str, Any]:
+        """Follow the references of an object until one has no `$ref`. `label` names the object in errors."""
+        visited: set[str] = set()
         while True:
             if not isinstance(node, Mapping):
-                raise InvalidArgument(f"{what} must be an object in this document, not {short_repr(node)}")
+                raise InvalidArgument(f"{label} must be an object in this document, not {short_repr(node)}")
             ref = node.get("$ref")
             if not isinstance(ref, str):
                 return node
-            if ref in been:
-                raise InvalidArgument(f"{what} is a $ref that leads back to itself")
-            been.add(ref)
+            if ref in visited:
+                raise InvalidArgument(f"{label} is a $ref that leads back to itself")
+            visited.add(ref)
             node = self.lookup(ref)
 
     def lookup(self, ref: str) -> Any:
-        """What a reference leads to. Raises `InvalidArgument` where that is nowhere, or elsewhere."""
+        """Return the target of a `$ref`. Raises `InvalidArgument` if it is missing or in another document."""
         if not ref.startswith("#"):
             raise InvalidArgument(f"$ref {ref[:200]!r} leads out of this document and is not fetched; bundle it first")
         node: Any = self.root
@@ -63,7 +68,7 @@ class Document:
             key = part.replace("~1", "/").replace("~0", "~")
             if isinstance(node, Mapping) and key in node:
                 node = node[key]
-            elif isinstance(node, list) and key.isdecimal() and len(key) < 10 and int(key) < len(node):
+            elif isinstance(node, list) and key.isdecimal() and len(key) <= _MAX_INDEX_DIGITS and int(key) < len(node):
                 node = node[int(key)]
             else:
                 raise InvalidArgument(f"$ref {ref[:200]!r} leads nowhere in this document")
@@ -71,15 +76,15 @@ class Document:
 
 
 def is_url(source: object) -> bool:
-    """Whether the document has to be fetched."""
+    """Whether `source` is an http or https URL, so the document has to be fetched."""
     return isinstance(source, str) and source[:8].lower().startswith(("http://", "https://")) and "\n" not in source
 
 
 async def read_document(source: object) -> Mapping[str, Any]:
-    """What a dict, a text, bytes or the file at a `Path` say."""
+    """Parse a document given as a dict, a string, bytes or a `Path`."""
     if isinstance(source, Mapping):
         return source
-    # A large YAML text takes seconds.
+    # In a thread: parsing a large YAML document takes seconds.
     return await asyncio.to_thread(_read_source, source)
 
 
@@ -98,12 +103,12 @@ def _read_source(source: object) -> Mapping[str, Any]:
         raise InvalidArgument(f"a document is a dict, a text, bytes, a Path or a URL, not {short_repr(source)}")
     if len(source) > MAX_DOCUMENT_BYTES:
         raise InvalidArgument(f"a document has at most {MAX_DOCUMENT_BYTES} bytes; take out what is not called")
-    found = _parse_text(source)
-    if not isinstance(found, Mapping):
+    root = _parse_text(source)
+    if not isinstance(root, Mapping):
         raise InvalidArgument(
-            f"this is no OpenAPI document but {short_repr(found)}; give a Path for a file, or an http or https URL"
+            f"this is no OpenAPI document but {short_repr(root)}; give a Path for a file, or an http or https URL"
         )
-    return found
+    return root
 
 
 def _parse_text(text: str) -> Any:
@@ -111,15 +116,17 @@ def _parse_text(text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         if text.lstrip().startswith("{") and "\n" not in text.strip():
-            # JSON on one line is seldom meant as YAML, and YAML has less to say about what is wrong.
+            # A single line that starts with "{" is most likely broken JSON, and JSON errors are more precise.
             raise InvalidArgument(f"this is not JSON: {error}") from None
         return parse_yaml(text)
 
 
 def _check_version(root: Mapping[str, Any]) -> None:
     if "swagger" in root:
-        told = short_repr(root["swagger"])
-        raise InvalidArgument(f"this is a Swagger {told} document; convert it first, for example with swagger2openapi")
+        swagger = short_repr(root["swagger"])
+        raise InvalidArgument(
+            f"this is a Swagger {swagger} document; convert it first, for example with swagger2openapi"
+        )
     version = root.get("openapi")
     if version is None:
         raise InvalidArgument('this is no OpenAPI document: it has no "openapi" with a version')
@@ -129,11 +136,8 @@ def _check_version(root: Mapping[str, Any]) -> None:
         raise InvalidArgument(f'"paths" must be an object, not {short_repr(root["paths"])}')
 
 
-_VARIABLE = re.compile(r"\{([^{}]+)\}")
-
-
 def check_base_url(url: object) -> str:
-    """Refuses what no request can be sent to."""
+    """Return a base URL without its trailing slash, or raise `InvalidArgument` if requests cannot be sent to it."""
     check_no_userinfo(url)
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
@@ -154,7 +158,7 @@ def check_base_url(url: object) -> str:
 
 
 def check_no_userinfo(url: object) -> None:
-    """Refuses a user and a password in a URL, without showing them. URLs are logged, and are in errors."""
+    """Raise `InvalidArgument` for a URL with a user or password, which would appear in logs and errors."""
     authority = re.match(r"[^/?#]*//([^/?#\\]*)", url) if isinstance(url, str) else None
     if authority is not None and "@" in authority[1]:
         raise InvalidArgument(
@@ -163,31 +167,35 @@ def check_no_userinfo(url: object) -> None:
         )
 
 
-def check_same_origin(given: str, servers: Iterable[str]) -> None:
-    """Refuses servers at other origins than the one that was given: only the document names them."""
-    expected = httpx2.URL(given).origin
-    other = next((each for each in servers if httpx2.URL(each).origin != expected), None)
-    if other is not None:
+def check_same_origin(document_url: str, server_urls: Iterable[str]) -> None:
+    """Raise `InvalidArgument` if a server has another origin than the document.
+
+    A fetched document must not choose which other host receives our credentials.
+    """
+    expected = httpx2.URL(document_url).origin
+    foreign = next((url for url in server_urls if httpx2.URL(url).origin != expected), None)
+    if foreign is not None:
         raise InvalidArgument(
-            f"this document says that its API is at {other:.200}, which is not where it was fetched from; "
+            f"this document says that its API is at {foreign:.200}, which is not where it was fetched from; "
             "to send headers or security there, give it as base_url"
         )
 
 
 def find_server_url(document: Document, *levels: Any) -> str:
-    """The first server of the nearest level that has any: of the operation, its path, or the document."""
-    servers = next((each for each in levels if isinstance(each, list) and each), [{"url": "/"}])
+    """Return the URL of the first server in the first non-empty list of servers."""
+    servers = next((level for level in levels if isinstance(level, list) and level), [{"url": "/"}])
     server = document.resolve(servers[0], "a server")
     return check_base_url(urljoin(document.url or "", _expand_variables(server)))
 
 
 def _expand_variables(server: Mapping[str, Any]) -> str:
+    """Return the URL of a server with its variables replaced by their defaults."""
     variables = server.get("variables") or {}
 
-    def value(place: re.Match[str]) -> str:
-        said = variables.get(place[1]) if isinstance(variables, Mapping) else None
-        if not isinstance(said, Mapping) or "default" not in said:
-            raise InvalidArgument(f"the server variable {place[1]!r:.64} has no default; give base_url")
-        return str(said["default"])
+    def get_default(match: re.Match[str]) -> str:
+        variable = variables.get(match[1]) if isinstance(variables, Mapping) else None
+        if not isinstance(variable, Mapping) or "default" not in variable:
+            raise InvalidArgument(f"the server variable {match[1]!r:.64} has no default; give base_url")
+        return str(variable["default"])
 
-    return _VARIABLE.sub(value, str(server.get("url") or "/"))
+    return _SERVER_VARIABLE.sub(get_default, str(server.get("url") or "/"))

@@ -1,4 +1,4 @@
-"""The operations of a document: each with its name, its schemas, and what is needed to call it."""
+"""Operations of a document: their names and schemas, and the handlers that call them over HTTP."""
 
 import dataclasses
 import logging
@@ -14,10 +14,17 @@ from forebay.operations.deadlines import DeadlineScope, deadline_after, earliest
 from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.envelope.body import is_json_type
 from forebay.operations.errors import CallError
-from forebay.operations.openapi import parameters
 from forebay.operations.openapi.bodies import RequestBody, read_body
 from forebay.operations.openapi.document import Document, find_server_url
-from forebay.operations.openapi.parameters import BODY_KEY, Parameter, read_parameters
+from forebay.operations.openapi.parameters import (
+    BODY_KEY,
+    Parameter,
+    build_cookies,
+    build_headers,
+    build_query,
+    fill_path,
+    read_parameters,
+)
 from forebay.operations.openapi.responses import LargeBodyStore, ResponseLimits, read_envelope, read_error
 from forebay.operations.openapi.schemas import SchemaBundle, UniqueNames
 from forebay.operations.openapi.security import AppliedSecurity, Security
@@ -36,8 +43,10 @@ _MAX_NAME_CHARS = 128
 
 _BODILESS_STATUSES = ("204", "205")
 
+_ACCEPT = "application/json, */*;q=0.8"
+
 Include = Callable[[str, str, Mapping[str, Any]], bool]
-"""Takes the method, the path and the operation as the document has it; whether it is wanted."""
+"""Function of the method, the path and the operation object that returns whether to include the operation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,62 +60,63 @@ class OperationDescription:
     parameters: list[Parameter]
     body: RequestBody | None
     security: Any
-    """Its security requirements, those of the document where it has none."""
+    """Security requirements of the operation, or of the document if the operation has none."""
 
 
 def read_operations(
     document: Document, namespace: str, base_url: str | None, include: Include | None, *, has_output: bool = True
 ) -> list[OperationDescription]:
-    """All operations that are wanted, in the order of the document.
+    """Read the included operations, in the order of the document.
 
-    One that cannot be used is left out, with a warning. Raises `InvalidArgument` if that leaves none.
+    An invalid operation is skipped with a warning. Raises `InvalidArgument` if all are invalid.
     """
-    names, trouble, found = UniqueNames(), _DocumentErrors(), list[OperationDescription]()
-    for path, method, item, operation in _iter_included(document, include, trouble):
+    names, errors, descriptions = UniqueNames(), _DocumentErrors(), list[OperationDescription]()
+    for path, method, item, operation in _iter_included(document, include, errors):
         name = names.claim(_to_name(operation.get("operationId") or f"{method}{path}"))
-        with trouble.skip_invalid(f"{method.upper()} {path}"):
-            each = _read_operation(document, namespace, name, method, path, item, operation, base_url)
-            found.append(each if has_output else _drop_output_schema(each))
-    if not found and trouble.first is not None:
-        raise trouble.first
-    return found
+        with errors.skip_invalid(f"{method.upper()} {path}"):
+            description = _read_operation(document, namespace, name, method, path, item, operation, base_url)
+            descriptions.append(description if has_output else _drop_output_schema(description))
+    if not descriptions and errors.first is not None:
+        raise errors.first
+    return descriptions
 
 
 def _iter_included(
-    document: Document, include: Include | None, trouble: "_DocumentErrors"
+    document: Document, include: Include | None, errors: "_DocumentErrors"
 ) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Path, method, what the path says for all methods, and the operation."""
+    """Yield path, method, path item and operation."""
     for path, node in document.root.get("paths", {}).items():
         if not str(path).startswith("/"):
             continue  # an extension, `x-…`
         item: Mapping[str, Any] = {}
-        with trouble.skip_invalid(path):
+        with errors.skip_invalid(path):
             item = document.resolve(node or {}, f"the path {path}")
         for method in _METHODS:
             if method not in item:
                 continue
             operation: Mapping[str, Any] | None = None
-            with trouble.skip_invalid(f"{method.upper()} {path}"):
+            with errors.skip_invalid(f"{method.upper()} {path}"):
                 operation = document.resolve(item[method], f"{method} {path}")
             if operation is not None and (include is None or include(method, path, operation)):
                 yield path, method, item, operation
 
 
 class _DocumentErrors:
-    """What is wrong with parts of a document: told of at once, and the first of it kept."""
+    """Errors in parts of a document: each is logged, and the first is kept."""
 
     def __init__(self) -> None:
         self.first: InvalidArgument | None = None
 
     @contextmanager
-    def skip_invalid(self, where: str) -> Iterator[None]:
+    def skip_invalid(self, label: str) -> Iterator[None]:
+        """Log and suppress an error in the part of the document that `label` names."""
         try:
             yield
         except (InvalidArgument, RecursionError) as error:
             if not isinstance(error, InvalidArgument):
                 error = InvalidArgument("this document is nested too deeply")
             self.first = self.first or error
-            _log.warning("forebay: %s of this document is left out: %s", where, error)
+            _log.warning("forebay: %s of this document is left out: %s", label, error)
 
 
 def _read_operation(
@@ -128,7 +138,7 @@ def _read_operation(
             namespace=namespace,
             name=name,
             type="query" if method in ("get", "head") else "mutation",
-            description=_description(operation, item),
+            description=_build_description(operation, item),
             input_schema=_build_input_schema(document, parameters, body),
             output_schema=_build_output_schema(document, operation.get("responses")),
         ),
@@ -142,32 +152,35 @@ def _read_operation(
     )
 
 
-def _drop_output_schema(described: OperationDescription) -> OperationDescription:
-    return dataclasses.replace(described, spec=dataclasses.replace(described.spec, output_schema=None))
+def _drop_output_schema(description: OperationDescription) -> OperationDescription:
+    return dataclasses.replace(description, spec=dataclasses.replace(description.spec, output_schema=None))
 
 
-def _to_name(wanted: Any) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", str(wanted)).strip("_")[:_MAX_NAME_CHARS] or "operation"
+def _to_name(operation_id: Any) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", str(operation_id)).strip("_")[:_MAX_NAME_CHARS] or "operation"
 
 
-def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    told = [str(operation.get(key) or item.get(key) or "").strip() for key in ("summary", "description")]
-    parts = [each for each in dict.fromkeys(told) if each]
-    return "\n\n".join(["Deprecated.", *parts] if operation.get("deprecated") is True else parts)
+def _build_description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+    texts = [str(operation.get(key) or item.get(key) or "").strip() for key in ("summary", "description")]
+    paragraphs = [text for text in dict.fromkeys(texts) if text]
+    return "\n\n".join(["Deprecated.", *paragraphs] if operation.get("deprecated") is True else paragraphs)
 
 
 def _build_input_schema(document: Document, parameters: list[Parameter], body: RequestBody | None) -> Schema:
-    bundle = SchemaBundle(document, "sent", takes_files=body is not None and body.kind == "multipart")
-    properties = {each.key: _with_description(bundle.convert(each.schema), each.description) for each in parameters}
-    required = [each.key for each in parameters if each.is_required]
+    bundle = SchemaBundle(document, "request", takes_files=body is not None and body.kind == "multipart")
+    properties = {
+        parameter.key: _with_description(bundle.convert(parameter.schema), parameter.description)
+        for parameter in parameters
+    }
+    required = [parameter.key for parameter in parameters if parameter.is_required]
     if body is not None:
         properties[BODY_KEY] = _with_description(body.input_schema(bundle), body.description)
         required += [BODY_KEY] if body.is_required else []
-    found: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
-        found["required"] = required
+        schema["required"] = required
     definitions = bundle.definitions
-    return {**found, "$defs": definitions} if definitions else found
+    return {**schema, "$defs": definitions} if definitions else schema
 
 
 def _with_description(schema: Schema, description: str) -> Schema:
@@ -175,7 +188,7 @@ def _with_description(schema: Schema, description: str) -> Schema:
 
 
 def _build_output_schema(document: Document, responses: Any) -> Schema | None:
-    """What every success that is JSON fits. None where one of them may be anything: another's schema is not its own."""
+    """Return a schema that every JSON success response matches, or None if one of them has no schema."""
     if not isinstance(responses, Mapping):
         return None
     successes = [status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper())]
@@ -184,94 +197,95 @@ def _build_output_schema(document: Document, responses: Any) -> Schema | None:
         response = document.resolve(responses[status] or {}, f"the response {status}")
         content = response.get("content")
         if isinstance(content, Mapping) and content:
-            schemas += _json_schemas(document, content)
+            schemas += _find_json_schemas(document, content)
         elif str(status) not in _BODILESS_STATUSES:
             return None
-    distinct = [each for index, each in enumerate(schemas) if each not in schemas[:index]]
+    # Schemas are dicts, which have no hash, so duplicates are found by comparison.
+    distinct = [schema for index, schema in enumerate(schemas) if schema not in schemas[:index]]
     if not distinct or None in distinct:
         return None
-    return SchemaBundle(document, "received").convert_standalone(
+    return SchemaBundle(document, "response").convert_standalone(
         distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
     )
 
 
-def _json_schemas(document: Document, content: Mapping[str, Any]) -> list[Any]:
-    """The schemas of a response that is JSON. It is asked for as such, so what vendors call theirs comes second."""
-    offered = {str(kind): media for kind, media in content.items() if is_json_type(str(kind))}
-    plain = [kind for kind in offered if kind.partition(";")[0].strip().lower() == "application/json"]
-    return [document.resolve(offered[kind] or {}, f"the content {kind}").get("schema") for kind in plain or offered]
-
-
-_ACCEPT = "application/json, */*;q=0.8"
+def _find_json_schemas(document: Document, content: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas of `application/json`, which we ask for, or else of all other JSON types."""
+    json_types = {str(name): media for name, media in content.items() if is_json_type(str(name))}
+    plain = [name for name in json_types if name.partition(";")[0].strip().lower() == "application/json"]
+    return [
+        document.resolve(json_types[name] or {}, f"the content {name}").get("schema") for name in plain or json_types
+    ]
 
 
 class HTTPCall:
-    """The handler of an operation."""
+    """The handler of an operation: sends the request and reads the response."""
 
     def __init__(
         self,
-        described: OperationDescription,
+        operation: OperationDescription,
         client: httpx2.AsyncClient,
         security: Security,
         headers: Mapping[str, str],
         timeout: float | None,
         limits: ResponseLimits,
-        stored: LargeBodyStore | None,
+        large_bodies: LargeBodyStore | None,
     ) -> None:
-        self._description = described
+        self._operation = operation
         self._client = client
         self._security = security
         self._headers = headers
         self._timeout = timeout
         self._limits = limits
-        self._large_bodies = stored
+        self._large_bodies = large_bodies
 
     def __repr__(self) -> str:
-        return f"<Call {self._description.method} {self._description.base_url}{self._description.path}>"
+        return f"<Call {self._operation.method} {self._operation.base_url}{self._operation.path}>"
 
-    async def __call__(self, given: Any, context: CallContext) -> ResponseEnvelope[Any]:
-        """Sends the request. Raises `CallError` for whatever comes to no result, and for a status of 400 or more."""
-        tool = self._description.spec.id
-        requirement, wanted = self._security.choose(self._description.security)
+    async def __call__(self, arguments: Any, context: CallContext) -> ResponseEnvelope[Any]:
+        """Send the request. Raises `CallError` if it fails or the status is 400 or more."""
+        tool = self._operation.spec.id
+        requirement, alternatives = self._security.choose(self._operation.security)
         async with DeadlineScope(earliest_deadline(context.deadline, deadline_after(self._timeout)), tool):
             applied = await self._security.apply(requirement)
-            request = self._build_request(given or {}, applied)
+            request = self._build_request(arguments or {}, applied)
             async with send(self._client, request, applied, tool) as response:
                 if response.status_code >= 400:
-                    raise await read_error(response, applied, self._limits, requirement, wanted, tool=tool)
+                    raise await read_error(response, applied, self._limits, requirement, alternatives, tool=tool)
                 principal = context.identity.id if context.identity else None
                 return await read_envelope(response, self._limits, self._large_bodies, tool=tool, principal=principal)
 
-    def _build_request(self, given: Mapping[str, Any], applied: AppliedSecurity) -> httpx2.Request:
+    def _build_request(self, arguments: Any, applied: AppliedSecurity) -> httpx2.Request:
         try:
-            return self._assemble_request(given, applied)
+            return self._assemble_request(arguments, applied)
         except (TypeError, ValueError, httpx2.InvalidURL) as error:
-            # A text with half a character, a value that no JSON can say, or more than a URL can hold.
+            # A lone surrogate, a value that JSON cannot express, or a URL that is too long.
             raise CallError("VALIDATION_ERROR", f"the input cannot be sent: {error!s:.200}") from None
 
-    def _assemble_request(self, given: Mapping[str, Any], applied: AppliedSecurity) -> httpx2.Request:
-        if not isinstance(given, Mapping):
-            raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(given).__name__}")
-        described = self._description
-        filled = parameters.fill_path(described.path, described.parameters, given)
-        # Some tell operations of one path apart by a query or a fragment there.
-        path, _, said = filled.partition("#")[0].partition("?")
-        query = "&".join(filter(None, [said, parameters.build_query(described.parameters, given), *applied.query]))
-        cookies = [*parameters.build_cookies(described.parameters, given), *applied.cookies]
-        content, content_type = self._encode_body(given)
+    def _assemble_request(self, arguments: Any, applied: AppliedSecurity) -> httpx2.Request:
+        if not isinstance(arguments, Mapping):
+            raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(arguments).__name__}")
+        operation = self._operation
+        target = fill_path(operation.path, operation.parameters, arguments)
+        # Some documents distinguish operations of one path by a query or a fragment in the path.
+        path, _, fixed_query = target.partition("#")[0].partition("?")
+        query = "&".join(filter(None, [fixed_query, build_query(operation.parameters, arguments), *applied.query]))
+        cookies = [*build_cookies(operation.parameters, arguments), *applied.cookies]
+        content, content_type = self._encode_body(arguments)
         headers = httpx2.Headers({"Accept": _ACCEPT}, encoding="utf-8")
-        for several in (self._headers, parameters.build_headers(described.parameters, given), applied.headers):
-            for name, value in several.items():
+        # Later headers replace earlier ones of the same name.
+        for source in (self._headers, build_headers(operation.parameters, arguments), applied.headers):
+            for name, value in source.items():
                 headers[name] = value
         if cookies:
             headers["Cookie"] = merge_cookies("; ".join(cookies), headers.get("Cookie", ""))
         if content_type is not None:
             headers["Content-Type"] = content_type
-        url = f"{described.base_url}{path}" + (f"?{query}" if query else "")
-        return new_request(self._client, described.method, url, headers, content)
+        url = f"{operation.base_url}{path}" + (f"?{query}" if query else "")
+        return new_request(self._client, operation.method, url, headers, content)
 
-    def _encode_body(self, given: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
-        body = self._description.body
-        if body is None or parameters.BODY_KEY not in given:
+    def _encode_body(self, arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+        body = self._operation.body
+        if body is None or BODY_KEY not in arguments:
             return None, None
-        return body.encode(given[parameters.BODY_KEY])
+        return body.encode(arguments[BODY_KEY])

@@ -1,4 +1,4 @@
-"""What comes back: an envelope around bytes that nobody has parsed, or an error that says what the server said."""
+"""Responses: an envelope around the unparsed body, or a `CallError` that shows the server's error."""
 
 import codecs
 import contextlib
@@ -23,7 +23,7 @@ _REPORTED_PREFIXES = ("ratelimit", "x-ratelimit")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """How much is read of a response."""
+    """Upper bounds for how much of a response is read."""
 
     max_error_bytes: int
     max_body_bytes: int
@@ -31,7 +31,7 @@ class ResponseLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LargeBodyStore:
-    """Where bodies of more than so many bytes go as they come in."""
+    """The store that receives bodies of more than `min_bytes` bytes."""
 
     store: Store
     min_bytes: int
@@ -40,32 +40,32 @@ class LargeBodyStore:
 async def read_envelope(
     response: httpx2.Response,
     limits: ResponseLimits,
-    stored: LargeBodyStore | None,
+    large_bodies: LargeBodyStore | None,
     *,
     tool: str,
     principal: str | None,
 ) -> ResponseEnvelope[Any]:
-    """The envelope of a response that is no error."""
+    """Read a successful response into an envelope."""
     content_type = response.headers.get("Content-Type", "")
     chunks = iter_decoded(response, tool)
-    most = limits.max_body_bytes if stored is None else stored.min_bytes
-    first = [chunk async for chunk in _take_chunks(chunks, most)]
-    is_all = sum(map(len, first)) <= most
+    max_bytes = limits.max_body_bytes if large_bodies is None else large_bodies.min_bytes
+    head = [chunk async for chunk in _take_chunks(chunks, max_bytes)]
+    is_complete = sum(map(len, head)) <= max_bytes
     data: Any
-    if is_all:
-        data = _to_data(b"".join(first), content_type)
-    elif stored is not None:
-        descriptor = await stored.store.put_async(
-            _chain_chunks(first, chunks), mime_type=_mime_type(content_type), source_tool=tool, principal=principal
+    if is_complete:
+        data = _to_data(b"".join(head), content_type)
+    elif large_bodies is not None:
+        descriptor = await large_bodies.store.put_async(
+            _chain_chunks(head, chunks), mime_type=_mime_type(content_type), source_tool=tool, principal=principal
         )
         data = descriptor.to_dict()
     else:
         raise CallError(
-            "EXECUTION_ERROR", f"{tool} answered more than {most} bytes; ask for less, or raise max_body_bytes"
+            "EXECUTION_ERROR", f"{tool} answered more than {max_bytes} bytes; ask for less, or raise max_body_bytes"
         )
     headers = _join_headers(response.headers)
     if data is None and response.request.method != "HEAD":
-        # Not every server says that there is no body, and `None` may be the null of one that was parsed.
+        # Tells an empty body from a parsed JSON null, which is None as well. Not every server sends a length.
         headers["content-length"] = "0"
     return http_envelope(data, status_code=response.status_code, headers=headers, content_type=content_type)
 
@@ -74,21 +74,26 @@ async def read_error(
     response: httpx2.Response,
     applied: AppliedSecurity,
     limits: ResponseLimits,
-    met: Requirement,
-    wanted: list[Requirement],
+    requirement: Requirement,
+    alternatives: list[Requirement],
     *,
     tool: str,
 ) -> CallError:
-    """The error of a status of 400 or more. What we sent to be let in does not come back in it."""
-    longest = max(map(len, applied.secrets), default=0)
-    most = limits.max_error_bytes + 4 * longest
-    head = await _read_error_body(response, most, tool)
-    is_all = len(head) <= most
-    told = redact(_decode_error_text(head, response.headers.get("Content-Type", ""), is_all=is_all), applied.secrets)
-    if not is_all and longest:
-        told = told[:-longest]  # may begin a secret that was not read to its end
-    body = told.encode("utf-8", "replace")[: limits.max_error_bytes].decode("utf-8", "ignore")
-    size = len(head) if is_all else _declared_size(response)
+    """Build the error for a status of 400 or more, with our credentials redacted.
+
+    `requirement` is the security requirement the request met; `alternatives` are all that the operation accepts.
+    """
+    longest_secret = max(map(len, applied.secrets), default=0)
+    # Read on so that a secret at the cut is whole and can be redacted; a character has up to 4 bytes.
+    max_bytes = limits.max_error_bytes + 4 * longest_secret
+    head = await _read_error_body(response, max_bytes, tool)
+    is_complete = len(head) <= max_bytes
+    content_type = response.headers.get("Content-Type", "")
+    text = redact(_decode_error_text(head, content_type, is_complete=is_complete), applied.secrets)
+    if not is_complete and longest_secret:
+        text = text[:-longest_secret]  # it may end with the start of a secret
+    body = text.encode("utf-8", "replace")[: limits.max_error_bytes].decode("utf-8", "ignore")
+    size = len(head) if is_complete else _declared_size(response)
     details: dict[str, Any] = {
         "status": response.status_code,
         "headers": {
@@ -98,48 +103,48 @@ async def read_error(
         },
         "body": body,
     }
-    if body != told or not is_all:
+    if body != text or not is_complete:
         details["body_cut"] = f"the first {len(body.encode())} of {size or f'more than {len(head)}'} bytes"
     reason = redact(response.reason_phrase, applied.secrets)
     message = f"{tool} was answered {response.status_code} {reason}".rstrip()
-    if response.status_code == 401 and met:
-        message += f"; what was given for the security scheme {' and '.join(met)} was refused"
-    elif response.status_code == 401 and wanted:
-        ways = " or ".join(" and ".join(each) for each in wanted)
-        message += f"; it wants the security scheme {ways}: give it in security="
+    if response.status_code == 401 and requirement:
+        message += f"; what was given for the security scheme {' and '.join(requirement)} was refused"
+    elif response.status_code == 401 and alternatives:
+        schemes = " or ".join(" and ".join(names) for names in alternatives)
+        message += f"; it wants the security scheme {schemes}: give it in security="
     return CallError("EXECUTION_ERROR", message, details)
 
 
-async def _read_error_body(response: httpx2.Response, most: int, tool: str) -> bytes:
-    """What can be read of the body of an error. If that is not all, the status is still more than what is wrong."""
+async def _read_error_body(response: httpx2.Response, max_bytes: int, tool: str) -> bytes:
+    """Read the start of an error body. A broken body is cut short, because the status matters more."""
     head = bytearray()
     with contextlib.suppress(CallError):
-        async for chunk in _take_chunks(iter_decoded(response, tool), most):
+        async for chunk in _take_chunks(iter_decoded(response, tool), max_bytes):
             head += chunk
     return bytes(head)
 
 
-async def _take_chunks(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
-    """Chunks until there are more bytes than `most`, and no more than they are by then."""
+async def _take_chunks(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+    """Yield chunks up to and including the one that exceeds `max_bytes`."""
     size = 0
     async for chunk in chunks:
         size += len(chunk)
         yield chunk
-        if size > most:
+        if size > max_bytes:
             return
 
 
-async def _chain_chunks(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in first:
+async def _chain_chunks(head: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in head:
         yield chunk
     async for chunk in rest:
         yield chunk
 
 
 def _declared_size(response: httpx2.Response) -> int | None:
-    """How long a body is that was not read to its end, if the server says so."""
-    told = response.headers.get("Content-Length", "")
-    return int(told) if told.isdecimal() and "Content-Encoding" not in response.headers else None
+    """Return the size of an uncompressed body from its Content-Length, or None."""
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() and "Content-Encoding" not in response.headers else None
 
 
 def _to_data(content: bytes, content_type: str) -> Any:
@@ -148,30 +153,31 @@ def _to_data(content: bytes, content_type: str) -> Any:
     if is_json_type(content_type):
         return Body(content, content_type)
     if content_type.strip().lower().startswith("text/"):
-        # Where it is not what it says, it may be UTF-8 for all that; else the bytes are all that is known of it.
-        texts = (decode_text(content, said) for said in (content_type, ""))
+        # Try the declared charset, then UTF-8; text in neither stays bytes.
+        texts = (decode_text(content, candidate) for candidate in (content_type, ""))
         return next((text for text in texts if text is not None), content)
     return content
 
 
-def _decode_error_text(content: bytes, content_type: str, *, is_all: bool) -> str:
-    """What can be read of an error, which may be cut."""
+def _decode_error_text(content: bytes, content_type: str, *, is_complete: bool) -> str:
+    """Decode an error body that may be cut, replacing invalid bytes."""
     charset = httpx2.Response(200, headers={"Content-Type": content_type}).charset_encoding
-    # There are codecs that are no charsets (`hex`, `zlib`), and each fails in a way of its own.
+    # Python has codecs that are not charsets (`hex`, `zlib`), and they raise various exceptions.
     with contextlib.suppress(Exception):
-        found: object = codecs.getincrementaldecoder(charset or "utf-8")("replace").decode(content, is_all)
-        if isinstance(found, str):
-            return found
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(content, is_all)
+        text: object = codecs.getincrementaldecoder(charset or "utf-8")("replace").decode(content, is_complete)
+        if isinstance(text, str):
+            return text
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(content, is_complete)
 
 
 def _join_headers(headers: httpx2.Headers) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    """Return headers by lower-case name, with repeated ones joined by commas."""
+    values: dict[str, list[str]] = {}
     for name, value in headers.multi_items():
-        found.setdefault(name.lower(), []).append(value)
-    return {name: ", ".join(values) for name, values in found.items()}
+        values.setdefault(name.lower(), []).append(value)
+    return {name: ", ".join(repeated) for name, repeated in values.items()}
 
 
 def _mime_type(content_type: str) -> str | None:
-    kind = content_type.partition(";")[0].strip().lower()
-    return ("application/json" if is_json_type(kind) else kind) or None
+    name = content_type.partition(";")[0].strip().lower()
+    return ("application/json" if is_json_type(name) else name) or None

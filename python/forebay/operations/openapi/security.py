@@ -1,6 +1,6 @@
-"""Who we are to the API: credentials by the names of the document's security schemes.
+"""Credentials for the security schemes of a document.
 
-Nothing here shows a credential: not in `repr`, not in an error.
+No credential appears in a `repr` or an error message.
 """
 
 import base64
@@ -21,20 +21,20 @@ __all__ = ["AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
 Secret: TypeAlias = str | tuple[str, str]
 
 Credential: TypeAlias = Secret | Callable[[], Secret | Awaitable[Secret]]
-"""A key or token, a user and a password, or a function that gives one when it is needed."""
+"""A key or token, a `(user, password)` pair, or a function that returns one of these for each call."""
 
 Requirement: TypeAlias = Sequence[str]
-"""Names of schemes that are wanted together."""
+"""Names of security schemes that a request needs together."""
 
 _REDACTED = "[hidden]"
 
 _MIN_SECRET_CHARS = 4
-"""To look for a single letter in a text would make nothing of the text, and hide nothing."""
+"""Shorter secrets are not redacted: they occur in ordinary text."""
 
 
 @dataclasses.dataclass(slots=True, repr=False)
 class AppliedSecurity:
-    """What is added to one request, and what must not be seen of it."""
+    """Headers, query pairs and cookies that authenticate one request, and the secrets to redact."""
 
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
     query: list[str] = dataclasses.field(default_factory=list)
@@ -44,24 +44,42 @@ class AppliedSecurity:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """Nothing is added, and values of headers are not seen: neither whole, nor what stands behind `Bearer`."""
-        found = cls()
+        """Return an instance that adds nothing and redacts header values, also without a prefix such as `Bearer`."""
+        applied = cls()
         for name, value in headers.items():
             if name.lower() not in PUBLIC_HEADERS:
-                found.add_secret(value)
-                found.add_secret(value.rpartition(" ")[2])
-        return found
+                applied.add_secret(value)
+                applied.add_secret(value.rpartition(" ")[2])
+        return applied
 
     def add_secret(self, secret: str) -> None:
-        """Hides a secret, also as it comes back from who writes it in their own way."""
+        """Redact a secret, also where a server repeats it percent-encoded or as JSON."""
         for text in {secret, secret.strip()}:
             as_json = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
-            slashes = [each.replace("/", "\\/") for each in as_json]
-            self.secrets.update({text, percent_encode(text), quote_plus(text), *as_json, *slashes})
+            with_slashes = [encoded.replace("/", "\\/") for encoded in as_json]
+            self.secrets.update({text, percent_encode(text), quote_plus(text), *as_json, *with_slashes})
+
+    def add_header(self, name: str, value: str, secret: str) -> None:
+        """Add a header whose value contains `secret`."""
+        self.headers[name] = check_header_value(name, value)
+        self.add_secret(secret)
+
+    def add_key(self, location: str, name: str, token: str) -> None:
+        """Add an API key to the header, query or cookie of that name."""
+        if location == "header":
+            self.add_header(name, token, token)
+            return
+        self.add_secret(token)
+        pair = f"{percent_encode(name)}={percent_encode(token)}"
+        if location == "cookie":
+            self.cookies.append(pair)
+        else:
+            self.query.append(pair)
+            self.query_names.add(name)
 
 
 class Security:
-    """The schemes of a document, and the credentials that we have for them."""
+    """The security schemes of a document and our credentials for them."""
 
     def __init__(
         self, document: Document, credentials: Mapping[str, Credential] | None, headers: Mapping[str, str]
@@ -71,21 +89,24 @@ class Security:
         self._credentials = dict(credentials or {})
         unknown = sorted(set(self._credentials) - set(self._schemes))
         if unknown:
-            there_are = ", ".join(self._schemes) or "none"
-            raise InvalidArgument(f"no such security scheme: {', '.join(unknown)}; there are {there_are}")
+            known = ", ".join(self._schemes) or "none"
+            raise InvalidArgument(f"no such security scheme: {', '.join(unknown)}; there are {known}")
 
     def choose(self, requirements: Any) -> tuple[Requirement, list[Requirement]]:
-        """The first requirement that we can meet, none if there is none, and all that would do."""
-        wanted = [[*each] for each in requirements if isinstance(each, Mapping)] if requirements else []
-        met = (each for each in wanted if each and all(name in self._credentials for name in each))
-        return next(met, []), [each for each in wanted if each] if [] not in wanted else []
+        """Choose the first requirement that our credentials meet.
+
+        Returns it (empty if there is none) and all alternatives (empty if authentication is optional).
+        """
+        alternatives: list[Requirement] = [[*names] for names in requirements or () if isinstance(names, Mapping)]
+        usable = (names for names in alternatives if names and all(name in self._credentials for name in names))
+        return next(usable, []), alternatives if [] not in alternatives else []
 
     async def apply(self, requirement: Requirement) -> AppliedSecurity:
-        """What a request needs to meet a requirement."""
-        found = AppliedSecurity.from_headers(self._headers)
+        """Return what a request needs to meet a requirement."""
+        applied = AppliedSecurity.from_headers(self._headers)
         for name in requirement:
-            _apply(self._schemes[name], name, await self._get_secret(name), found)
-        return found
+            _apply_scheme(self._schemes[name], name, await self._get_secret(name), applied)
+        return applied
 
     async def _get_secret(self, name: str) -> Secret:
         credential = self._credentials[name]
@@ -95,12 +116,12 @@ class Security:
             secret = credential()
             return await secret if inspect.isawaitable(secret) else secret
         except Exception as error:
-            # What it says may well be the secret, or how it was asked for.
+            # The message of the exception may contain the secret.
             raise CallError("EXECUTION_ERROR", f"no credential for {name}: {type(error).__name__} was raised") from None
 
 
 def redact(text: str, secrets: set[str]) -> str:
-    """A text without the secrets that someone put into it."""
+    """Return `text` with all secrets replaced."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _MIN_SECRET_CHARS:
             text = text.replace(secret, _REDACTED)
@@ -113,39 +134,21 @@ def _read_schemes(document: Document) -> dict[str, Mapping[str, Any]]:
     return {name: document.resolve(node, f"security scheme {name}") for name, node in schemes.items()}
 
 
-def _apply(scheme: Mapping[str, Any], name: str, secret: Secret, to: AppliedSecurity) -> None:
+def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied: AppliedSecurity) -> None:
     match scheme:
-        case {"type": "apiKey", "in": "header" | "query" | "cookie" as where, "name": str(key)}:
-            _apply_key(where, key, _check_token(name, secret), to)
+        case {"type": "apiKey", "in": "header" | "query" | "cookie" as location, "name": str(key)}:
+            applied.add_key(location, key, _check_token(name, secret))
         case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
             user, password = _check_pair(name, secret)
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
-            to.add_secret(password)
-            _apply_header("Authorization", f"Basic {token}", token, to)
+            applied.add_secret(password)
+            applied.add_header("Authorization", f"Basic {token}", token)
         case {"type": "http" | "oauth2" | "openIdConnect"}:
             kind = str(scheme.get("scheme") or "Bearer")
             token = _check_token(name, secret)
-            _apply_header("Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token, to)
+            applied.add_header("Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token)
         case _:
             raise CallError("EXECUTION_ERROR", f"security scheme {name} is of a type that nothing is known of")
-
-
-def _apply_key(where: str, key: str, token: str, to: AppliedSecurity) -> None:
-    if where == "header":
-        _apply_header(key, token, token, to)
-        return
-    to.add_secret(token)
-    pair = f"{percent_encode(key)}={percent_encode(token)}"
-    if where == "cookie":
-        to.cookies.append(pair)
-    else:
-        to.query.append(pair)
-        to.query_names.add(key)
-
-
-def _apply_header(name: str, value: str, secret: str, to: AppliedSecurity) -> None:
-    to.headers[name] = check_header_value(name, value)
-    to.add_secret(secret)
 
 
 def _check_token(name: str, secret: object) -> str:

@@ -1,4 +1,4 @@
-"""How a parameter is written: the styles of OpenAPI, for one value, a list and an object each."""
+"""Serialization of parameter values in the styles of OpenAPI, and checks of headers and cookies."""
 
 import json
 import math
@@ -25,21 +25,29 @@ __all__ = [
 
 Pairs = list[tuple[str, str]]
 
+PUBLIC_HEADERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
+    | {"host", "transfer-encoding", "user-agent"}
+)
+"""Lower-case names of headers that never carry credentials. All others are treated as secret."""
+
 _UNESCAPED_RESERVED = ":/?@!$'()*,;="
-"""What `allowReserved` leaves. `#`, `&`, `+` and brackets would not arrive as what they are."""
+"""Characters that `allowReserved` leaves unescaped. `#`, `&`, `+` and brackets would change the query's meaning."""
 
 _DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
+_FORBIDDEN_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
 
 def percent_encode(text: str, *, allow_reserved: bool = False) -> str:
-    """Text that can stand anywhere in a URL."""
+    """Escape `text` for any part of a URL."""
     return quote(text, safe=_UNESCAPED_RESERVED if allow_reserved else "")
 
 
 def to_text(value: Any) -> str:
-    """A value as it stands in a parameter. Lists and objects inside of others have no style: they are JSON.
+    """Return a value as the text of a parameter. Nested lists and objects, which have no style, become JSON.
 
-    Raises `ValueError` or `TypeError` for what cannot stand there.
+    Raises `ValueError` or `TypeError` for a value that cannot be sent.
     """
     match value:
         case str():
@@ -54,7 +62,7 @@ def to_text(value: Any) -> str:
 
 
 def dump_strict(value: Any) -> bytes:
-    """A value as JSON. Raises `ValueError` for NaN and infinities, of which `encoded` would make null."""
+    """Return a value as JSON. Raises `ValueError` for NaN and infinities, which `encode` would turn into null."""
     text = encode(value)
     if b"null" in text:
         json.dumps(value, allow_nan=False, skipkeys=True, default=_to_plain_types)
@@ -70,69 +78,70 @@ def _to_plain_types(value: Any) -> Any:
 
 
 def format_path(name: str, value: Any, style: str, explode: bool) -> str:
-    """What replaces `{name}` in a path."""
+    """Return the text that replaces `{name}` in a path."""
     if style == "matrix":
-        return "".join(f";{key}={text}" if text else f";{key}" for key, text in _iter_named_parts(name, value, explode))
-    lead, delimiter = (".", "." if explode else ",") if style == "label" else ("", ",")
-    return lead + _join_parts(name, value, delimiter, explode, percent_encode)
+        return "".join(f";{key}={text}" if text else f";{key}" for key, text in _iter_pairs(name, value, explode))
+    prefix, delimiter = (".", "." if explode else ",") if style == "label" else ("", ",")
+    return prefix + _join_parts(name, value, delimiter, explode, percent_encode)
 
 
 def format_header(name: str, value: Any, explode: bool) -> str:
-    """The value of a header."""
+    """Return the value of a header."""
     return _join_parts(name, value, ",", explode, lambda text: text)
 
 
 def format_pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: bool = False) -> Pairs:
-    """Names and values of a query, or of a form or cookies, ready to be joined."""
+    """Return the escaped names and values of a parameter in a query, a form or cookies."""
 
-    def write(text: str) -> str:
+    def escape(text: str) -> str:
         return percent_encode(text, allow_reserved=allow_reserved)
 
     if style == "deepObject" and isinstance(value, Mapping):
-        return [(percent_encode(key), write(text)) for key, text in _iter_deep_pairs(name, value)]
+        return [(percent_encode(key), escape(text)) for key, text in _iter_deep_pairs(name, value)]
     if isinstance(value, list | tuple | Mapping) and not explode and style in _DELIMITERS:
-        return [(percent_encode(name), _join_parts(name, value, _DELIMITERS[style], False, write))] if value else []
-    return list(_iter_named_parts(name, value, explode, write))
+        return [(percent_encode(name), _join_parts(name, value, _DELIMITERS[style], False, escape))] if value else []
+    return list(_iter_pairs(name, value, explode, escape))
 
 
-def _join_parts(name: str, value: Any, delimiter: str, explode: bool, write: Callable[[str], str]) -> str:
-    """The parts of a value in one. Raises `ValueError` where whoever takes it apart would find others."""
-    parts = list(_iter_parts(value, explode, write))
+def _join_parts(name: str, value: Any, delimiter: str, explode: bool, escape: Callable[[str], str]) -> str:
+    """Join the parts of a value. Raises `ValueError` if a part contains the delimiter."""
+    parts = list(_iter_parts(value, explode, escape))
     if isinstance(value, list | tuple | Mapping) and any(delimiter in part for part in parts):
         raise ValueError(f"a value of {name!r:.64} has {unquote(delimiter)!r} in it, which stands between values there")
     return delimiter.join(parts)
 
 
-def _iter_parts(value: Any, explode: bool, write: Callable[[str], str]) -> Iterator[str]:
-    """The parts of a value; those of an object are names and values by turns, or pairs if it explodes."""
+def _iter_parts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iterator[str]:
+    """Yield the parts of a value: for an object `key=value` if it explodes, else keys and values alternately."""
     match value:
         case Mapping():
             for key, inner in value.items():
                 if explode:
-                    yield f"{write(str(key))}={write(to_text(inner))}"
+                    yield f"{escape(str(key))}={escape(to_text(inner))}"
                 else:
-                    yield write(str(key))
-                    yield write(to_text(inner))
+                    yield escape(str(key))
+                    yield escape(to_text(inner))
         case list() | tuple():
-            yield from (write(to_text(each)) for each in value)
+            yield from (escape(to_text(item)) for item in value)
         case _:
-            yield write(to_text(value))
+            yield escape(to_text(value))
 
 
-def _iter_named_parts(
-    name: str, value: Any, explode: bool, write: Callable[[str], str] = percent_encode
+def _iter_pairs(
+    name: str, value: Any, explode: bool, escape: Callable[[str], str] = percent_encode
 ) -> Iterator[tuple[str, str]]:
-    """The same, each under a name: its own in an object that explodes."""
+    """Yield a value as name and text pairs; an object that explodes uses its keys as names."""
     match value:
         case Mapping() if explode:
-            yield from ((percent_encode(str(key)), write(to_text(inner))) for key, inner in value.items())
+            yield from ((percent_encode(str(key)), escape(to_text(inner))) for key, inner in value.items())
         case list() | tuple() if explode:
-            yield from ((percent_encode(name), write(to_text(each))) for each in value)
+            yield from ((percent_encode(name), escape(to_text(item))) for item in value)
         case _:
-            yield percent_encode(name), _join_parts(name, value, ",", False, write)
+            yield percent_encode(name), _join_parts(name, value, ",", False, escape)
 
 
 def _iter_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a value in the `deepObject` style, such as `filter[price][min]`."""
     match value:
         case Mapping():
             for key, inner in value.items():
@@ -144,25 +153,17 @@ def _iter_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
             yield name, to_text(value)
 
 
-PUBLIC_HEADERS = frozenset(
-    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
-    | {"host", "transfer-encoding", "user-agent"}
-)
-"""Headers that anyone may see. Any other may be what tells us from everyone else."""
-
-_FORBIDDEN_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-
-
 def check_header_value(name: str, text: str) -> str:
-    """The value of a header. Refuses what would end the line; it is not shown, for it may be a secret."""
+    """Return a header value without surrounding spaces. Raises `CallError` for line breaks and control characters."""
     if _FORBIDDEN_IN_HEADER.search(text):
+        # The value may be a secret, so the message shows only the name.
         raise CallError("VALIDATION_ERROR", f"the header {name!r:.64} cannot have line breaks or control characters")
     return text.strip(" \t")
 
 
-def merge_cookies(own: str, more: str) -> str:
-    """The cookies of a request, and of more of them those that have other names."""
-    given = [each.strip() for each in own.split(";")]
-    names = {each.partition("=")[0] for each in given}
-    others = (each.strip() for each in more.split(";"))
-    return "; ".join(filter(None, [*given, *(each for each in others if each.partition("=")[0] not in names)]))
+def merge_cookies(cookies: str, more: str) -> str:
+    """Append the cookies of `more` whose names are not in `cookies` yet."""
+    first = [cookie.strip() for cookie in cookies.split(";")]
+    names = {cookie.partition("=")[0] for cookie in first}
+    others = (cookie.strip() for cookie in more.split(";"))
+    return "; ".join(filter(None, [*first, *(cookie for cookie in others if cookie.partition("=")[0] not in names)]))

@@ -1,4 +1,4 @@
-"""A request on its way: redirects, and that nobody sees what must not be seen."""
+"""Sending requests: redirects, cookies, decompression, and keeping credentials out of logs and other hosts."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,17 +11,18 @@ from forebay.operations.openapi.security import AppliedSecurity, redact
 from forebay.operations.openapi.styles import PUBLIC_HEADERS, merge_cookies
 from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
 
-__all__ = ["ACCEPT_ENCODING", "carries_identity", "iter_decoded", "new_client", "new_request", "send"]
+__all__ = ["carries_identity", "iter_decoded", "new_client", "new_request", "send"]
 
 _MAX_REDIRECTS = 10
+
 _CALL_COOKIES = "forebay.own_cookies"
-"""Of a request and of those that it is sent on with: the cookies that no client remembers."""
+"""Request extension with the cookies of this call, which redirects inherit; the client's cookie jar has the others."""
 
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 
 class _MaskedURL(httpx2.URL):
-    """A URL that goes out whole, and into logs and errors without the values of its query."""
+    """A URL that is sent whole but hides its query in logs and errors."""
 
     def __str__(self) -> str:
         return str(httpx2.URL(self).copy_with(query=b"..."))
@@ -29,19 +30,19 @@ class _MaskedURL(httpx2.URL):
     __repr__ = __str__
 
     def join(self, url: httpx2.URL | str) -> httpx2.URL:
-        """What a redirect leads to, from the URL as it went out: `#part` and nothing at all keep its query."""
+        """Resolve a redirect against the unmasked URL, because an empty or `#fragment` location keeps its query."""
         return httpx2.URL(self).join(url)
 
 
 def new_client() -> httpx2.AsyncClient:
-    """A client that remembers no cookies: one caller's session is not the next one's. Each call keeps its own time."""
+    """Create a client without a timeout that stores no cookies, so callers do not share a session."""
     client = httpx2.AsyncClient(timeout=None)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
 
 
 def carries_identity(client: httpx2.AsyncClient) -> bool:
-    """Whether a client adds anything to its requests that is not for everyone."""
+    """Whether the client adds anything to its requests that may be a credential."""
     has_headers = any(name.lower() not in PUBLIC_HEADERS for name in client.headers)
     return client.auth is not None or has_headers or bool(client.params) or any(True for _ in client.cookies.jar)
 
@@ -49,35 +50,41 @@ def carries_identity(client: httpx2.AsyncClient) -> bool:
 def new_request(
     client: httpx2.AsyncClient, method: str, url: str, headers: httpx2.Headers, content: bytes | None = None
 ) -> httpx2.Request:
-    """A request with what the client adds to all of its requests."""
+    """Build a request with the headers, cookies and parameters that the client adds."""
     request = client.build_request(method, url, headers=headers, content=content)
-    # The client would ask for more than `iter_decoded` can read.
+    # The client would also accept encodings that `iter_decoded` cannot decode.
     request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPT_ENCODING)
     request.extensions[_CALL_COOKIES] = merge_cookies(headers.get("Cookie", ""), client.headers.get("Cookie", ""))
     _add_call_cookies(request, httpx2.Request(method, url, cookies=client.cookies))
-    # A client that has parameters has put them in the place of our own.
-    own = httpx2.URL(url)
-    more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own.params])
-    request.url = own.copy_with(query=b"&".join(filter(None, [own.query, str(more).encode()]))) if more else own
+    # If the client has parameters, `build_request` has replaced the query of `url` with them.
+    own_url = httpx2.URL(url)
+    more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own_url.params])
+    query = b"&".join(filter(None, [own_url.query, str(more).encode()]))
+    request.url = own_url.copy_with(query=query) if more else own_url
     return request
 
 
 @asynccontextmanager
 async def send(
-    client: httpx2.AsyncClient, request: httpx2.Request, applied: AppliedSecurity, what: str
+    client: httpx2.AsyncClient, request: httpx2.Request, applied: AppliedSecurity, label: str
 ) -> AsyncIterator[httpx2.Response]:
-    """The response to a request, its body unread. Failures on the way, also in the body, are `CallError`."""
+    """Send a request and yield the response with its body unread.
+
+    Raises `CallError` for connection failures, also for those while the body is read. `label` names the call in errors.
+    """
     response: httpx2.Response | None = None
     try:
-        response = await _send_following_redirects(client, request, applied, what)
+        response = await _send_following_redirects(client, request, applied, label)
         yield response
     except httpx2.TimeoutException:
-        # Of a client that someone gave us: ours has no time of its own.
-        raise CallError("TIMEOUT", f"{what} was not answered in time; it may have been carried out") from None
+        # Only a client passed in by the user has a timeout; ours relies on the deadline.
+        raise CallError("TIMEOUT", f"{label} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-        told = redact(str(error) or "the connection broke", applied.secrets)
-        where = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
-        raise CallError("EXECUTION_ERROR", f"{what} failed{where}: {type(error).__name__}: {told[:300]}") from None
+        reason = redact(str(error) or "the connection broke", applied.secrets)
+        location = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
+        raise CallError(
+            "EXECUTION_ERROR", f"{label} failed{location}: {type(error).__name__}: {reason[:300]}"
+        ) from None
     finally:
         if response is not None:
             await response.aclose()
@@ -88,47 +95,47 @@ def _address(url: httpx2.URL) -> str:
 
 
 async def _send_following_redirects(
-    client: httpx2.AsyncClient, request: httpx2.Request, applied: AppliedSecurity, what: str
+    client: httpx2.AsyncClient, request: httpx2.Request, applied: AppliedSecurity, label: str
 ) -> httpx2.Response:
-    # The client's own way with redirects takes every header but Authorization to any host.
-    is_ours, has_body = True, bool(request.content)
+    # httpx would send all headers except Authorization to the host of a redirect.
+    is_trusted, has_body = True, bool(request.content)
     for _ in range(_MAX_REDIRECTS + 1):
         if applied.query or any(secret in str(request.url) for secret in applied.secrets):
             request.url = _MaskedURL(request.url)
         response = await client.send(
-            request, stream=True, follow_redirects=False, auth=httpx2.USE_CLIENT_DEFAULT if is_ours else None
+            request, stream=True, follow_redirects=False, auth=httpx2.USE_CLIENT_DEFAULT if is_trusted else None
         )
-        following = response.next_request
-        if following is None:
+        redirect = response.next_request
+        if redirect is None:
             if response.status_code in _REDIRECT_STATUSES:
                 await response.aclose()
-                told = f"{what} was answered {response.status_code} without a Location, so it cannot be followed"
-                raise CallError("EXECUTION_ERROR", told, {"status": response.status_code})
+                message = f"{label} was answered {response.status_code} without a Location, so it cannot be followed"
+                raise CallError("EXECUTION_ERROR", message, {"status": response.status_code})
             return response
         await response.aclose()
-        # Not by the status: of a PUT, a 301 keeps the body, too.
-        has_body = has_body and following.method == request.method
-        if following.url.origin != request.url.origin:
+        # The method decides, not the status: a 301 keeps the body of a PUT.
+        has_body = has_body and redirect.method == request.method
+        if redirect.url.origin != request.url.origin:
             if has_body:
                 raise CallError(
                     "EXECUTION_ERROR",
-                    f"{what} was sent on to {following.url.host}, which is not told what was in the body; "
+                    f"{label} was sent on to {redirect.url.host}, which is not told what was in the body; "
                     "if that is where the API is, give it as base_url",
                     {"status": response.status_code},
                 )
-            is_ours = False
-        if is_ours:
-            _add_call_cookies(following, following)
+            is_trusted = False
+        if is_trusted:
+            _add_call_cookies(redirect, redirect)
         else:
-            # At every hop, also on their own host: the client adds its cookies to each.
-            _strip_private_parts(following, applied)
-        request = following
+            # Also for later redirects within the other host: the client adds its cookies every time.
+            _strip_private_parts(redirect, applied)
+        request = redirect
     raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
 
 
-def _add_call_cookies(request: httpx2.Request, remembering: httpx2.Request) -> None:
-    """Puts the cookies of a call before those that its client remembers; the client would send one or the other."""
-    cookies = merge_cookies(request.extensions[_CALL_COOKIES], remembering.headers.get("Cookie", ""))
+def _add_call_cookies(request: httpx2.Request, jar_request: httpx2.Request) -> None:
+    """Set the cookies of the call and, after them, those of `jar_request`. The client alone would send only one set."""
+    cookies = merge_cookies(request.extensions[_CALL_COOKIES], jar_request.headers.get("Cookie", ""))
     if cookies:
         request.headers["Cookie"] = cookies
 
@@ -142,27 +149,27 @@ def _strip_private_parts(request: httpx2.Request, applied: AppliedSecurity) -> N
             request.url = request.url.copy_remove_param(name)
 
 
-async def iter_decoded(response: httpx2.Response, what: str) -> AsyncIterator[bytes]:
-    """The body as it was before it was compressed. Raises `CallError` for one that is broken, or ends too early."""
+async def iter_decoded(response: httpx2.Response, label: str) -> AsyncIterator[bytes]:
+    """Yield the decompressed body. Raises `CallError` if it is corrupt or incomplete."""
     if response.is_stream_consumed:
-        # A hook of the client has read it, or a transport had it whole: it is decoded already.
+        # An event hook or the transport has already read and decoded it.
         yield response.content
         return
     chunks: AsyncIterator[bytes] = response.aiter_raw()
     for coding in reversed(response.headers.get_list("Content-Encoding", split_commas=True)):
         name = coding.strip().lower()
         if is_compression(name):
-            chunks = _inflate(chunks, Inflater(name), what)
+            chunks = _inflate(chunks, Inflater(name), label)
     async for chunk in chunks:
         yield chunk
 
 
-async def _inflate(chunks: AsyncIterator[bytes], inflating: Inflater, what: str) -> AsyncIterator[bytes]:
+async def _inflate(chunks: AsyncIterator[bytes], inflater: Inflater, label: str) -> AsyncIterator[bytes]:
     try:
         async for chunk in chunks:
-            for piece in inflating.feed(chunk):
+            for piece in inflater.feed(chunk):
                 yield piece
-        if last := inflating.finish():
+        if last := inflater.finish():
             yield last
     except ValueError as error:
-        raise CallError("EXECUTION_ERROR", f"{what} {error}") from None
+        raise CallError("EXECUTION_ERROR", f"{label} {error}") from None

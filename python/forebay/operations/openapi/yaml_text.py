@@ -1,4 +1,4 @@
-"""YAML as OpenAPI means it: what JSON can say, written with less punctuation."""
+"""Parsing of YAML documents into JSON values, with bounds on depth and size."""
 
 import re
 from typing import Any
@@ -10,15 +10,15 @@ from forebay.errors import InvalidArgument
 __all__ = ["parse_yaml"]
 
 _MAX_KEYS = 100_000
-"""More than any object has; merges of merges double with each line."""
+"""Keys of one mapping. Nested merges (`<<`) can double them with each line."""
 
 _MAX_NODES = 5_000_000
-"""Aliases are shared here, but whoever walks them meets each one as often as it is used."""
+"""Values in the document with every alias expanded. Code that walks the document visits each use of an alias."""
 
 _MAX_DEPTH = 250
-"""The loader that is written in C calls itself for each level, and takes the process with it when it cannot."""
+"""Levels of nesting. The C loader recurses for each level and crashes the process when the stack overflows."""
 
-# The scalars of YAML 1.2. PyYAML's own are those of 1.1, in which `no` is false and a date is no text.
+# The scalars of YAML 1.2. PyYAML implements 1.1, where `no` is false and a date is not a string.
 _INTEGER = r"[-+]?(?:0|[1-9][0-9]*)"
 _SCALARS = [
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
@@ -27,10 +27,11 @@ _SCALARS = [
     ("tag:yaml.org,2002:float", rf"{_INTEGER}(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
     ("tag:yaml.org,2002:merge", r"<<", "<"),
 ]
+"""Tag, pattern and possible first characters of each scalar type; `\\0` stands for an empty scalar."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader, which makes nothing but what JSON has."""
+    """A safe loader that produces only JSON values."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
 
@@ -46,8 +47,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         return float(node.value)
 
 
-for _tag, _pattern, _first in _SCALARS:
-    for _character in _first:
+for _tag, _pattern, _first_characters in _SCALARS:
+    for _character in _first_characters:
         _Loader.yaml_implicit_resolvers.setdefault("" if _character == "\0" else _character, []).append(
             (_tag, re.compile(rf"(?:{_pattern})\Z"))
         )
@@ -55,15 +56,15 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text says. Raises `InvalidArgument` for what is none, or grows out of all bounds."""
+    """Parse YAML text. Raises `InvalidArgument` if it is invalid or exceeds a bound."""
     try:
         _check_depth(text)
         document = yaml.load(text, _Loader)  # noqa: S506
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         if isinstance(error, InvalidArgument):
             raise
-        told = " ".join(str(error).split()) or type(error).__name__
-        raise InvalidArgument(f"this is neither JSON nor YAML: {told[:300]}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidArgument(f"this is neither JSON nor YAML: {reason[:300]}") from None
     if _count_nodes(document, {}, set()) > _MAX_NODES:
         raise InvalidArgument(f"the aliases of this document stand for more than {_MAX_NODES} values; write them out")
     return document
@@ -81,7 +82,7 @@ def _check_depth(text: str) -> None:
 
 
 def _to_json_key(key: Any) -> str:
-    """A status such as `200` is a number in YAML, and a key in JSON."""
+    """Return a YAML key as a string: the status `200` is a number in YAML."""
     match key:
         case str():
             return key
@@ -90,16 +91,16 @@ def _to_json_key(key: Any) -> str:
     return str(key)
 
 
-def _count_nodes(value: Any, known: dict[int, int], above: set[int]) -> int:
-    """How many values there are if every alias is written out."""
+def _count_nodes(value: Any, counts: dict[int, int], ancestors: set[int]) -> int:
+    """Count the values of a document with every alias expanded. `counts` caches the result by object id."""
     if not isinstance(value, dict | list):
         return 1
-    if id(value) in known:
-        return known[id(value)]
-    if id(value) in above:
+    if id(value) in counts:
+        return counts[id(value)]
+    if id(value) in ancestors:
         raise InvalidArgument("an alias of this document stands for what it is in; use a $ref for what is recursive")
-    above.add(id(value))
-    inner = value.values() if isinstance(value, dict) else value
-    known[id(value)] = 1 + sum(_count_nodes(each, known, above) for each in inner)
-    above.discard(id(value))
-    return known[id(value)]
+    ancestors.add(id(value))
+    children = value.values() if isinstance(value, dict) else value
+    counts[id(value)] = 1 + sum(_count_nodes(child, counts, ancestors) for child in children)
+    ancestors.discard(id(value))
+    return counts[id(value)]
