@@ -91,11 +91,11 @@ class Browser:
         )
 
     def find(self, text: str) -> dict[str, Any]:
-        """Where a text stands on the open page."""
+        """Find a text on the open page."""
         return {"offset": self._page["text"].find(text)}
 
     def inspect(self, element: str) -> dict[str, Any]:
-        """What a link leads to, or a field holds."""
+        """Return the target of a link or the value of a field."""
         return {"href": self._page["links"].get(element), "value": self._fields.get(element)}
 
     def interact(self, element: str) -> dict[str, Any]:
@@ -185,11 +185,11 @@ class Browser:
         return {"connected": True, "requests": len(self._requests)}
 
     def oc_session_snapshot(self) -> dict[str, Any]:
-        """What is needed to go on later."""
+        """Save the state of the session."""
         return {"url": self._url, "past": self._past, "fields": self._fields}
 
     def oc_session_resume(self, snapshot: dict[str, Any]) -> dict[str, Any]:
-        """Go on from a snapshot."""
+        """Restore a saved session."""
         self._past = list(snapshot.get("past", []))
         return self._open(str(snapshot.get("url", HOME)))
 
@@ -212,7 +212,7 @@ class Browser:
         return {"found": text in self._page["text"]}
 
     def console_capture(self) -> list[str]:
-        """What pages wrote to the console."""
+        """List console messages of the pages."""
         return [f"loaded {request['url']}" for request in self._requests]
 
     def validate_page(self) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class Browser:
         return {field: page.get(field) for field in fields}
 
     def performance_metrics(self) -> dict[str, int]:
-        """What the open page weighs."""
+        """Measure the size of the open page."""
         return {"bytes": len(self.page_content().encode()), "links": len(self._page["links"])}
 
     # Tools that most agents do not need
@@ -329,17 +329,17 @@ class Browser:
         return read
 
     def worker_update(self, worker: str, progress: float, note: str = "") -> dict[str, Any]:
-        """Tell how far a worker of a batch has come, between 0 and 1, with a note for whoever waits for it."""
+        """Report the progress of a batch worker, between 0 and 1, with an optional note for the caller."""
         self._workers[worker] = {"progress": progress, "note": note}
         return self._workers
 
     def worker_complete(self, worker: str, result: str) -> dict[str, Any]:
-        """Tell that a worker of a batch is results, with its result for whoever collects it."""
+        """Report that a batch worker is done, with its result for the caller who collects it."""
         self._workers[worker] = {"progress": 1.0, "result": result}
         return self._workers
 
     def oc_recording_start(self, name: str) -> dict[str, str]:
-        """Begin to record what is results, under a name: pages that are opened and read, and what is clicked."""
+        """Start a recording under a name: the pages that are opened and read, and the elements that are clicked."""
         self._recordings[name] = []
         self._recording = name
         return {"recording": name}

@@ -39,51 +39,51 @@ def make_server() -> MCPServer:
 
     @server.tool(structured_output=False)
     def read_page() -> dict[str, Any]:
-        """The text of the open page."""
+        """Read the text of the open page."""
         page = pages.make_page(current_url)
         return {"url": page["url"], "title": page["title"], "text": page["text"]}
 
     @server.tool(structured_output=False)
     def crawl(url: str, max_pages: Count = 30) -> dict[str, Any]:
-        """The tree of a site's pages, with their text."""
+        """Crawl a site and return its pages with their text."""
         return pages.crawl(url, max_pages)
 
     @server.tool(structured_output=False)
     def network(count: Count = 500) -> dict[str, Any]:
-        """What the open page sent and received."""
+        """List the network requests of the open page."""
         return pages.record_requests(current_url, count)
 
     @server.tool(structured_output=True)
     def extract_data(count: Count = 1000) -> pages.Extracted:
-        """Records of the open page."""
+        """Extract the records of the open page."""
         return pages.extract_records(current_url, count)
 
     @server.tool()
     def evidence_bundle() -> CallToolResult:
-        """Page, network and trace of the open page, as gzip."""
+        """Return the open page with its network requests and trace, as gzip."""
         packed = base64.b64encode(pages.bundle(current_url)).decode()
         resource = BlobResourceContents(uri="evidence://bundle", mime_type="application/gzip", blob=packed)
         return CallToolResult(content=[EmbeddedResource(type="resource", resource=resource)])
 
     @server.tool()
     def screenshot(width: Pixels = 320, height: Pixels = 200) -> CallToolResult:
-        """A picture of the open page."""
+        """Take a screenshot of the open page."""
         picture = base64.b64encode(pages.render_png(current_url, width, height)).decode()
         return CallToolResult(content=[ImageContent(type="image", data=picture, mime_type="image/png")])
 
     @server.tool(structured_output=False)
     def trace(events: Count = 1000) -> str:
-        """What the browser did, a line an event."""
+        """Return the browser's trace, one event per line."""
         return pages.record_trace(current_url, events)
 
     @server.tool(structured_output=False)
     def bug_scan(count: Count = 200) -> dict[str, Any]:
-        """What is wrong with the open page, the worst first."""
+        """Scan the open page for bugs, most severe first."""
         return pages.scan_for_bugs(current_url, count)
 
     @server.tool(structured_output=False)
     def attach(name: str, text: str) -> dict[str, Any]:
-        """Keep a text with the open page."""
+        """Attach a text to the open page."""
         data = text.encode()
         return {"url": current_url, "name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 

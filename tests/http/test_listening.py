@@ -20,7 +20,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
 from mcp_harness import parse_text, read_all_items
-from wires import ERAS, MODERN, message_of, wired_to
+from wires import ERAS, MODERN, connect_http, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +29,11 @@ class ToolClient:
     """A client with a token, for one protocol era."""
 
     def __init__(self, server: HttpServer, token: str | None, era: str) -> None:
-        self._wire = wired_to(server.port, era, token)
+        self._wire = connect_http(server.port, era, token)
 
     def call(self, tool: str, **arguments: Any) -> Any:
-        answer = self._wire.ask("tools/call", {"name": tool, "arguments": arguments})
-        return json.loads(message_of(answer))["result"]
+        answer = self._wire.request("tools/call", {"name": tool, "arguments": arguments})
+        return json.loads(extract_message(answer))["result"]
 
     def call_json(self, tool: str, **arguments: Any) -> Any:
         return json.loads(self.call(tool, **arguments)["content"][0]["text"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from listening_harness import ALICE, JSON, HttpServer, read_until_closed, run_server, write_token_file
-from wires import ERAS, HELLO, MODERN, MODERN_META
+from wires import ERAS, INITIALIZE_PARAMS, MODERN, MODERN_META
 
 BODY_LIMIT_BYTES = 100_000
 UNKNOWN_TOKEN = "no" * 20
@@ -41,7 +41,9 @@ def make_request(headers: str, body: bytes = b"", *, token: str = ALICE, line: s
 def valid_request(era: str, **more: Any) -> tuple[str, bytes]:
     """Return the headers and the body of a valid request."""
     if era != MODERN:
-        return "", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO, **more}).encode()
+        return "", json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE_PARAMS, **more}
+        ).encode()
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": MODERN_META}, **more}
     return f"mcp-protocol-version: {MODERN}\r\nmcp-method: tools/list", json.dumps(message).encode()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from listening_harness import ALICE, BOB, HttpServer, run_server, write_token_file
-from serve_harness import config
+from serve_harness import write_config
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def test_a_session_id_is_not_logged_whole(tmp_path: Path) -> None:
 
 def test_where_it_listens_is_said_whatever_is_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FOREBAY_LOG_LEVEL", raising=False)
-    file = str(config(tmp_path, {"text": {"python": "textwrap"}}))
+    file = str(write_config(tmp_path, {"text": {"python": "textwrap"}}))
     command = [sys.executable, "-m", "forebay", "serve", "--config", file, "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gateway:
         try:

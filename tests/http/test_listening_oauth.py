@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from issuing import AUDIENCE, ISSUER, OTHER_KEY, serve_jwks, sign_token
 from listening_harness import ALICE, HttpServer, run_server, write_token_file
-from wires import ERAS, message_of, wired_to
+from wires import ERAS, connect_http, extract_message
 
 SCOPE = "mcp:use"
 
@@ -67,8 +67,8 @@ def test_clients_are_told_where_tokens_come_from(server: HttpServer) -> None:
 @pytest.mark.parametrize("era", ERAS)
 def test_the_subject_is_the_principal(era: str, server: HttpServer) -> None:
     def call(token: str, tool: str, **arguments: Any) -> Any:
-        answer = wired_to(server.port, era, token).ask("tools/call", {"name": tool, "arguments": arguments})
-        return json.loads(json.loads(message_of(answer))["result"]["content"][0]["text"])
+        answer = connect_http(server.port, era, token).request("tools/call", {"name": tool, "arguments": arguments})
+        return json.loads(json.loads(extract_message(answer))["result"]["content"][0]["text"])
 
     handle = call(sign_token(scope=SCOPE), "text", size=50_000)["output_handle"]
     # Another token of the same subject is the same principal.
@@ -109,6 +109,6 @@ def test_who_listens_is_told_nothing_any_more_when_its_token_has_expired(server:
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_that_outlasts_its_token_is_answered(era: str, server: HttpServer) -> None:
-    wire = wired_to(server.port, era, sign_token(scope=SCOPE, exp=int(time.time()) + 3))
-    answer = wire.ask("tools/call", {"name": "slow", "arguments": {"seconds": 5.0}})
-    assert json.loads(message_of(answer))["result"]["content"][0]["text"] == "at last"
+    wire = connect_http(server.port, era, sign_token(scope=SCOPE, exp=int(time.time()) + 3))
+    answer = wire.request("tools/call", {"name": "slow", "arguments": {"seconds": 5.0}})
+    assert json.loads(extract_message(answer))["result"]["content"][0]["text"] == "at last"

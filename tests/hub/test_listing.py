@@ -10,7 +10,7 @@ from forebay.config.upstreams import UpstreamConfig
 from forebay.hub.run import HubServer
 from forebay.operations.mcp.server import OperationTools
 from mcp import Client
-from serve_harness import command_of
+from serve_harness import upstream_command
 from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def test_all_are_found_as_each_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return find_all(self, ctx, names)
 
     monkeypatch.setattr(OperationTools, "find_all", compare)
-    command = command_of("mcp_server.py", "stdio", "null")
+    command = upstream_command("mcp_server.py", "stdio", "null")
     target = UpstreamConfig(name="one", command=command["command"], args=tuple(command["args"]))
     assert "rows" in _list_tools(tmp_path, LEGACY, target)
     assert set(comparisons) == {True}

@@ -22,8 +22,8 @@ from mcp_types import (
     TextResourceContents,
 )
 from pydantic import FileUrl
-from serve_harness import command_of, config
-from wires import ERAS, LEGACY, started
+from serve_harness import upstream_command, write_config
+from wires import ERAS, LEGACY, start_server
 
 pytestmark = pytest.mark.slow
 
@@ -58,9 +58,9 @@ ELICITATION_RESULT = {"action": "accept", "content": {"name": "Who is you?"}}
 @contextmanager
 def _upstream(transport: str, era: str) -> Iterator[dict[str, Any]]:
     if transport == "stdio":
-        yield command_of("eliciting_server.py", "stdio", era)
+        yield upstream_command("eliciting_server.py", "stdio", era)
         return
-    with started("eliciting_server.py", "http", era) as process:
+    with start_server("eliciting_server.py", "http", era) as process:
         assert process.stdout
         yield {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
 
@@ -72,7 +72,7 @@ def _run(
     talk: Callable[[Client], Awaitable[None]],
     callbacks: dict[str, Any] = CALLBACKS,
 ) -> None:
-    path = config(folder, {"one": upstream})
+    path = write_config(folder, {"one": upstream})
     command = StdioServerParameters(command=sys.executable, args=["-m", "forebay", "serve", "--config", str(path)])
 
     async def run() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wires import HELLO, LEGACY, MODERN, MODERN_META, message_of
+from wires import INITIALIZE_PARAMS, LEGACY, MODERN, MODERN_META, extract_message
 
 ALICE, BOB = "alice-" + "a" * 30, "bob-" + "b" * 30
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -27,7 +27,7 @@ class Response(NamedTuple):
 
     @property
     def message(self) -> Any:
-        return json.loads(message_of(self.body))
+        return json.loads(extract_message(self.body))
 
 
 class HttpServer:
@@ -82,7 +82,9 @@ class HttpServer:
 
     def initialize(self, token: str | None = None, **headers: str) -> Response:
         """Send the request that starts a session."""
-        return self.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}, token, **headers)
+        return self.post(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE_PARAMS}, token, **headers
+        )
 
     def list_tools(self, token: str | None = None, **headers: str) -> Response:
         """Send a request of protocol 2026-07-28, which needs no session."""
