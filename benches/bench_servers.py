@@ -139,8 +139,8 @@ def stored_in_turn(store: forebay.Store, which: str) -> Seconds:
     inside: list[float] = []
 
     def in_the_pipeline() -> dict[str, Any]:
-        assert not gate.pipeline.is_inline(result, Mode("auto"))
-        return gate.pipeline.store_result(result, ToolCall("large"))
+        assert not gate.policy.pipeline.is_inline(result, Mode("auto"))
+        return gate.policy.pipeline.store_result(result, ToolCall("large"))
 
     async def run() -> Seconds:
         async with Client(server) as client:

@@ -42,7 +42,7 @@ class Expected:
 
 EXPECTED: Sequence[Expected] = ()
 """Intended differences, such as options that were dropped:
-`Expected("cli config/config --explain*", "--max-principals is gone", rb'\\{"option":"max_principals".*?\\},')`."""
+`Expected("cli config/config --explain*", "--max-principals is gone", rb'\\{"name":"max_principals".*?\\},?')`."""
 
 CONVERSATIONS: dict[str, Callable[[Talk], None]] = {**WRAP, **SERVE, **ADAPTERS, **CLI}
 
@@ -69,7 +69,7 @@ def run(name: str, build: Build, folder: Path) -> Recording:
     return Recording(talk.exchanges)
 
 
-def compare(name: str, before: Recording, after: Recording) -> list[str]:
+def compare(name: str, before: Recording, after: Recording, *, has_two_names: bool) -> list[str]:
     """Return the differences of a conversation, as texts to print."""
     differences = [
         f"{name}: the conversation with {side} broke off\n{recording.failure}"
@@ -82,24 +82,29 @@ def compare(name: str, before: Recording, after: Recording) -> list[str]:
         if other is None:
             differences.append(f"{name}/{exchange.name}: only before\n  before: {shorten(exchange.data)}")
         elif difference := compare_exchange(
-            drop_expected(f"{name}/{exchange.name}", exchange), drop_expected(f"{name}/{other.name}", other)
+            drop_expected(f"{name}/{exchange.name}", exchange),
+            drop_expected(f"{name}/{other.name}", other),
+            has_two_names=has_two_names,
         ):
             differences.append(f"{name}/{exchange.name}\n{difference}")
     differences += [f"{name}/{other.name}: only after\n  after:  {shorten(other.data)}" for other in others.values()]
     return differences
 
 
-def compare_exchange(before: Exchange, after: Exchange) -> str | None:
+def compare_exchange(before: Exchange, after: Exchange, *, has_two_names: bool) -> str | None:
     """Return a text about the first difference of two exchanges."""
     if before.data == after.data:
         return None
-    old, new = before.data.splitlines(), after.data.splitlines()
-    old_raw, new_raw = before.raw.splitlines(), after.raw.splitlines()
+    old, new, old_raw, new_raw = (
+        data.splitlines(keepends=True) for data in (before.data, after.data, before.raw, after.raw)
+    )
     if len(old) == len(new) == len(old_raw) == len(new_raw):
-        lines = [pair for pair in zip(old, new, old_raw, new_raw, strict=True) if not is_same(*pair)]
-        if not lines:
+        pairs = [pair for pair in zip(old, new, old_raw, new_raw, strict=True) if pair[0] != pair[1]]
+        if has_two_names:
+            pairs = [pair for pair in pairs if not is_same(*pair)]
+        if not pairs:
             return None
-        old_line, new_line = lines[0][:2]
+        old_line, new_line = pairs[0][:2]
     else:
         old_line, new_line = before.data, after.data
     start = next(
@@ -117,6 +122,14 @@ def compare_exchange(before: Exchange, after: Exchange) -> str | None:
 def shorten(data: bytes) -> str:
     text = data[: 2 * CONTEXT_BYTES].decode(errors="backslashreplace")
     return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def keep(recording: Recording, path: Path) -> None:
+    """Write the normalised exchanges of a conversation to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(
+        b"".join(b"## %b\n%b\n" % (exchange.name.encode(), exchange.data) for exchange in recording.exchanges)
+    )
 
 
 def drop_expected(name: str, exchange: Exchange) -> Exchange:
@@ -158,6 +171,8 @@ def main() -> int:
         builds = {"a": find_build(options.before), "b": find_build(options.after)}
     except BuildNotFound as error:
         parser.error(str(error))
+    has_two_names = len({build.name for build in builds.values()}) > 1
+    exchanges, differences = 0, 0
     with (
         tempfile.TemporaryDirectory(prefix="wire-diff-") as root,
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
@@ -167,21 +182,16 @@ def main() -> int:
             for number, name in enumerate(names)
             for side, build in builds.items()
         }
-        recordings = {key: future.result() for key, future in running.items()}
-    exchanges, differences = 0, 0
-    for name in names:
-        before, after = recordings[name, "a"], recordings[name, "b"]
-        exchanges += max(len(before.exchanges), len(after.exchanges))
-        if options.keep is not None:
-            for side, recording in (("before", before), ("after", after)):
-                path = options.keep / side / f"{name.replace('/', '-')}.txt"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(b"".join(f"## {e.name}\n".encode() + e.data + b"\n" for e in recording.exchanges))
-        for difference in compare(name, before, after):
-            reason = expected_reason(difference)
-            if reason is None:
-                differences += 1
-            print(difference if reason is None else f"{difference}\n  expected: {reason}")
+        for name in names:
+            before, after = (running[name, side].result() for side in builds)
+            exchanges += max(len(before.exchanges), len(after.exchanges))
+            if options.keep is not None:
+                keep(before, options.keep / "before" / f"{name}.txt")
+                keep(after, options.keep / "after" / f"{name}.txt")
+            for difference in compare(name, before, after, has_two_names=has_two_names):
+                reason = expected_reason(difference)
+                differences += reason is None
+                print(difference if reason is None else f"{difference}\n  expected: {reason}", flush=True)
     print(f"{exchanges} exchanges in {len(names)} conversations compared: {differences} differences")
     return 1 if differences else 0
 

@@ -427,9 +427,9 @@ def dissect(
     part: tuple[Buffer | str, int, int],
     token: str,
     *,
-    most_string: int = 1024,
-    most_container: int = 8192,
-    most_depth: int = 64,
+    max_string_bytes: int = 1024,
+    max_container_bytes: int = 8192,
+    max_depth: int = 64,
 ) -> tuple[bytes, list[tuple[int, int]]]:
     """Split a message into a skeleton, in which hole `n` is the string `token:n`, and the spans of its holes.
 
@@ -454,7 +454,7 @@ def same_json(text: tuple[Buffer | str, int, int], value: tuple[Buffer | str, in
     White space between tokens and the escaping of characters in strings do not matter.
     """
 
-def each_says(content: tuple[Buffer | str, int, int], items: tuple[Buffer | str, int, int]) -> bool:
+def texts_match_items(content: tuple[Buffer | str, int, int], items: tuple[Buffer | str, int, int]) -> bool:
     """Return whether each text of `content` equals its item of `items`, or is JSON that does.
 
     `content` must be an array of `{"type": "text", "text": ...}` without other members, `items` one of as many values.

@@ -1,4 +1,4 @@
-"""Over HTTP, a server of the mcp SDK writes ASCII in the newest version: what is measured is that."""
+"""Over HTTP the SDK escapes non-ASCII characters in the newest version, and sizes are measured so."""
 
 import json
 import socket
@@ -17,9 +17,9 @@ CALL = {"size": 7_000, "of": "é"}
 
 
 @contextmanager
-def run_server(gate: Forebay) -> Iterator[int]:
-    """The port of a server in this process."""
-    app = gate.install(make_server()).streamable_http_app()
+def run_server(middleware: Forebay) -> Iterator[int]:
+    """Run a server in this process and yield its port."""
+    app = middleware.install(make_server()).streamable_http_app()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -35,26 +35,26 @@ def run_server(gate: Forebay) -> Iterator[int]:
 
 @pytest.mark.slow
 def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> None:
-    """Over HTTP the newest version is ASCII: an emoji of four bytes takes twelve."""
-    gate = Forebay((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
-    with run_server(gate) as port:
+    """An emoji of four bytes in UTF-8 takes twelve when it is escaped."""
+    middleware = Forebay((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
+    with run_server(middleware) as port:
         wire = wired_to(port, era)
         for of in ('"', "\\", "\x01", "😀", "é", "語", "a"):
-            asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}
-            message = message_of(wire.ask("tools/call", asked))
+            params = {"name": "text", "arguments": {"size": 60_000, "of": of}}
+            message = message_of(wire.ask("tools/call", params))
             assert len(message) <= 4096
             preview = json.loads(json.loads(message)["result"]["content"][0]["text"])["preview"]
             assert set(preview) == {of}
             assert len(message) > 3800 or len(preview.encode()) > 2000
-    gate.close()
+    middleware.close()
 
 
 @pytest.mark.slow
 def test_what_goes_inline_is_measured_as_it_is_sent(era: str, tmp_path: Path) -> None:
-    """The text and what is structured of it are 28 KB in UTF-8, and 84 KB in ASCII."""
-    gate = Forebay((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
-    with run_server(gate) as port:
+    """The text and the structured content are 28 KB in UTF-8, and 84 KB in ASCII."""
+    middleware = Forebay((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
+    with run_server(middleware) as port:
         message = message_of(wired_to(port, era).ask("tools/call", {"name": "text", "arguments": CALL}))
         assert ("output_handle" in message.decode()) == (era == MODERN)
         assert len(message) <= 32768
-    gate.close()
+    middleware.close()

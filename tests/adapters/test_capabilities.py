@@ -1,4 +1,4 @@
-"""The capability filter in real servers of both SDKs, in both eras, as a client without any SDK has them."""
+"""The capability filter in servers of both SDKs and in both eras, seen by a client without an SDK."""
 
 import json
 from collections.abc import Iterator
@@ -44,8 +44,8 @@ def parse_content(result: dict[str, Any]) -> Any:
     return json.loads(result["content"][0]["text"])
 
 
-def make_options(root: Path, **more: Any) -> dict[str, Any]:
-    return {"store": root.as_uri() + "/store", "capabilities": CAPABILITIES, **more}
+def make_options(root: Path, **options: Any) -> dict[str, Any]:
+    return {"store": root.as_uri() + "/store", "capabilities": CAPABILITIES, **options}
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -54,9 +54,9 @@ def test_what_is_switched_off_is_neither_listed_nor_called(
 ) -> None:
     with servers.wired(None, era) as plain:
         before = list_names(plain)
-    asked = make_options(tmp_path, disable_tools=["media"], tools_only=["core", "media"])
-    with servers.wired(asked, era, transport) as wire:
-        # The first that the server hears is a call.
+    options = make_options(tmp_path, disable_tools=["media"], tools_only=["core", "media"])
+    with servers.wired(options, era, transport) as wire:
+        # A call is the first request that the server gets.
         refused = call(wire, "rows")
         assert list_names(wire) == [
             *(name for name in before if name not in ("rows", "text", "json_text", "image", "audio")),
@@ -84,8 +84,8 @@ def test_nothing_is_changed_where_nothing_is_asked_for(era: str, servers: Server
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_hidden_tools_are_shown_to_who_asks(transport: str, era: str, servers: Servers, tmp_path: Path) -> None:
-    asked = make_options(tmp_path, hidden_tools=["data", "several"], disable_tools=["media"])
-    with servers.wired(asked, era, transport) as wire:
+    options = make_options(tmp_path, hidden_tools=["data", "several"], disable_tools=["media"])
+    with servers.wired(options, era, transport) as wire:
         if era == LEGACY:
             assert json.loads(message_of(wire.hello))["result"]["capabilities"]["tools"]["listChanged"] is True
         before = list_names(wire)
@@ -98,7 +98,7 @@ def test_hidden_tools_are_shown_to_who_asks(transport: str, era: str, servers: S
             assert (error["code"], error["capability"]) == ("CAPABILITY_DISABLED", "media")
         assert list_names(wire) == before
         assert wire.notified == []
-        # It is allowed, and only not listed.
+        # A hidden tool can be called.
         assert call(wire, "text")["isError"] is False
         shown = parse_content(call(wire, "expand_tools", names=["text", "several"]))
         if era == MODERN:
@@ -112,21 +112,21 @@ def test_hidden_tools_are_shown_to_who_asks(transport: str, era: str, servers: S
                 assert [json.loads(line)["method"] for line in wire.notified] == ["notifications/tools/list_changed"]
             call(wire, "expand_tools", name="text")
             assert len(wire.notified) <= 1
-    with servers.wired(asked, era, transport) as other:
+    with servers.wired(options, era, transport) as other:
         assert list_names(other) == before
 
 
 def test_a_definition_is_as_the_list_would_have_it(servers: Servers, tmp_path: Path) -> None:
-    asked = {"output_mode": "auto", "per_call": True}
-    with servers.wired(make_options(tmp_path, **asked), MODERN) as wire:
+    options = {"output_mode": "auto", "per_call": True}
+    with servers.wired(make_options(tmp_path, **options), MODERN) as wire:
         tools = json.loads(wire.ask("tools/list"))["result"]["tools"]
-    with servers.wired(make_options(tmp_path, **asked, hidden_tools=["rows"]), MODERN) as wire:
+    with servers.wired(make_options(tmp_path, **options, hidden_tools=["rows"]), MODERN) as wire:
         assert parse_content(call(wire, "expand_tools", name="rows"))["tools"] == [tools[0]]
 
 
 def test_a_name_that_no_tool_has_closes_the_server(era: str, servers: Servers, tmp_path: Path) -> None:
-    asked = {"store": tmp_path.as_uri() + "/store", "disable_tools": ["workflw"]}
-    with servers.wired(asked, era) as wire:
+    options = {"store": tmp_path.as_uri() + "/store", "disable_tools": ["workflw"]}
+    with servers.wired(options, era) as wire:
         assert "which no tool is for; there are core" in parse_content(call(wire, "text"))["error"]["message"]
         assert list_names(wire) == OWN_TOOLS
 
@@ -139,14 +139,16 @@ def test_a_connection_that_does_not_last_is_told_the_definitions(tmp_path: Path)
 
 
 async def _call_all(client: Any) -> tuple[list[str], list[str | None]]:
-    """What is listed, and with what calls are refused; calls first."""
-    answers = [await client.call_tool(name, {}, **MORE.get(type(client).__module__, {})) for name in ("a", "b", "c")]
+    """Call three tools, then list; return the listed names and the capability that each refusal names."""
+    answers = [
+        await client.call_tool(name, {}, **CALL_OPTIONS.get(type(client).__module__, {})) for name in ("a", "b", "c")
+    ]
     found = await client.list_tools()
     names = [tool.name for tool in (found if isinstance(found, list) else found.tools)]
     return names, [parse_text(answer)["error"]["capability"] if answer.is_error else None for answer in answers]
 
 
-MORE: dict[str, dict[str, Any]] = {"fastmcp.client.client": {"raise_on_error": False}}
+CALL_OPTIONS: dict[str, dict[str, Any]] = {"fastmcp.client.client": {"raise_on_error": False}}
 
 
 def test_what_a_tool_of_the_sdk_says_itself(era: str, tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_what_a_tool_of_the_sdk_says_itself(era: str, tmp_path: Path) -> None:
     for name, meta in (("a", {META_KEY: "x"}), ("b", {"capability": "y"}), ("c", None)):
         server.add_tool(lambda: "done", name=name, meta=meta)
 
-    async def test(client: Any, _gate: Any) -> None:
+    async def test(client: Any, _middleware: Any) -> None:
         assert await _call_all(client) == (["a", *OWN_TOOLS], [None, "y", "core"])
 
     mcp_harness.serve(test, tmp_path, era, server, tools_only=["x"])
@@ -165,7 +167,7 @@ def test_what_a_tool_of_fastmcp_says_itself(era: str, tmp_path: Path) -> None:
     for name, meta in (("a", {META_KEY: "x"}), ("b", {"capability": "y"}), ("c", None)):
         server.tool(lambda: "done", name=name, meta=meta)
 
-    async def test(client: Any, _gate: Any) -> None:
+    async def test(client: Any, _middleware: Any) -> None:
         assert await _call_all(client) == (["a", *OWN_TOOLS], [None, "y", "core"])
 
     fastmcp_harness.serve(test, tmp_path, era, server, tools_only=["x"])
@@ -177,12 +179,12 @@ def test_a_tool_that_is_added_later_does_not_slip_through(era: str, tmp_path: Pa
     late = FastMCP("later")
     late.tool(lambda: "done", name="a", meta={META_KEY: "x"})
 
-    async def on_sdk(client: Any, _gate: Any) -> None:
+    async def on_sdk(client: Any, _middleware: Any) -> None:
         assert (await client.call_tool("a", {})).is_error
         server.add_tool(lambda: "done", name="b", meta={META_KEY: "x"})
         assert parse_text(await client.call_tool("b", {}))["error"]["capability"] == "x"
 
-    async def on_fastmcp(client: Any, _gate: Any) -> None:
+    async def on_fastmcp(client: Any, _middleware: Any) -> None:
         assert (await client.call_tool("a", {}, raise_on_error=False)).is_error
         late.tool(lambda: "done", name="b", meta={META_KEY: "x"})
         assert parse_text(await client.call_tool("b", {}, raise_on_error=False))["error"]["capability"] == "x"
@@ -212,7 +214,7 @@ def paged_server(is_listing: list[bool]) -> Server[Any]:
 
 
 def test_pages_stay_in_order_and_cursors_the_server_s(era: str, tmp_path: Path) -> None:
-    async def test(client: Any, _gate: Forebay) -> None:
+    async def test(client: Any, _middleware: Forebay) -> None:
         pages: list[list[str]] = []
         cursor = None
         while not pages or cursor is not None:
@@ -227,7 +229,7 @@ def test_pages_stay_in_order_and_cursors_the_server_s(era: str, tmp_path: Path) 
 def test_while_a_server_cannot_list_its_tools_none_slips_through(era: str, tmp_path: Path) -> None:
     is_listing = [False]
 
-    async def test(client: Any, _gate: Forebay) -> None:
+    async def test(client: Any, _middleware: Forebay) -> None:
         refused = await client.call_tool("t0", {})
         assert "try again" in parse_text(refused)["error"]["message"]
         is_listing[0] = True
@@ -239,8 +241,8 @@ def test_while_a_server_cannot_list_its_tools_none_slips_through(era: str, tmp_p
 
 def test_what_one_connection_is_shown_another_is_not(tmp_path: Path) -> None:
     with closing(Servers("mcp_server.py")) as servers:
-        asked = make_options(tmp_path, hidden_tools=["rows"])
-        with servers.wired(asked, LEGACY, "http") as one, servers.wired(asked, LEGACY, "http") as other:
+        options = make_options(tmp_path, hidden_tools=["rows"])
+        with servers.wired(options, LEGACY, "http") as one, servers.wired(options, LEGACY, "http") as other:
             call(one, "expand_tools", name="rows")
             assert "rows" in list_names(one)
             assert "rows" not in list_names(other)
@@ -256,10 +258,10 @@ def test_expanding_shows_nothing_that_the_server_keeps_from_its_caller(era: str,
     for name in ("secret", "open"):
         server.tool(lambda: "done", name=name)
 
-    async def test(client: Any, _gate: Any) -> None:
+    async def test(client: Any, _middleware: Any) -> None:
         hidden = parse_text(await client.call_tool("expand_tools", {}))["hidden_tools"]
         assert [tool["name"] for tool in hidden] == ["open"]
-        asked = await client.call_tool("expand_tools", {"name": "secret"}, raise_on_error=False)
-        assert parse_text(asked)["error"]["code"] == "invalid_argument"
+        refused = await client.call_tool("expand_tools", {"name": "secret"}, raise_on_error=False)
+        assert parse_text(refused)["error"]["code"] == "invalid_argument"
 
     fastmcp_harness.serve(test, tmp_path, era, server, hidden_tools=["*"])

@@ -1,4 +1,4 @@
-"""forebay in a fastmcp server: what becomes of results, in which mode, for real clients of both eras."""
+"""forebay in a fastmcp server: results of every kind and mode, for clients of both eras."""
 
 import asyncio
 import base64
@@ -33,12 +33,12 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 def test_every_kind_of_result(
     tool: str, arguments: dict[str, Any], payload: bytes | None, mime_type: str, era: str, tmp_path: Path
 ) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
         result = await call(client, tool, **arguments)
         descriptor = parse_text(result)
         assert descriptor["mime_type"] == mime_type
         assert (result.content[1].type, result.content[1].size) == ("resource_link", descriptor["size_bytes"])
-        stored = read_stored(gate, result)
+        stored = read_stored(middleware, result)
         if payload is None:
             assert json.loads(stored)["count"] == arguments["count"]
             assert descriptor["items_path"] == "/items"
@@ -53,15 +53,18 @@ def test_every_kind_of_result(
 
 
 def test_what_is_structured_is_stored_once(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
-        assert json.loads(read_stored(gate, await call(client, "rows", count=5000)))["result"][4999]["id"] == 4999
-        assert json.loads(read_stored(gate, await call(client, "report", count=1000))).keys() == {"title", "lines"}
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
+        assert json.loads(read_stored(middleware, await call(client, "rows", count=5000)))["result"][4999]["id"] == 4999
+        assert json.loads(read_stored(middleware, await call(client, "report", count=1000))).keys() == {
+            "title",
+            "lines",
+        }
 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         descriptor = parse_text(await call(client, "several", size=20_000))
         assert (descriptor["items_path"], descriptor["item_count"]) == ("/content", 3)
         page = parse_text(await call(client, "output_fetch", output_handle=descriptor["output_handle"], limit=1))
@@ -72,10 +75,10 @@ def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("tool", "letter"), [("raising", b"e"), ("failing", b"f")])
 def test_an_error_stays_one(tool: str, letter: bytes, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
         large, small = await call(client, tool, size=50_000), await call(client, tool)
         assert large.is_error
-        assert read_stored(gate, large) == letter * 50_000
+        assert read_stored(middleware, large) == letter * 50_000
         assert (small.is_error, get_text(small)) == (True, letter.decode() * 3)
         broken = await call(client, "breaking")
         assert (broken.is_error, get_text(broken)) == (True, "Error calling tool 'breaking': lost")
@@ -87,7 +90,7 @@ def test_an_error_stays_one(tool: str, letter: bytes, era: str, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema or {} for tool in await client.list_tools()}
         for tool in ("rows", "report", "text"):
             for arguments in ({}, {"size" if tool == "text" else "count": 50_000}):
@@ -109,7 +112,7 @@ def test_a_schema_that_says_more_is_kept_whole(era: str, tmp_path: Path) -> None
     def strict(size: int = 1) -> dict[str, Any]:
         return {"n": 1, "a": "a" * size, "b": 2}
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         listed = (await client.list_tools())[0].output_schema or {}
         assert listed == {"type": "object", "anyOf": [schema, {"required": ["output_handle"]}]}
         for size in (1, 50_000):
@@ -122,7 +125,7 @@ def test_a_schema_that_says_more_is_kept_whole(era: str, tmp_path: Path) -> None
 def test_fastmcp_s_client_makes_data_of_both_answers(
     era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         assert (await client.call_tool("rows", {"count": 1})).data == [{"id": 0, "name": "naïve 0"}]
         assert (await client.call_tool("text", {})).data == "xxx"
         assert (await client.call_tool("report", {})).data.title == "t"
@@ -135,7 +138,7 @@ def test_fastmcp_s_client_makes_data_of_both_answers(
 
 
 def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         assert "output_handle" in parse_text(await call(client, "rows", count=1))
         assert get_text(await call(client, "text", size=90_000)) == "x" * 90_000
         assert "output_handle" in parse_text(await call(client, "json_text", count=200))
@@ -146,8 +149,8 @@ def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
 
 
 def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
-        # Called before it was ever listed.
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
+        # Called before the tools were listed.
         assert get_text(await call(client, "chooses", output_mode="handle")) == "handle" * 20_000
         schemas = {tool.name: tool.input_schema for tool in await client.list_tools()}
         assert {"output_mode", "output_inline_limit_bytes"} <= schemas["text"]["properties"].keys()
@@ -170,15 +173,17 @@ def test_a_request_for_input_passes_through(tmp_path: Path) -> None:
 
     @server.tool
     def guard() -> str | InputRequiredResult:
-        asked = ElicitRequest(params=ElicitRequestFormParams(message="?" * 60_000, requested_schema={"type": "object"}))
-        return InputRequiredResult(input_requests={"sure": asked})
+        elicitation = ElicitRequest(
+            params=ElicitRequestFormParams(message="?" * 60_000, requested_schema={"type": "object"})
+        )
+        return InputRequiredResult(input_requests={"sure": elicitation})
 
-    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
-    server.add_middleware(gate)
+    middleware = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
+    server.add_middleware(middleware)
     try:
         result: Any = asyncio.run(server.call_tool("guard"))
     finally:
-        gate.close()
+        middleware.close()
     assert result.input_required.input_requests["sure"].params.message == "?" * 60_000
 
 
@@ -187,24 +192,24 @@ def test_what_is_not_a_tool_s_result_passes_through(tmp_path: Path) -> None:
         async def on_call_tool(self, context: Any, call_next: Any) -> Any:  # noqa: ARG002
             return {"task": "t" * 60_000}
 
-    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
-    server = make_server(middleware=[gate, Tasks()])
+    middleware = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
+    server = make_server(middleware=[middleware, Tasks()])
     try:
         passed: Any = asyncio.run(server.call_tool("rows"))
         assert passed == {"task": "t" * 60_000}
     finally:
-        gate.close()
+        middleware.close()
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
         result = await call(client, "with_meta", size=size)
         if size == 10:
             assert (result.meta or {})["own"] == "o" * size
-            assert read_stored(gate, result) == b"m" * 50_000
+            assert read_stored(middleware, result) == b"m" * 50_000
         else:
             assert "own" not in (result.meta or {})
-            assert json.loads(read_stored(gate, result))["_meta"] == {"own": "o" * size}
+            assert json.loads(read_stored(middleware, result))["_meta"] == {"own": "o" * size}
 
     serve(test, tmp_path / "store", era, output_mode="auto")

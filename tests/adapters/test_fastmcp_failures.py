@@ -1,4 +1,4 @@
-"""forebay in a fastmcp server: what is shown where nothing can be stored, or not all may be seen."""
+"""forebay in a fastmcp server: full stores and redactions."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from mcp_harness import get_text, parse_text
 
 
 def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await call(client, "text", size=50_000, of="é")
         assert (result.is_error, parse_text(result)["error"]["code"]) == (True, "store_full")
         assert parse_text(result)["preview"].startswith("ééé")
@@ -17,9 +17,9 @@ def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path
 
 
 def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:
         result = await call(client, "text", size=50_000, of="secret")
         assert "secret" not in get_text(result)
-        assert b"secret" not in read_stored(gate, result)
+        assert b"secret" not in read_stored(middleware, result)
 
     serve(test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"secret", b"------"))

@@ -1,4 +1,4 @@
-"""forebay in a fastmcp server: where it stands: without a client, in another server, beside other middleware."""
+"""forebay in a fastmcp server: without a client, in a mounted server, and beside other middleware."""
 
 import asyncio
 import json
@@ -25,8 +25,8 @@ from wires import LEGACY
 
 def test_without_any_client(tmp_path: Path) -> None:
     server = make_server()
-    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
-    server.add_middleware(gate)
+    middleware = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
+    server.add_middleware(middleware)
 
     async def run() -> None:
         assert isinstance(await server.get_tool("output_fetch"), Tool)
@@ -43,13 +43,13 @@ def test_without_any_client(tmp_path: Path) -> None:
     try:
         asyncio.run(run())
     finally:
-        gate.close()
+        middleware.close()
 
 
 def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
     inner, outer = make_server(), FastMCP("outer")
-    gate = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="auto", prefix="in_", sweep_interval=0)
-    inner.add_middleware(gate)
+    middleware = ForebayMiddleware((tmp_path / "store").as_uri(), output_mode="auto", prefix="in_", sweep_interval=0)
+    inner.add_middleware(middleware)
     outer.mount(inner)
 
     async def run() -> None:
@@ -65,11 +65,11 @@ def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
     try:
         asyncio.run(run())
     finally:
-        gate.close()
+        middleware.close()
 
 
 def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
-    """Whoever may call nothing may not fetch, wherever forebay stands among the middleware."""
+    """A client without access cannot fetch, whatever the order of the middleware."""
     root = (tmp_path / "store").as_uri()
     with forebay.open_store(root, sweep_interval=0) as store:
         handle = store.put(b"l" * 50_000).output_handle
@@ -82,16 +82,16 @@ def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
                 with pytest.raises(Exception, match="Authorization"):
                     await client.read_resource(f"forebay://output/{handle}")
 
-        ours = ForebayMiddleware(store)
-        for middleware in ([guard, ours], [ours, guard]):
+        own = ForebayMiddleware(store)
+        for middleware in ([guard, own], [own, guard]):
             asyncio.run(run(middleware))
 
 
 def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
     with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
-        gate = ForebayMiddleware(store, output_mode="auto")
-        gate.close()
-        assert gate.store is store
+        middleware = ForebayMiddleware(store, output_mode="auto")
+        middleware.close()
+        assert middleware.store is store
         store.put(b"still open")
         with pytest.raises(forebay.InvalidArgument, match="give ttl to open_store"):
             ForebayMiddleware(store, ttl=5)
@@ -103,7 +103,7 @@ def test_an_answer_of_ours_can_be_edited_further_out(era: str, tmp_path: Path) -
             result: ToolResult = await call_next(context)
             return ToolResult(result.content, result.structured_content, {"signed": True}, result.is_error)
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         result = await call(client, "rows", count=5000)
         assert (result.meta or {})["signed"] is True
         assert "output_handle" in parse_text(result)

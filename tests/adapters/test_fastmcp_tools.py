@@ -1,4 +1,4 @@
-"""forebay in a fastmcp server: the tools, resources and journal that are added to it."""
+"""forebay in a fastmcp server: the tools, resources and journal that it adds."""
 
 import base64
 import json
@@ -19,8 +19,8 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
     def output_fetch(size: int = 5) -> str:
         return "theirs" * size
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
-        # Called before it was ever listed.
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
+        # Called before the tools were listed.
         assert get_text(await call(client, "output_fetch", size=1)) == "theirs"
         names = [tool.name for tool in await client.list_tools()]
         assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search"]
@@ -33,13 +33,13 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
 
 
 def test_what_ours_are_called_does_not_depend_on_who_asks(era: str, tmp_path: Path) -> None:
-    """A tool that this caller is not shown has its name all the same."""
+    """A tool that this caller cannot see still keeps its name."""
     server = FastMCP("clash")
     server.tool(lambda: "theirs", name="output_search", tags={"admin"})
     server.tool(lambda: "l" * 50_000, name="large")
     server.disable(tags={"admin"})
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         before = parse_text(await call(client, "large"))["fetch_with"]
         names = [tool.name for tool in await client.list_tools()]
         assert names == ["large", "forebay_output_fetch", "forebay_output_search"]
@@ -54,7 +54,7 @@ def test_ours_are_there_whatever_is_visible(era: str, tmp_path: Path) -> None:
     server.tool(lambda: "p" * 50_000, name="public", tags={"public"})
     server.enable(tags={"public"}, only=True)
 
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         assert [tool.name for tool in await client.list_tools()] == ["public", "output_fetch", "output_search"]
         pages = await read_all_items(client, parse_text(await call(client, "public"))["output_handle"])
         assert "".join(page["content"] for page in pages) == "p" * 50_000
@@ -63,7 +63,7 @@ def test_ours_are_there_whatever_is_visible(era: str, tmp_path: Path) -> None:
 
 
 def test_a_list_in_pages_has_ours_once(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         names = [tool.name for tool in await client.list_tools()]
         assert len(set(names)) == len(names)
         assert names[-2:] == ["output_fetch", "output_search"]
@@ -72,7 +72,7 @@ def test_a_list_in_pages_has_ours_once(era: str, tmp_path: Path) -> None:
 
 
 def test_the_prefix_is_settable_and_the_journal_tells(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         names = [tool.name for tool in await client.list_tools()]
         assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
         descriptor = parse_text(await call(client, "rows"))
@@ -84,14 +84,14 @@ def test_the_prefix_is_settable_and_the_journal_tells(era: str, tmp_path: Path) 
 
 
 def test_resources(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         uri = (await call(client, "rows", count=5000)).content[1].uri
         (content,) = await client.read_resource(f"{uri}?offset=4998&limit=1")
         assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]  # type: ignore[union-attr]
         assert (content.mime_type, (content.meta or {})["forebay/page"]["next_offset"]) == ("application/json", 4999)
         (image,) = await client.read_resource((await call(client, "image")).content[1].uri)
         assert PIXELS.startswith(base64.b64decode(image.blob))  # type: ignore[union-attr]
-        # Part of a picture is none.
+        # A part of an image is not an image.
         assert image.mime_type == "application/octet-stream"
         (theirs,) = await client.read_resource("test://one")
         assert theirs.text == "theirs"  # type: ignore[union-attr]
@@ -103,7 +103,7 @@ def test_resources(era: str, tmp_path: Path) -> None:
 
 
 def test_an_argument_that_is_none_is_an_error_that_names_the_nearest(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: ForebayMiddleware) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         handle = parse_text(await call(client, "text", size=50_000))["output_handle"]
         for tool, more in (("output_fetch", {"limits": 3}), ("output_search", {"pattern": "x", "limits": 3})):
             result = await call(client, tool, output_handle=handle, **more)

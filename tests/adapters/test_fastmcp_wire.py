@@ -1,4 +1,4 @@
-"""forebay in a fastmcp server: the bytes on the wire, both SDKs over both transports, and whose a handle is."""
+"""forebay in a fastmcp server: bytes on the wire, clients of both SDKs over both transports, and principals."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The store of servers in processes of their own."""
+    """The store of the servers that the tests start."""
     return tmp_path_factory.mktemp("fastmcp").as_uri() + "/store"
 
 
@@ -51,13 +51,13 @@ def test_what_goes_inline_is_the_same_to_the_byte(era: str, transport: str, serv
     ):
         for gated in (first, second):
             assert plain.hello == gated.hello
-        asks: list[tuple[str, dict[str, Any]]] = [
+        requests: list[tuple[str, dict[str, Any]]] = [
             *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in CALLS_OF_FASTMCP),
             *((method, {}) for method in ("resources/list", "prompts/list")),
             ("ping" if era == LEGACY else "server/discover", {}),
             *(("resources/read", {"uri": uri}) for uri in ("test://one", "test://each/other", "test://none")),
         ]
-        for method, params in asks:
+        for method, params in requests:
             before = plain.ask(method, params)
             assert before == first.ask(method, params) == second.ask(method, params), (method, params)
             assert b'"result"' in message_of(before) or params.get("uri") == "test://none", before
@@ -68,18 +68,18 @@ def test_the_list_differs_only_by_what_was_added(era: str, transport: str, serve
     with servers.wired(None, era, transport) as plain, servers.wired(options, era, transport) as gated:
         before, after = (json.loads(message_of(wire.ask("tools/list")))["result"] for wire in (plain, gated))
         templates = [json.loads(message_of(wire.ask("resources/templates/list"))) for wire in (plain, gated)]
-    ours = after["tools"][len(before["tools"]) :]
+    added_tools = after["tools"][len(before["tools"]) :]
     assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
-    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "journal"]
-    assert len(json.dumps(ours, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
-    for tool in ours:
+    assert [tool["name"] for tool in added_tools] == ["output_fetch", "output_search", "journal"]
+    assert len(json.dumps(added_tools, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
+    for tool in added_tools:
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
         assert tool["annotations"]["readOnlyHint"] is True
         assert "outputSchema" not in tool
-    theirs, added = (answer["result"]["resourceTemplates"] for answer in templates)
-    assert added[:-1] == theirs
-    assert added[-1]["uriTemplate"] == "forebay://output/{output_handle}{?offset,limit}"
-    assert "mimeType" not in added[-1]
+    before_templates, after_templates = (answer["result"]["resourceTemplates"] for answer in templates)
+    assert after_templates[:-1] == before_templates
+    assert after_templates[-1]["uriTemplate"] == "forebay://output/{output_handle}{?offset,limit}"
+    assert "mimeType" not in after_templates[-1]
 
 
 def test_a_descriptor_is_small_as_a_whole_message(era: str, transport: str, servers: Servers, root: str) -> None:
@@ -90,13 +90,13 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, transport: str, serv
             assert len(message) <= 4096
             descriptor = json.loads(json.loads(message)["result"]["content"][0]["text"])
             assert len(descriptor["output_handle"]) == (15 if transport == "stdio" else 29)
-            # Nearly all of the room is used, whatever a character weighs.
+            # Nearly all of the room is used, whatever the escaped size of a character.
             assert len(message) > 3800 or len(descriptor["preview"].encode()) > 2000
 
 
 @asynccontextmanager
 async def connect(sdk: str, era: str, transport: str, servers: Servers, options: dict[str, Any]) -> AsyncIterator[Any]:
-    """A client of either SDK, to a server in a process of its own."""
+    """Connect a client of either SDK to a server in its own process."""
     command = [str(SUPPORT.joinpath(SCRIPT)), transport, json.dumps(options)]
     make: Any = mcp.Client if sdk == "mcp" else fastmcp.Client
     where: Any
@@ -141,20 +141,20 @@ def test_a_handle_is_its_principal_s(era: str, servers: Servers, root: str) -> N
     port = servers.port({"store": root, "output_mode": "auto", "journal": True}, "guarded")
     ann, bob = wired_to(port, era, "of-ann"), wired_to(port, era, "of-bob")
 
-    def asked(wire: Wire, method: str, **params: Any) -> Any:
+    def ask(wire: Wire, method: str, **params: Any) -> Any:
         return json.loads(message_of(wire.ask(method, params)))
 
-    def called(wire: Wire, tool: str, **arguments: Any) -> Any:
-        return json.loads(asked(wire, "tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])
+    def call(wire: Wire, tool: str, **arguments: Any) -> Any:
+        return json.loads(ask(wire, "tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])
 
-    handle = called(ann, "rows", count=5000)["output_handle"]
-    assert called(ann, "output_fetch", output_handle=handle)["total"] == 5000
-    assert called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+    handle = call(ann, "rows", count=5000)["output_handle"]
+    assert call(ann, "output_fetch", output_handle=handle)["total"] == 5000
+    assert call(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
     uri = f"forebay://output/{handle}"
-    assert "result" in asked(ann, "resources/read", uri=uri)
-    assert asked(bob, "resources/read", uri=uri)["error"]["data"]["code"] == "output_handle_not_found"
-    assert "output_handle_created" in [event["event"] for event in called(ann, "journal")]
-    seen = {event["event"] for event in called(bob, "journal")}
-    assert "output_handle_refused" in seen
-    assert "output_handle_created" not in seen
+    assert "result" in ask(ann, "resources/read", uri=uri)
+    assert ask(bob, "resources/read", uri=uri)["error"]["data"]["code"] == "output_handle_not_found"
+    assert "output_handle_created" in [event["event"] for event in call(ann, "journal")]
+    bob_events = {event["event"] for event in call(bob, "journal")}
+    assert "output_handle_refused" in bob_events
+    assert "output_handle_created" not in bob_events
     assert b"invalid_token" in wired_to(port, MODERN, "of-eve").ask("tools/list")

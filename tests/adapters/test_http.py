@@ -1,4 +1,4 @@
-"""forebay in a server over HTTP: whose a handle is, and what goes over the wire. The client knows no SDK."""
+"""forebay in a server over HTTP: principals and bytes on the wire, seen by a client without an SDK."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 class Visitor:
-    """Someone who says who they are, in one era of the protocol."""
+    """A client with a name, in one era of the protocol."""
 
     def __init__(self, port: int, name: str, era: str) -> None:
         self.raw = wired_to(port, era, name).ask
@@ -30,7 +30,7 @@ class Visitor:
 
 @contextmanager
 def run_server(options: dict[str, Any] | None, *, has_auth: bool = True) -> Iterator[int]:
-    """A server on a port of its own."""
+    """Run a server and yield its port."""
     with closing(Servers("mcp_server.py")) as servers:
         yield servers.port(options, *(["guarded"] if has_auth else []))
 
@@ -45,7 +45,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_a_handle_is_its_principal_s_alone(port: int, era: str) -> None:
     ann, bob, nobody = (Visitor(port, name, era) for name in (f"ann in {era}", "bob", "nobody"))
     handle = ann.call_parsed("rows", count=5000)["output_handle"]
-    # Nobody can guess it.
+    # Too long to be guessed.
     assert len(handle) == len("oh_") + 26
     assert ann.call_parsed("output_fetch", output_handle=handle, offset=4999)["content"][0]["id"] == 4999
     unknown = "oh_" + "A" * 26
@@ -64,9 +64,9 @@ def test_those_who_are_nobody_do_not_learn_each_other_s_handles(era: str, tmp_pa
     options = {"store": (tmp_path / "store").as_uri(), "output_mode": "auto", "journal": True}
     with run_server(options, has_auth=False) as port:
         handle = Visitor(port, "", era).call_parsed("text", size=50_000)["output_handle"]
-        told = Visitor(port, "", era).call_parsed("journal")
-    assert "output_handle_created" in [event["event"] for event in told]
-    assert handle not in json.dumps(told)
+        events = Visitor(port, "", era).call_parsed("journal")
+    assert "output_handle_created" in [event["event"] for event in events]
+    assert handle not in json.dumps(events)
 
 
 def test_a_handle_is_not_its_session_s(port: int) -> None:
@@ -87,5 +87,5 @@ def test_over_http_too_what_goes_inline_is_the_same_to_the_byte(era: str, tmp_pa
     with run_server(None) as plain, run_server({"store": (tmp_path / "store").as_uri()}) as gated:
         without, within = Visitor(plain, "ann", era), Visitor(gated, "ann", era)
         for name, arguments in calls:
-            asked = {"name": name, "arguments": arguments}
-            assert without.raw("tools/call", asked) == within.raw("tools/call", asked), name
+            params = {"name": name, "arguments": arguments}
+            assert without.raw("tools/call", params) == within.raw("tools/call", params), name

@@ -1,4 +1,4 @@
-"""Answers that are large and no tool's: they pass whole, and cost little more than they are."""
+"""Large responses that are not tool results pass unchanged, with little more memory than their size."""
 
 import json
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ def make_calls(size: int) -> dict[str, dict[str, Any]]:
 
 
 @contextmanager
-def open_gateway(how: str, folder: Path, era: str) -> Iterator[EraTalk]:
-    if how == "serve":
+def open_gateway(command: str, folder: Path, era: str) -> Iterator[EraTalk]:
+    if command == "serve":
         with serving(config(folder, {"large": command_of("large_server.py", "stdio")}), era) as talk:
             yield talk
         return
@@ -47,19 +47,19 @@ def open_gateway(how: str, folder: Path, era: str) -> Iterator[EraTalk]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("how", ["wrap", "serve"])
-def test_they_pass_unchanged(how: str, era: str, tmp_path: Path) -> None:
-    with open_gateway(how, tmp_path, era) as talk:
+@pytest.mark.parametrize("command", ["wrap", "serve"])
+def test_they_pass_unchanged(command: str, era: str, tmp_path: Path) -> None:
+    with open_gateway(command, tmp_path, era) as talk:
         for method, params in make_calls(SIZE).items():
             result = talk.ask(method, params)["result"]
-            assert text(SIZE) in _strings(result), method
+            assert text(SIZE) in _collect_strings(result), method
 
 
-def _strings(value: Any) -> list[str]:
+def _collect_strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [found for one in inner for found in _strings(one)]
+    return [text for member in inner for text in _collect_strings(member)]
 
 
 def test_a_resource_of_20_mb_is_in_memory_three_times_at_most(tmp_path: Path) -> None:
@@ -78,6 +78,8 @@ def _read_peak(talk: Talk) -> int:
 
 
 @given(values, st.integers(2, 64), st.integers(2, 200))
-def test_what_was_taken_apart_is_put_together(document: Any, most_string: int, most_container: int) -> None:
-    apart = parse_lazy(json.dumps(document).encode(), max_string_bytes=most_string, max_container_bytes=most_container)
-    assert to_objects(apart) == document
+def test_what_was_taken_apart_is_put_together(document: Any, max_string_bytes: int, max_container_bytes: int) -> None:
+    lazy = parse_lazy(
+        json.dumps(document).encode(), max_string_bytes=max_string_bytes, max_container_bytes=max_container_bytes
+    )
+    assert to_objects(lazy) == document

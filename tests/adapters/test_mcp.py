@@ -1,4 +1,4 @@
-"""forebay in a server of the mcp SDK: what becomes of results, in which mode, for real clients of both eras."""
+"""forebay in a server of the mcp SDK: results of every kind and mode, for clients of both eras."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from wires import MODERN
 
 
 def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         result = await client.call_tool("rows", {"count": 5000})
         descriptor = parse_text(result)
         assert (descriptor["item_count"], descriptor["items_path"]) == (5000, "/result")
@@ -28,7 +28,7 @@ def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path
         assert [row for page in pages for row in page["content"]] == [
             {"id": number, "name": f"naïve {number}"} for number in range(5000)
         ]
-        assert gate.store.stat(descriptor["output_handle"]).source_tool == "rows"
+        assert middleware.store.stat(descriptor["output_handle"]).source_tool == "rows"
 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
@@ -46,10 +46,10 @@ def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path
 def test_every_kind_of_result(
     tool: str, arguments: dict[str, Any], payload: bytes | None, mime_type: str, era: str, tmp_path: Path
 ) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         descriptor = parse_text(await client.call_tool(tool, arguments))
         assert descriptor["mime_type"] == mime_type
-        with gate.store.open(descriptor["output_handle"]) as file:
+        with middleware.store.open(descriptor["output_handle"]) as file:
             stored = file.read()
         if payload is None:
             assert json.loads(stored)["count"] == arguments["count"]
@@ -64,7 +64,7 @@ def test_every_kind_of_result(
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         descriptor = parse_text(await client.call_tool("several", {"size": 20_000}))
         assert (descriptor["items_path"], descriptor["item_count"]) == ("/content", 3)
         page = parse_text(
@@ -76,10 +76,10 @@ def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
 
 
 def test_an_error_stays_one(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         result = await client.call_tool("failing", {"size": 50_000})
         assert result.is_error
-        with gate.store.open(parse_text(result)["output_handle"]) as file:
+        with middleware.store.open(parse_text(result)["output_handle"]) as file:
             assert file.read().endswith(b"e" * 50_000)
         small = await client.call_tool("failing", {})
         assert small.is_error
@@ -90,7 +90,7 @@ def test_an_error_stays_one(era: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
         for count in (2, 5000):
             answer = (await client.call_tool("rows", {"count": count})).structured_content
@@ -102,7 +102,7 @@ def test_a_client_that_validates_accepts_both_answers(era: str, tmp_path: Path) 
 
 
 def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         assert "output_handle" in parse_text(await client.call_tool("rows", {"count": 1}))
         assert get_text(await client.call_tool("text", {"size": 90_000})) == "x" * 90_000
         assert "output_handle" in parse_text(await client.call_tool("json_text", {"count": 200}))
@@ -113,7 +113,7 @@ def test_modes_by_tool_and_pattern(era: str, tmp_path: Path) -> None:
 
 
 def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert {"output_mode", "output_inline_limit_bytes"} <= schemas["text"]["properties"].keys()
         assert schemas["chooses"]["properties"].keys() == {"output_mode"}
@@ -121,7 +121,7 @@ def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) ->
         assert get_text(await client.call_tool("text", {"size": 2, "output_mode": None})) == "xx"
         limited = {"size": 3000, "output_mode": "auto", "output_inline_limit_bytes": 2048}
         assert "output_handle" in parse_text(await client.call_tool("text", limited))
-        # An argument of that name that the tool has itself is the tool's.
+        # The tool has an argument of that name itself.
         assert get_text(await client.call_tool("chooses", {"output_mode": "handle"})) == "handle" * 20_000
         for wrong in ({"output_mode": "both"}, {"output_inline_limit_bytes": -7}, {"output_inline_limit_bytes": "big"}):
             refused = await client.call_tool("text", wrong)
@@ -132,7 +132,7 @@ def test_a_call_may_choose_where_the_server_lets_it(era: str, tmp_path: Path) ->
 
 
 def test_what_nobody_let_it_choose_is_the_tool_s_to_refuse(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "output_mode": "handle"})
         assert get_text(result) == "x" * 50_000
 
@@ -141,9 +141,9 @@ def test_what_nobody_let_it_choose_is_the_tool_s_to_refuse(era: str, tmp_path: P
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         result = await client.call_tool("with_meta", {"size": size})
-        with gate.store.open(parse_text(result)["output_handle"]) as file:
+        with middleware.store.open(parse_text(result)["output_handle"]) as file:
             stored = file.read()
         if size == 10:
             assert result.meta is not None
@@ -157,24 +157,24 @@ def test_what_a_tool_says_beside_its_result_is_kept(size: int, era: str, tmp_pat
 
 
 def test_a_server_that_asks_back_is_let_to(tmp_path: Path) -> None:
-    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
         return ListToolsResult(tools=[Tool(name="asks", input_schema={"type": "object"})])
 
-    async def called(ctx: Any, params: Any) -> CallToolResult | InputRequiredResult:  # noqa: ARG001
+    async def call_tool(ctx: Any, params: Any) -> CallToolResult | InputRequiredResult:  # noqa: ARG001
         if params.request_state is None:
             return InputRequiredResult(request_state="s" * 50_000)
         return CallToolResult(content=[TextContent(type="text", text=params.request_state)])
 
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         handle = parse_text(await client.call_tool("asks", {}))["output_handle"]
-        assert gate.store.stat(handle).size_bytes == 50_000
-        assert len(list(gate.store.list())) == 1
+        assert middleware.store.stat(handle).size_bytes == 50_000
+        assert len(list(middleware.store.list())) == 1
 
     serve(
         test,
         tmp_path / "store",
         MODERN,
-        Server("asking", on_list_tools=listed, on_call_tool=called),
+        Server("asking", on_list_tools=list_tools, on_call_tool=call_tool),
         output_mode="handle",
     )
 
@@ -188,13 +188,13 @@ def test_progress_passes_through(era: str, tmp_path: Path) -> None:
             await ctx.report_progress(step, 3)
         return "done " * 20_000
 
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         steps: list[float] = []
 
-        async def heard(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
             steps.append(progress)
 
-        assert "output_handle" in parse_text(await client.call_tool("slow", {}, progress_callback=heard))
+        assert "output_handle" in parse_text(await client.call_tool("slow", {}, progress_callback=on_progress))
         assert steps == [0, 1, 2]
 
     serve(test, tmp_path / "store", era, server, output_mode="auto")
@@ -202,29 +202,35 @@ def test_progress_passes_through(era: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schema", [{"type": "array", "items": {"type": "integer"}}, {}, {"type": ["array", "null"]}])
 def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_path: Path) -> None:
-    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
         tool = Tool(name="ints", input_schema={"type": "object"}, output_schema=schema)
         return ListToolsResult(tools=[tool])
 
-    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+    async def call_tool(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
         numbers = list(range((params.arguments or {}).get("count", 2)))
         return CallToolResult(content=[TextContent(type="text", text=json.dumps(numbers))], structured_content=numbers)
 
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         await client.list_tools()
         assert (await client.call_tool("ints", {})).structured_content == [0, 1]
         handle = parse_text(await client.call_tool("ints", {"count": 20_000}))["output_handle"]
-        assert gate.store.stat(handle).item_count == 20_000
+        assert middleware.store.stat(handle).item_count == 20_000
 
     serve(
-        test, tmp_path / "store", MODERN, Server("ints", on_list_tools=listed, on_call_tool=called), output_mode="auto"
+        test,
+        tmp_path / "store",
+        MODERN,
+        Server("ints", on_list_tools=list_tools, on_call_tool=call_tool),
+        output_mode="auto",
     )
 
 
 def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
-    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
-    mode, _ = gate.resolve_mode("x", {})
-    assert gate.pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode)
-    assert not gate.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
-    assert gate.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))
-    gate.close()
+    middleware = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
+    mode, _ = middleware.policy.resolve_mode("x", {})
+    assert middleware.policy.pipeline.is_inline(
+        {"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode
+    )
+    assert not middleware.policy.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
+    assert middleware.policy.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))
+    middleware.close()

@@ -1,4 +1,4 @@
-"""forebay in a server of the mcp SDK: what is shown where nothing can be stored, or not all may be seen."""
+"""forebay in a server of the mcp SDK: full stores, redactions and bugs of our own."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from mcp_harness import get_text, parse_text, serve
 
 
 def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "of": "é"})
         assert result.is_error
         assert parse_text(result)["error"]["code"] == "store_full"
@@ -22,22 +22,22 @@ def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path
 
 
 def test_what_cannot_be_redacted_shows_nothing(era: str, tmp_path: Path) -> None:
-    def broken(data: bytes) -> bytes:
+    def fail_to_redact(data: bytes) -> bytes:
         raise ValueError(data)
 
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("text", {"size": 50_000, "of": "secret"})
         assert parse_text(result)["error"]["code"] == "redaction_failed"
         assert "secret" not in get_text(result)
 
-    serve(test, tmp_path / "store", era, output_mode="auto", redact=broken)
+    serve(test, tmp_path / "store", era, output_mode="auto", redact=fail_to_redact)
 
 
 def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         result = await client.call_tool("text", {"size": 50_000, "of": "secret"})
         assert "secret" not in get_text(result)
-        with gate.store.open(parse_text(result)["output_handle"]) as file:
+        with middleware.store.open(parse_text(result)["output_handle"]) as file:
             assert b"secret" not in file.read()
 
     serve(test, tmp_path / "store", era, output_mode="auto", redact=lambda data: data.replace(b"secret", b"------"))
@@ -48,14 +48,14 @@ def test_what_is_redacted_is_neither_stored_nor_shown(era: str, tmp_path: Path) 
 def test_what_was_to_be_redacted_is_never_shown(
     options: dict[str, Any], era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not where the store is full, and not where we make a mistake."""
+    """Neither when the store is full nor when our code raises."""
 
-    def mistaken(*_args: object, **_kwargs: object) -> None:
+    def fail_with_bug(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError
 
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         if not options:
-            monkeypatch.setattr(gate.store, "put", mistaken)
+            monkeypatch.setattr(middleware.store, "put", fail_with_bug)
         result = await client.call_tool("text", {"size": 9000, "of": "SECRET "})
         assert result.is_error
         assert "SECRET" not in get_text(result)
@@ -69,11 +69,11 @@ def test_what_was_to_be_redacted_is_never_shown(
 def test_a_mistake_of_ours_costs_nobody_their_result(
     era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def mistaken(*_args: object, **_kwargs: object) -> None:
+    def fail_with_bug(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError
 
-    async def test(client: Client, gate: Forebay) -> None:
-        monkeypatch.setattr(gate.store, "put", mistaken)
+    async def test(client: Client, middleware: Forebay) -> None:
+        monkeypatch.setattr(middleware.store, "put", fail_with_bug)
         assert get_text(await client.call_tool("text", {"size": 50_000})) == "x" * 50_000
         assert "could not be taken apart" in caplog.text
 

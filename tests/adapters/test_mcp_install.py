@@ -1,4 +1,4 @@
-"""forebay in a server of the mcp SDK: which servers, stores and options it is made of, and for whom."""
+"""forebay in a server of the mcp SDK: servers, stores, options and principals."""
 
 from pathlib import Path
 from typing import Any
@@ -17,28 +17,28 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 
 
 def test_a_low_level_server_without_anything(era: str, tmp_path: Path) -> None:
-    async def listed(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
         return ListToolsResult(tools=[Tool(name="big", input_schema={"type": "object"})])
 
-    async def called(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
+    async def call_tool(ctx: Any, params: Any) -> CallToolResult:  # noqa: ARG001
         return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
 
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         assert [tool.name for tool in (await client.list_tools()).tools] == ["big", "output_fetch", "output_search"]
         handle = parse_text(await client.call_tool("big", {}))["output_handle"]
         assert parse_text(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
         assert len((await client.list_resource_templates()).resource_templates) == 1
         assert (await client.read_resource(f"forebay://output/{handle}")).contents[0].text[:3] == "bbb"  # type: ignore[union-attr]
 
-    server: Server[Any] = Server("low", on_list_tools=listed, on_call_tool=called)
+    server: Server[Any] = Server("low", on_list_tools=list_tools, on_call_tool=call_tool)
     serve(test, tmp_path / "store", era, server, output_mode="auto")
 
 
 def test_a_store_that_is_open_is_used_and_left_open(tmp_path: Path) -> None:
     with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
-        gate = Forebay(store, output_mode="auto")
-        gate.close()
-        assert gate.store is store
+        middleware = Forebay(store, output_mode="auto")
+        middleware.close()
+        assert middleware.store is store
         store.put(b"still open")
         with pytest.raises(forebay.InvalidArgument, match="give ttl to open_store"):
             Forebay(store, ttl=5)
@@ -63,11 +63,11 @@ def test_an_option_that_is_none_is_refused(wrong: dict[str, Any], tmp_path: Path
 
 
 def test_it_is_installed_once(tmp_path: Path) -> None:
-    server, gate = make_server(), Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    gate.install(server)
+    server, middleware = make_server(), Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
+    middleware.install(server)
     with pytest.raises(forebay.InvalidArgument, match="has a forebay already"):
-        gate.install(server)
-    gate.close()
+        middleware.install(server)
+    middleware.close()
 
 
 def test_principals_are_never_written_alike() -> None:

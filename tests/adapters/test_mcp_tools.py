@@ -1,4 +1,4 @@
-"""forebay in a server of the mcp SDK: the tools, resources and journal that are added to it."""
+"""forebay in a server of the mcp SDK: the tools, resources and journal that it adds."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
         assert parse_text(await client.call_tool("rows", {}))["fetch_with"] == "oc_output_fetch"
@@ -24,7 +24,7 @@ def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
 
 
 def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         handle = parse_text(await client.call_tool("text", {"size": 50_000}))["output_handle"]
         cases: list[tuple[dict[str, Any] | None, str, str]] = [
             ({"output_handle": "oh_AAAAAAAAAAAA"}, "output_handle_not_found", "call the tool again"),
@@ -40,20 +40,20 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
             ({"output_handle": None}, "invalid_argument", "output_fetch needs output_handle"),
             ({"output_handle": handle, "path": "/a"}, "invalid_format_for_payload", "leave the path out"),
         ]
-        for arguments, code, says in cases:
+        for arguments, code, hint in cases:
             result = await client.call_tool("output_fetch", arguments)
             assert result.is_error
             error = parse_text(result)["error"]
-            assert (error["code"], says in error["message"]) == (code, True), error
+            assert (error["code"], hint in error["message"]) == (code, True), error
 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
 
 def test_search_finds_what_fetch_then_shows(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
-        asked = {"output_handle": handle, "pattern": r'"id":4\d{3},', "regex": True, "limit": 2}
-        found = parse_text(await client.call_tool("output_search", asked))
+        arguments = {"output_handle": handle, "pattern": r'"id":4\d{3},', "regex": True, "limit": 2}
+        found = parse_text(await client.call_tool("output_search", arguments))
         assert [match["item"] for match in found["matches"]] == [4000, 4001]
         page = parse_text(await client.call_tool("output_fetch", {"output_handle": handle, "offset": 4000, "limit": 1}))
         assert page["content"] == [{"id": 4000, "name": "naïve 4000"}]
@@ -62,7 +62,7 @@ def test_search_finds_what_fetch_then_shows(era: str, tmp_path: Path) -> None:
 
 
 def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         result = await client.call_tool("rows", {"count": 5000})
         uri = result.content[1].uri  # type: ignore[union-attr]
         assert (result.content[1].type, result.content[1].size) == ("resource_link", parse_text(result)["size_bytes"])  # type: ignore[union-attr]
@@ -89,14 +89,14 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
 
 
 def test_the_journal_tells_and_is_bounded(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
         events = parse_text(await client.call_tool("journal", {"action": "recent", "count": 50}))
         assert {"event": "output_handle_created", "handle": handle, "source_tool": "rows"}.items() <= events[-1].items()
         summary = parse_text(await client.call_tool("journal", {"action": "summary"}))
         assert summary["by_tool"]["rows"]["handles"] == 1
         for number in range(800):
-            gate.store.journal.record("noise", text='"' * 200, number=number)
+            middleware.store.journal.record("noise", text='"' * 200, number=number)
         result = await client.call_tool("journal", {"count": 1000})
         assert len(json.dumps(get_text(result)).encode()) <= 32768
         assert parse_text(result)[0]["number"] == 799

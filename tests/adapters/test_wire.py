@@ -1,4 +1,4 @@
-"""What goes over the wire with forebay and without it: bytes, seen by a client that knows no SDK."""
+"""Bytes on the wire with and without forebay, seen by a client without an SDK."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ def test_what_goes_inline_is_the_same_to_the_byte(
     ):
         assert plain.hello == gated.hello
         for name, arguments in CALLS:
-            asked = {"name": name, "arguments": arguments}
-            assert plain.ask("tools/call", asked) == gated.ask("tools/call", asked), (name, arguments)
+            params = {"name": name, "arguments": arguments}
+            assert plain.ask("tools/call", params) == gated.ask("tools/call", params), (name, arguments)
         for method in ("resources/list", "prompts/list", "ping" if era == LEGACY else "server/discover"):
             assert plain.ask(method) == gated.ask(method)
 
@@ -35,11 +35,11 @@ def test_the_list_differs_only_by_what_was_added(era: str, servers: Servers, tmp
         servers.wired({"store": tmp_path.as_uri() + "/store", "journal": True}, era) as gated,
     ):
         before, after = (json.loads(wire.ask("tools/list"))["result"] for wire in (plain, gated))
-    ours = after["tools"][len(before["tools"]) :]
+    added_tools = after["tools"][len(before["tools"]) :]
     assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
-    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "journal"]
-    assert len(json.dumps(ours, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
-    for tool in ours:
+    assert [tool["name"] for tool in added_tools] == ["output_fetch", "output_search", "journal"]
+    assert len(json.dumps(added_tools, separators=(",", ":"), ensure_ascii=False).encode()) <= 2048
+    for tool in added_tools:
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
         assert tool["annotations"]["readOnlyHint"] is True
         assert "outputSchema" not in tool
@@ -55,7 +55,7 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, servers: Servers, tm
             descriptor = json.loads(json.loads(line)["result"]["content"][0]["text"])
             size = len(descriptor["preview"].encode())
             assert size <= 2048, arguments
-            # Nearly all of the room is used, whatever a character weighs.
+            # Nearly all of the room is used, whatever the escaped size of a character.
             assert len(line) > 3900 or size > 2000, arguments
 
 
@@ -66,15 +66,15 @@ def test_no_page_is_larger_than_what_goes_inline(era: str, servers: Servers, tmp
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "output_inline_limit_bytes": LIMIT}
     with servers.wired(options, era) as wire:
         for of in NASTY:
-            asked = {"name": "text", "arguments": {"size": 9000, "of": of}}
-            answer = json.loads(wire.ask("tools/call", asked))["result"]
+            params = {"name": "text", "arguments": {"size": 9000, "of": of}}
+            answer = json.loads(wire.ask("tools/call", params))["result"]
             handle = json.loads(answer["content"][0]["text"])["output_handle"]
             for format in ("text", "lines", "bytes"):  # noqa: A001
                 fetch = {"output_handle": handle, "format": format}
                 line = wire.ask("tools/call", {"name": "output_fetch", "arguments": fetch})
                 assert b'"isError":false' in line, line
                 assert len(line) <= LIMIT + 64, (of, format)
-                # Lines that are empty are so few bytes that their number ends the page.
+                # Empty lines take so few bytes that the line limit ends the page.
                 assert len(line) > LIMIT * 0.7 or (of, format) == ("\n", "lines")
             search = {"output_handle": handle, "pattern": of, "limit": 1000}
             line = wire.ask("tools/call", {"name": "output_search", "arguments": search})
@@ -88,7 +88,7 @@ def test_what_was_not_stored_is_told_in_little(era: str, servers: Servers, tmp_p
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "quota_bytes": 10}
     with servers.wired(options, era) as wire:
         for of in NASTY:
-            asked = {"name": "text", "arguments": {"size": 60_000, "of": of}}
-            line = wire.ask("tools/call", asked)
+            params = {"name": "text", "arguments": {"size": 60_000, "of": of}}
+            line = wire.ask("tools/call", params)
             assert len(line) <= 4096, of
             assert json.loads(json.loads(line)["result"]["content"][0]["text"])["preview"].startswith(of)

@@ -1,4 +1,4 @@
-"""How the command fails: an exit code that says why, one line of JSON in a pipe, words on a terminal, no traceback."""
+"""Failures of the command: an exit code, a line of JSON in a pipe, text on a terminal, and no traceback."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from command import COMMAND, UNKNOWN, Ran, plain, run, run_on_terminal
+from command import COMMAND, UNKNOWN, CommandResult, plain, run, run_on_terminal
 from forebay.cli.errors import translate_message
 from stores import file_of, payload_files, whole
 
@@ -49,13 +49,13 @@ def test_errors_have_codes(args: list[str], code: int, error: str, home: Path, t
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     names["OPEN"] = (tmp_path / "open").as_uri()
-    ran = run(*(names.get(arg, arg) for arg in args))
-    assert ran.error["code"] == error
-    assert ran.error["message"]
-    assert ran.code == code
-    seen = run_on_terminal(*(names.get(arg, arg) for arg in args))
-    assert seen.code == code
-    assert f"{error}: " in plain(seen.out)
+    result = run(*(names.get(arg, arg) for arg in args))
+    assert result.error["code"] == error
+    assert result.error["message"]
+    assert result.code == code
+    result = run_on_terminal(*(names.get(arg, arg) for arg in args))
+    assert result.code == code
+    assert f"{error}: " in plain(result.out)
 
 
 KINDS: dict[str, object] = {"CORRUPT": [1], "TEXT": "text", "JSON": {"a": [1]}}
@@ -75,15 +75,15 @@ KINDS: dict[str, object] = {"CORRUPT": [1], "TEXT": "text", "JSON": {"a": [1]}}
     ids=" ".join,
 )
 def test_wrong_usage_is_2(args: list[str]) -> None:
-    ran = run(*args)
-    assert (ran.code, ran.error["code"]) == (2, "invalid_argument")
-    assert "--help` shows how" in ran.error["message"]
-    seen = run_on_terminal(*args)
-    assert (seen.code, plain(seen.out).partition(":")[0]) == (2, "invalid_argument")
+    result = run(*args)
+    assert (result.code, result.error["code"]) == (2, "invalid_argument")
+    assert "--help` shows how" in result.error["message"]
+    result = run_on_terminal(*args)
+    assert (result.code, plain(result.out).partition(":")[0]) == (2, "invalid_argument")
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "expected"),
     [
         ("use format='bytes'", "use --format bytes"),
         ("use format='items', or 'text', 'lines' or 'bytes'", "use --format items, or text, lines or bytes"),
@@ -97,8 +97,8 @@ def test_wrong_usage_is_2(args: list[str]) -> None:
         ("read_text shows what is there", "`forebay fetch --format text` shows what is there"),
     ],
 )
-def test_errors_speak_the_language_of_the_command(message: str, said: str) -> None:
-    assert translate_message(message) == said
+def test_errors_speak_the_language_of_the_command(message: str, expected: str) -> None:
+    assert translate_message(message) == expected
 
 
 def test_a_format_is_named_as_it_is_typed(handle: str) -> None:
@@ -113,57 +113,57 @@ def test_a_format_is_named_as_it_is_typed(handle: str) -> None:
 def test_a_file_that_cannot_be_read(missing: str, tmp_path: Path) -> None:
     if "folder" in missing:
         (tmp_path / missing).mkdir()
-    ran = run("put", str(tmp_path / missing))
-    assert (ran.code, ran.error["code"]) == (1, "input_unreadable")
-    assert "nothing was stored" in ran.error["message"]
-    seen = run_on_terminal("put", str(tmp_path / missing))
-    assert (seen.code, plain(seen.out).partition(":")[0]) == (1, "input_unreadable")
+    result = run("put", str(tmp_path / missing))
+    assert (result.code, result.error["code"]) == (1, "input_unreadable")
+    assert "nothing was stored" in result.error["message"]
+    result = run_on_terminal("put", str(tmp_path / missing))
+    assert (result.code, plain(result.out).partition(":")[0]) == (1, "input_unreadable")
     assert run("ls").json == []
 
 
-def shell(script: str, *args: str, stdout: int = subprocess.PIPE) -> Ran:
-    """Runs the command as `$@` of a script: what it is given in place of files, only a shell can say."""
+def shell(script: str, *args: str, stdout: int = subprocess.PIPE) -> CommandResult:
+    """Run the command as `$@` of a shell script, which redirects its files."""
     command = ["sh", "-c", script, "sh", *COMMAND, *args]
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False)
-    return Ran(done.returncode, done.stdout or b"", done.stderr)
+    return CommandResult(done.returncode, done.stdout or b"", done.stderr)
 
 
 @pytest.mark.usefixtures("home")
 def test_a_closed_standard_input() -> None:
-    ran = shell('"$@" <&-', "put", "-")
-    assert (ran.code, ran.error["code"]) == (1, "input_unreadable")
+    result = shell('"$@" <&-', "put", "-")
+    assert (result.code, result.error["code"]) == (1, "input_unreadable")
 
 
 @pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-'])
 @pytest.mark.parametrize("command", ["ls", "journal", "stat", "cat", "fetch", "fetch --raw"])
 def test_an_output_that_cannot_be_written(script: str, command: str, handle: str) -> None:
     takes_handle = command not in ("ls", "journal")
-    ran = shell(script, *command.split(), *[handle] * takes_handle)
-    assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
+    result = shell(script, *command.split(), *[handle] * takes_handle)
+    assert (result.code, result.error["code"]) == (1, "output_unwritable")
 
 
 def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    ran = shell('"$@" >/dev/full', "--help")
-    assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
+    result = shell('"$@" >/dev/full', "--help")
+    assert (result.code, result.error["code"]) == (1, "output_unwritable")
 
 
-@pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-', '"$@"'], ids=["full", "closed", "left"])
+@pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-', '"$@"'], ids=["full", "closed", "broken"])
 def test_what_is_stored_is_not_lost_for_want_of_an_output(
-    script: str, home: Path, tmp_path: Path, nobody_reads: int
+    script: str, home: Path, tmp_path: Path, broken_pipe: int
 ) -> None:
     (tmp_path / "payload").write_bytes(b"kept")
-    ran = shell(script, "put", str(tmp_path / "payload"), stdout=nobody_reads)
-    assert (ran.code, ran.error["code"]) == (1, "output_unwritable")
+    result = shell(script, "put", str(tmp_path / "payload"), stdout=broken_pipe)
+    assert (result.code, result.error["code"]) == (1, "output_unwritable")
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         (stored,) = store.list()
-        assert f"the payload is stored under {stored.output_handle}" in ran.error["message"]
+        assert f"the payload is stored under {stored.output_handle}" in result.error["message"]
         assert whole(store, stored.output_handle) == b"kept"
 
 
 @pytest.fixture
-def nobody_reads() -> Iterator[int]:
-    """A pipe that was left."""
+def broken_pipe() -> Iterator[int]:
+    """A pipe whose reading end is closed."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer
@@ -171,8 +171,8 @@ def nobody_reads() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("args", [["fetch"], ["fetch", "--raw"], ["cat"], ["stat"]], ids=" ".join)
-def test_whoever_has_seen_enough_may_leave(args: list[str], handle: str, nobody_reads: int) -> None:
-    done = subprocess.run([*COMMAND, *args, handle], stdout=nobody_reads, stderr=subprocess.PIPE, check=False)
+def test_whoever_has_seen_enough_may_leave(args: list[str], handle: str, broken_pipe: int) -> None:
+    done = subprocess.run([*COMMAND, *args, handle], stdout=broken_pipe, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -196,29 +196,29 @@ def test_whoever_has_seen_enough_may_leave(args: list[str], handle: str, nobody_
 )
 def test_arguments_that_are_no_text(args: list[str], handle: str) -> None:
     args = [arg.replace("HANDLE", handle) for arg in args]
-    ran = run(*args)
-    assert (ran.code, ran.error["code"]) in [
+    result = run(*args)
+    assert (result.code, result.error["code"]) in [
         (2, "invalid_argument"),
         (3, "output_handle_not_found"),
         (6, "path_not_found"),
     ]
-    ran.error["message"].encode()
-    assert run_on_terminal(*args).code == ran.code
+    result.error["message"].encode()
+    assert run_on_terminal(*args).code == result.code
 
 
 @pytest.fixture
-def heeding_interrupts() -> Iterator[None]:
+def default_interrupts() -> Iterator[None]:
     """A program that was started in the background ignores them, and so would those that it starts."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("heeding_interrupts")
+@pytest.mark.usefixtures("default_interrupts")
 def test_an_interrupted_put_stores_nothing(home: Path) -> None:
     child = subprocess.Popen([*COMMAND, "put", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdin is not None
-    # A pipe holds less than that: some of it has been read.
+    # A pipe holds less than that, so the command has begun to read.
     child.stdin.write(b"text " * (1 << 20))
     child.send_signal(signal.SIGINT)
     _, err = child.communicate()

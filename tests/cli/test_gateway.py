@@ -1,4 +1,4 @@
-"""The commands of the gateway, as they are run."""
+"""The commands of the gateway: wrap, serve, config and adopt."""
 
 import json
 import os
@@ -14,58 +14,60 @@ import pytest
 from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from forebay import InvalidArgument
-from forebay.cli import parser as arguments
+from forebay.cli.parser import parse_arguments
 from forebay.config.adopt import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+def parse(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     monkeypatch.setattr(sys, "argv", ["forebay", *words])
-    return arguments.parse_arguments("")
+    return parse_arguments("")
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the gateway was run with: the gateway itself has its own tests."""
+def run_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Replace the functions that run the gateway, and return the list of their arguments."""
     calls: list[Any] = []
-    for name in ("wrap", "serving.run"):
+    for name in ("forebay.proxy.wrap", "forebay.hub.run"):
         module = types.ModuleType(name)
-        module.run = lambda *given: calls.append(given) or 0  # type: ignore[attr-defined, func-returns-value]
+        module.run = lambda *arguments: calls.append(arguments) or 0  # type: ignore[attr-defined, func-returns-value]
         module.run_url = module.run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, f"forebay.proxy.{name}", module)
+        monkeypatch.setitem(sys.modules, name, module)
     return calls
 
 
-def test_everything_behind_the_dashes_is_the_commands_own(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_behind_the_dashes_is_the_commands_own(
+    run_calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["cat", "--output-mode", "x", "--", "--help"]
-    args = parsed("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
+    args = parse("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings, command),) = ran
+    ((settings, command),) = run_calls
     assert command == words
     assert (settings.output_mode, settings.contract) == ("handle", True)
 
 
-def test_a_url_is_wrapped_without_a_command(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_wrapped_without_a_command(run_calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t")
     words = ["--url", "https://x/mcp", "--header", "A: ${TOKEN}", "--header", "B: c", "--no-journal"]
-    args = parsed("wrap", *words, monkeypatch=monkeypatch)
+    args = parse("wrap", *words, monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings, url, headers),) = ran
+    ((settings, url, headers),) = run_calls
     assert (url, headers) == ("https://x/mcp", ["A: t", "B: c"])
     assert settings.headers == {"A": "t", "B": "c"}
 
 
-def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_serve_takes_a_configuration(run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
-    args = parsed("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
+    args = parse("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
-    ((settings,),) = ran
+    ((settings,),) = run_calls
     assert (settings.http, list(settings.upstreams)) == (("127.0.0.1", 0), ["a"])
     path.write_text('[upstreams.a]\ncommand = "no-such-command"\n')
     with pytest.raises(InvalidArgument, match="the upstream a needs no-such-command"):
@@ -76,23 +78,23 @@ def test_serve_takes_a_configuration(ran: list[Any], monkeypatch: pytest.MonkeyP
 
 
 def test_serve_warns_of_tokens_that_nobody_will_show(
-    ran: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('token_file = "tokens"\n[upstreams.a]\ncommand = "cat"\n')
     for words, warnings in (([], 1), (["--http", "127.0.0.1:0"], 0)):
         caplog.clear()
-        args = parsed("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
+        args = parse("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
         with pytest.raises(SystemExit):
             args.run(args)
         assert sum("nobody shows a token" in record.getMessage() for record in caplog.records) == warnings
-    assert len(ran) == 2
+    assert len(run_calls) == 2
 
 
 def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
-    args = parsed("serve", "--config", str(path), monkeypatch=monkeypatch)
+    args = parse("serve", "--config", str(path), monkeypatch=monkeypatch)
     monkeypatch.delitem(sys.modules, "forebay.hub.run", raising=False)
     for name in [*sys.modules]:
         if name.startswith(("forebay.hub", "forebay.operations")):
@@ -104,7 +106,7 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["wrap"], "there is nothing to wrap"),
         (["wrap", "--"], "there is nothing to wrap"),
@@ -117,6 +119,9 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
         (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
         (["wrap", "--http", "x:1", "--", "cat"], "there is no --http here: it is an option of `forebay serve`;"),
+        (["wrap", "--tool-prefix", "a_", "--", "cat"], "there is no --tool-prefix here: use prefix;"),
+        (["serve", "--max-sessions", "9"], "there is no --max-sessions here: raise max_connections;"),
+        (["wrap", "--output-handle-ttl-hours", "x", "--", "cat"], "--output-handle-ttl-hours is a number of hours"),
         (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),
         (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
         (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
@@ -134,27 +139,29 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_2(words: list[str], said: str) -> None:
-    done = run(*words)
-    assert (done.code, done.error["code"]) == (2, "invalid_argument")
-    assert said in done.error["message"]
+def test_wrong_usage_is_2(words: list[str], expected: str) -> None:
+    result = run(*words)
+    assert (result.code, result.error["code"]) == (2, "invalid_argument")
+    assert expected in result.error["message"]
 
 
 def test_what_is_logged_names_forebay_once() -> None:
-    script = "import logging; from forebay.cli import gateway; gateway._log('warning')\n"
+    script = "import logging; from forebay.cli import gateway; gateway._configure_logging('warning')\n"
     script += "for text in ('forebay: one', 'two'): logging.getLogger('forebay').warning(text)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stderr == "forebay: WARNING: one\nforebay: WARNING: two\n"
 
 
 @pytest.mark.slow
 def test_every_option_has_its_flag() -> None:
-    told = {command: run(command, "--help").out.decode().split() for command in ("wrap", "serve", "config", "adopt")}
+    help_words = {
+        command: run(command, "--help").out.decode().split() for command in ("wrap", "serve", "config", "adopt")
+    }
     for option in OPTIONS.values():
         for command in ("wrap", "serve"):
-            assert any(word.rstrip(",") == option.flag for word in told[command]) is (command in option.commands)
-        assert option.flag in told["config"] or f"{option.flag}," in told["config"]
-    assert "--adopted" not in told["wrap"]
+            assert any(word.rstrip(",") == option.flag for word in help_words[command]) is (command in option.commands)
+        assert option.flag in help_words["config"] or f"{option.flag}," in help_words["config"]
+    assert "--adopted" not in help_words["wrap"]
 
 
 @pytest.mark.slow
@@ -165,10 +172,12 @@ def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_help_imports_no_table_of_options() -> None:
-    done = subprocess.run([sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True)
-    assert b"forebay.cli.gateway" in done.stderr
-    assert b"forebay.proxy" not in done.stderr
-    assert b"dataclasses" not in done.stderr
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, check=True
+    )
+    assert b"forebay.cli.gateway" in result.stderr
+    assert b"forebay.proxy" not in result.stderr
+    assert b"dataclasses" not in result.stderr
 
 
 @pytest.mark.slow
@@ -179,24 +188,24 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert (rows["output_mode"]["value"], rows["output_mode"]["source"]) == ("handle", "FOREBAY_OUTPUT_MODE")
     assert (rows["journal"]["value"], rows["journal"]["source"]) == (True, "--journal")
     assert [row["name"] for row in run("config", "--journal").json["options"]] == ["output_mode", "journal"]
-    seen = plain(run_on_terminal("config", "--explain").out)
-    assert "--output-mode  handle" in seen
-    assert "FOREBAY_OUTPUT_MODE" in seen
+    screen = plain(run_on_terminal("config", "--explain").out)
+    assert "--output-mode  handle" in screen
+    assert "FOREBAY_OUTPUT_MODE" in screen
     for option in OPTIONS.values():
-        assert option.flag in seen
+        assert option.flag in screen
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--http", "0.0.0.0:8000"], "0.0.0.0 can be reached by others; give --token-file"),
         (["--file-root", "/srv"], "give --file-refs"),
     ],
 )
-def test_config_refuses_what_the_others_would(words: list[str], said: str) -> None:
-    done = run("config", *words)
-    assert (done.code, done.error["code"]) == (2, "invalid_argument")
-    assert said in done.error["message"]
+def test_config_refuses_what_the_others_would(words: list[str], expected: str) -> None:
+    result = run("config", *words)
+    assert (result.code, result.error["code"]) == (2, "invalid_argument")
+    assert expected in result.error["message"]
 
 
 @pytest.fixture
@@ -208,12 +217,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_adopt_shows_before_it_writes(file: Path) -> None:
-    shown = run("adopt", str(file), "--forebay", "uvx forebay", "--server", "plain", "--journal")
-    assert shown.code == 0
-    assert b'+      "command": "uvx",\n' in shown.out
-    assert b'-      "command": "my-server"\n' in shown.out
-    assert b"--write changes plain" in shown.err
-    assert b"hunter2" not in shown.out + shown.err
+    result = run("adopt", str(file), "--forebay", "uvx forebay", "--server", "plain", "--journal")
+    assert result.code == 0
+    assert b'+      "command": "uvx",\n' in result.out
+    assert b'-      "command": "my-server"\n' in result.out
+    assert b"--write changes plain" in result.err
+    assert b"hunter2" not in result.out + result.err
     assert file.read_text() == CLAUDE_DESKTOP
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
@@ -224,20 +233,20 @@ def test_what_adopt_shows_has_no_secrets(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(FILES[name].encode())
     for words in ([], ["--write"], ["--undo"]):
-        shown = run("adopt", str(path), *words)
-        assert shown.code == 0
-        assert b"@@" in shown.out
-        assert b"hunter2" not in shown.out + shown.err
+        result = run("adopt", str(path), *words)
+        assert result.code == 0
+        assert b"@@" in result.out
+        assert b"hunter2" not in result.out + result.err
 
 
 @pytest.mark.slow
 def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     file.write_text(CLAUDE_CODE_USER)
-    shown = run("adopt", str(file))
-    assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in shown.err
-    told = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
-    assert told in shown.err
-    assert shown.err.count(b"OAuth") == 1
+    result = run("adopt", str(file))
+    assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in result.err
+    note = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
+    assert note in result.err
+    assert result.err.count(b"OAuth") == 1
     assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
 
 
@@ -279,15 +288,15 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
     path.write_text(CURSOR)
     run("adopt", str(path), "--write", "--forebay", "forebay", "--output-mode", "handle", "--contract")
     servers = json.loads(path.read_text())["mcpServers"]
-    args = parsed(*servers["local"]["args"], monkeypatch=monkeypatch)
+    args = parse(*servers["local"]["args"], monkeypatch=monkeypatch)
     assert (args.wrapped, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
-    args = parsed(*servers["remote"]["args"], monkeypatch=monkeypatch)
+    args = parse(*servers["remote"]["args"], monkeypatch=monkeypatch)
     assert (args.wrapped, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--forebay", "uvx something"], "ends with forebay"),
         (["--forebay", "'"], "cannot be read"),
@@ -296,10 +305,10 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
         (["--server", "plan"], "did you mean plain?"),
     ],
 )
-def test_what_adopt_refuses(words: list[str], said: str, file: Path) -> None:
-    done = run("adopt", str(file), "--write", *words)
-    assert (done.code, file.read_text()) == (2, CLAUDE_DESKTOP)
-    assert said in done.error["message"]
+def test_what_adopt_refuses(words: list[str], expected: str, file: Path) -> None:
+    result = run("adopt", str(file), "--write", *words)
+    assert (result.code, file.read_text()) == (2, CLAUDE_DESKTOP)
+    assert expected in result.error["message"]
 
 
 def test_the_running_forebay_goes_in_by_its_own_path(
@@ -308,7 +317,7 @@ def test_the_running_forebay_goes_in_by_its_own_path(
     installed = tmp_path / "bin" / "forebay"
     installed.parent.mkdir()
     installed.symlink_to(tmp_path / "versions" / "1" / "forebay")
-    args = parsed("adopt", str(file), "--write", monkeypatch=monkeypatch)
+    args = parse("adopt", str(file), "--write", monkeypatch=monkeypatch)
     monkeypatch.setattr(sys, "argv", [str(installed)])
     args.run(args)
     assert json.loads(file.read_text())["mcpServers"]["plain"]["command"] == str(installed)
@@ -341,13 +350,13 @@ def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".f.*"))
 
 
-@pytest.mark.parametrize("kept", [["f"], ["f", "f.forebay-backup"]], ids=len)
+@pytest.mark.parametrize("names", [["f"], ["f", "f.forebay-backup"]], ids=len)
 @pytest.mark.parametrize("step", ["fsync", "fchmod"])
 def test_what_cannot_be_written_is_as_it_was(
-    step: str, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "f"
-    for name in kept:
+    for name in names:
         (tmp_path / name).write_bytes(b"old")
 
     def fail(*_: object) -> None:
@@ -357,4 +366,4 @@ def test_what_cannot_be_written_is_as_it_was(
     with pytest.raises(FileNotChanged, match="cannot be changed: No space left on device; it is as it was"):
         replace_file(str(path), b"old", b"new")
     assert path.read_bytes() == b"old"
-    assert sorted(file.name for file in tmp_path.iterdir()) == kept
+    assert sorted(file.name for file in tmp_path.iterdir()) == names

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 RAW = [sys.executable, str(SUPPORT.joinpath("raw_server.py")), "stdio"]
 
-# Answers each line by what `answer` makes of its message.
+# Calls `answer` with each message, and writes what it returns.
 SCRIPT = """
 import json, sys
 def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
@@ -32,14 +32,14 @@ HANDSHAKE = """
     if method == "initialize": say(id=number, result={})
 """
 
-# Refuses to introduce itself, as servers may since 2026-07-28, and wants to know the version instead.
+# Refuses `initialize`, as servers of 2026-07-28 may, and requires the protocol version in each request.
 MODERN = """
     if method == "initialize": say(id=number, error={"code": -32601, "message": "no"})
     if method == "tools/list": say(id=number, result={"tools": [{"name": m["io.modelcontextprotocol/protocolVersion"]}
         for m in [params["_meta"]]]})
 """
 
-# Asks before it answers, and writes what is no message.
+# Sends a request before it answers, and a line that is not a message.
 CURIOUS = """
     if method == "tools/list":
         print("hello", flush=True)
@@ -93,7 +93,7 @@ def test_a_server_that_asks_is_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("command", "expected"),
     [
         (server(HANDSHAKE, ENDING), "ended before it answered tools/list"),
         (server(HANDSHAKE, FAILING), "out of order"),
@@ -103,15 +103,15 @@ def test_a_server_that_asks_is_answered() -> None:
         ([""], "cannot be started"),
     ],
 )
-def test_a_server_that_fails_is_told_of(asked: list[str], says: str) -> None:
-    with pytest.raises(UpstreamFailed, match=says):
-        list_tools(asked)
+def test_a_server_that_fails_is_told_of(command: list[str], expected: str) -> None:
+    with pytest.raises(UpstreamFailed, match=expected):
+        list_tools(command)
 
 
 def test_a_server_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    told = f"open({str(pid)!r}, 'w').write(str(os.getpid()))"
-    hanging = f"import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {told}; time.sleep(600)"
+    write_pid = f"open({str(pid)!r}, 'w').write(str(os.getpid()))"
+    hanging = f"import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {write_pid}; time.sleep(600)"
     with pytest.raises(UpstreamTimeout, match=r"did not answer initialize within 5 s"):
         list_tools([sys.executable, "-c", hanging], timeout=5)
     with pytest.raises(ProcessLookupError):
@@ -120,16 +120,16 @@ def test_a_server_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
 
 def test_anything_can_be_asked() -> None:
     with ServerProbe(RAW) as asking:
-        said = asking.request("tools/call", {"name": "says", "arguments": {"result": {"content": []}}})
-        assert said == {"content": []}
+        result = asking.request("tools/call", {"name": "says", "arguments": {"result": {"content": []}}})
+        assert result == {"content": []}
         with pytest.raises(UpstreamFailed, match="no resources/list"):
             asking.request("resources/list")
 
 
 def test_tools_that_say_what_they_are_for_pass() -> None:
-    said = run("lint-tools", "--", *command("browser_server.py", "--plain")).json
-    assert said["tools"] == sum(said["capabilities"].values())
-    assert said["capabilities"] | {"core": 0} == {
+    report = run("lint-tools", "--", *command("browser_server.py", "--plain")).json
+    assert report["tools"] == sum(report["capabilities"].values())
+    assert report["capabilities"] | {"core": 0} == {
         "core": 0,
         "crawl": 6,
         "profile": 2,
@@ -159,8 +159,8 @@ def test_what_was_saved_is_as_good_as_a_server(saved: Any, tmp_path: Path) -> No
     file = tmp_path / "tools.json"
     file.write_text(json.dumps(saved))
     assert "1 of 2 tools have no capability: b;" in run("lint-tools", "--saved", str(file)).error["message"]
-    said = run("lint-tools", "--saved", str(file), "--capability", "b=y").json
-    assert said == {"tools": 2, "capabilities": {"x": 1, "y": 1}}
+    report = run("lint-tools", "--saved", str(file), "--capability", "b=y").json
+    assert report == {"tools": 2, "capabilities": {"x": 1, "y": 1}}
 
 
 @pytest.mark.parametrize(
@@ -181,10 +181,10 @@ def test_wrong_usage_is_told(args: list[str], code: int, says: str) -> None:
     assert says in done.error["message"]
 
 
-@pytest.mark.parametrize("said", ["7", '{"tools": 7}', '{"result": {"tools": [1]}}'])
-def test_what_is_no_list_of_tools_is_told(said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["7", '{"tools": 7}', '{"result": {"tools": [1]}}'])
+def test_what_is_no_list_of_tools_is_told(text: str, tmp_path: Path) -> None:
     file = tmp_path / "tools.json"
-    file.write_text(said)
+    file.write_text(text)
     assert "is no list of tools" in run("lint-tools", "--saved", str(file)).error["message"]
 
 

@@ -1,4 +1,4 @@
-"""The command on a terminal: made for people, and safe from what payloads say."""
+"""The command on a terminal: readable, and safe from control sequences in payloads."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from command import plain, run, run_on_terminal
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("args", "shown"),
+    ("args", "expected"),
     [
         (["ls"], ["handle", "json", "300", "list_rows", "until"]),
         (["fetch", "HANDLE", "--limit", "2"], ["name [1]", "items: 2 from 0 of 300; more from --offset 2"]),
@@ -28,13 +28,13 @@ from command import plain, run, run_on_terminal
     ],
     ids=lambda value: " ".join(value),
 )
-def test_on_a_terminal_it_is_made_for_people(args: list[str], shown: list[str], handle: str) -> None:
-    ran = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args), only="out")
-    assert (ran.code, ran.err) == (0, b"")
-    text = plain(ran.out)
-    assert [part for part in shown if part.replace("HANDLE", handle) not in text] == []
+def test_on_a_terminal_it_is_made_for_people(args: list[str], expected: list[str], handle: str) -> None:
+    result = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args), only="out")
+    assert (result.code, result.err) == (0, b"")
+    text = plain(result.out)
+    assert [part for part in expected if part.replace("HANDLE", handle) not in text] == []
     with pytest.raises(json.JSONDecodeError):
-        json.loads(ran.out.decode())
+        json.loads(result.out.decode())
 
 
 LARGE = 9 << 20
@@ -45,10 +45,10 @@ LARGE = 9 << 20
 def test_a_bar_shows_how_far_a_large_put_is(size: int, has_bar: bool, tmp_path: Path) -> None:
     path = tmp_path / "payload"
     path.write_bytes(b"text " * (size // 5))
-    ran = run_on_terminal("put", str(path), only="err")
-    assert ran.code == 0
-    assert json.loads(ran.out)["size_bytes"] == size // 5 * 5
-    assert ("MB" in plain(ran.err)) == has_bar
+    result = run_on_terminal("put", str(path), only="err")
+    assert result.code == 0
+    assert json.loads(result.out)["size_bytes"] == size // 5 * 5
+    assert ("MB" in plain(result.err)) == has_bar
 
 
 @pytest.mark.usefixtures("home")
@@ -81,23 +81,23 @@ HOSTILE = "[/red] [bold]not bold[/] \x1b]0;title\x07 \x1b[2J \x9b31m [link=x]y"
 def test_a_payload_has_no_power_over_the_terminal(args: list[str], home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put(HOSTILE, source_tool=HOSTILE).output_handle
-    ran = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args))
-    assert b"Traceback" not in ran.out
-    assert ran.code in (0, 3, 6)
-    assert b"\x1b]0" not in ran.out
-    assert b"\x1b[2J" not in ran.out
-    assert b"\x07" not in ran.out
-    assert "\x9b" not in ran.out.decode()
-    if ran.code == 0:
-        assert "[/red]" in plain(ran.out)
+    result = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args))
+    assert b"Traceback" not in result.out
+    assert result.code in (0, 3, 6)
+    assert b"\x1b]0" not in result.out
+    assert b"\x1b[2J" not in result.out
+    assert b"\x07" not in result.out
+    assert "\x9b" not in result.out.decode()
+    if result.code == 0:
+        assert "[/red]" in plain(result.out)
 
 
 def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put({"[/dim]": [{"a": "x" * 100_000}]}).output_handle
-    ran = run_on_terminal("fetch", handle)
-    assert ran.code == 0
-    assert "cut: /[~1dim]/0, 100,008 bytes in all" in plain(ran.out)
+    result = run_on_terminal("fetch", handle)
+    assert result.code == 0
+    assert "cut: /[~1dim]/0, 100,008 bytes in all" in plain(result.out)
 
 
 @pytest.mark.slow
@@ -110,25 +110,25 @@ def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.M
         store.fetch(handle, principal=forebay.OPERATOR)
         store.journal.record("store_failed", code="store_full")
     listed = plain(run_on_terminal("ls").out).splitlines()
-    told = plain(run_on_terminal("journal").out).splitlines()
-    assert max(map(len, [*listed, *told])) <= 80
-    assert (len(listed), len(told)) == (2, 4)
-    assert [handle in line for line in (*listed, *told)] == [False, True, False, False, True, True]
+    events = plain(run_on_terminal("journal").out).splitlines()
+    assert max(map(len, [*listed, *events])) <= 80
+    assert (len(listed), len(events)) == (2, 4)
+    assert [handle in line for line in (*listed, *events)] == [False, True, False, False, True, True]
     assert "100,000" in listed[1]
-    assert [words in line for words, line in zip(("store_failed", "fetched", "created"), told[1:], strict=True)]
-    assert "store_full" in told[1]
+    assert [words in line for words, line in zip(("store_failed", "fetched", "created"), events[1:], strict=True)]
+    assert "store_full" in events[1]
 
 
 @pytest.mark.parametrize("command", ["ls", "journal"])
 def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    written = ["ann", '["client", "ann"]', '["client", 1]', '["subject", null, "ann"]']
+    principals = ["ann", '["client", "ann"]', '["client", 1]', '["subject", null, "ann"]']
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
-        for principal in written:
+        for principal in principals:
             store.put([1], principal=principal)
-    seen = plain(run_on_terminal(command).out)
-    for shown in ("  ann", "client:ann", '["client", 1]', '["subject", null, "ann"]'):
-        assert seen.count(shown) == 1
+    screen = plain(run_on_terminal(command).out)
+    for text in ("  ann", "client:ann", '["client", 1]', '["subject", null, "ann"]'):
+        assert screen.count(text) == 1
 
 
 @pytest.mark.slow
@@ -154,15 +154,15 @@ def test_a_match_at_the_end_of_its_context_is_shown(home: Path, monkeypatch: pyt
 
 
 def test_raw_content_on_a_terminal_says_how_to_go_on(handle: str) -> None:
-    ran = run_on_terminal("fetch", handle, "--limit", "2", "--raw", only="err")
-    assert len(json.loads(ran.out)) == 2
-    assert "more from --offset 2" in plain(ran.err)
+    result = run_on_terminal("fetch", handle, "--limit", "2", "--raw", only="err")
+    assert len(json.loads(result.out)) == 2
+    assert "more from --offset 2" in plain(result.err)
 
 
 def test_what_a_terminal_cannot_show_is_no_failure(handle: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    ran = run_on_terminal("outline", handle)
-    assert (ran.code, plain(ran.out).split()[-1]) == (0, r"\xd7300}")
+    result = run_on_terminal("outline", handle)
+    assert (result.code, plain(result.out).split()[-1]) == (0, r"\xd7300}")
 
 
 def test_bytes_that_are_no_text_are_seen_to_be_none(home: Path) -> None:

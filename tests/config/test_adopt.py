@@ -19,7 +19,7 @@ WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/py
 
 
 def servers(text: str) -> dict[str, Any]:
-    return {str(one): one.node.to_python() for one in find_servers(text, "f")}
+    return {str(server): server.node.to_python() for server in find_servers(text, "f")}
 
 
 def words(server: dict[str, Any]) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_command_stands_behind_forebay() -> None:
     assert words(now["empty"]) == [*wrap, "--", "C:\\Tools\\server.exe"]
     assert words(now["plain"]) == [*wrap, "--adopted=no-args", "--", "my-server"]
     assert json.loads(text)["globalShortcut"] == "Ctrl+Space"
-    # One argument a line where there was one a line.
+    # Each argument stays on its own line.
     assert '        "--",\n        "npx",\n        "-y",\n' in text
 
 
@@ -258,14 +258,14 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
             assert server.get("env") == mine[name].get("env")
         else:
             assert words(server)[-2:] == ["--url", mine[name]["url"]]
-            wanted = {f"FOREBAY_HEADER_{key}": value for key, value in mine[name].get("headers", {}).items()}
-            assert server.get("env", {}) == wanted
+            variables = {f"FOREBAY_HEADER_{key}": value for key, value in mine[name].get("headers", {}).items()}
+            assert server.get("env", {}) == variables
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_shown_has_no_secrets(name: str) -> None:
     for text in (FILES[name], adopt_servers(FILES[name], name, FOREBAY, []).text):
-        shown = mask_client_file(text, name)
-        assert "hunter2" not in shown
-        assert servers(shown).keys() == servers(text).keys()
+        masked = mask_client_file(text, name)
+        assert "hunter2" not in masked
+        assert servers(masked).keys() == servers(text).keys()
     assert "${input:key}" in mask_client_file(VS_CODE, "f")

@@ -1,4 +1,4 @@
-"""JSON with comments: the values are those of JSON, and each is where it is said to be."""
+"""JSON with comments: values, and their positions."""
 
 import json
 from typing import Any
@@ -26,21 +26,21 @@ def test_values_are_those_of_json(data: st.DataObject) -> None:
     assert parse_jsonc(text).to_python() == value
 
 
-def check_places(text: str, node: Node) -> None:
+def check_positions(text: str, node: Node) -> None:
     assert parse_jsonc(text[node.start : node.end]).to_python() == node.to_python()
     if isinstance(node.value, list):
         for inner in node.value:
-            check_places(text, inner)
+            check_positions(text, inner)
     if isinstance(node.value, dict):
         for key, member in node.value.items():
             assert json.loads(text[member.start : member.key_end]) == key
-            check_places(text, member.node)
+            check_positions(text, member.node)
 
 
 @given(st.data())
 def test_every_value_is_where_it_is_said_to_be(data: st.DataObject) -> None:
     text = data.draw(documents(data.draw(VALUES)))
-    check_places(text, parse_jsonc(text))
+    check_positions(text, parse_jsonc(text))
 
 
 @given(VALUES)
@@ -87,14 +87,14 @@ def test_a_mark_at_the_start_is_no_part_of_the_value() -> None:
 @given(
     st.text(max_size=20), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.text(max_size=3)), max_size=4)
 )
-def test_edits_are_those_of_slices(text: str, wanted: list[tuple[int, int, str]]) -> None:
+def test_edits_are_those_of_slices(text: str, candidates: list[tuple[int, int, str]]) -> None:
     edits, at = [], -1
-    for one, other, instead in sorted(wanted):
-        start, end = min(one, other), min(max(one, other), len(text))
+    for first, second, replacement in sorted(candidates):
+        start, end = min(first, second), min(max(first, second), len(text))
         if at < start <= end:
-            edits.append((start, end, instead))
+            edits.append((start, end, replacement))
             at = end
     naive = text
-    for start, end, instead in reversed(edits):
-        naive = naive[:start] + instead + naive[end:]
+    for start, end, replacement in reversed(edits):
+        naive = naive[:start] + replacement + naive[end:]
     assert apply_edits(text, edits) == naive

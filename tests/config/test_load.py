@@ -1,4 +1,4 @@
-"""What is in force, and what is wrong with what was written."""
+"""Loading of settings, and messages about errors in them."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from forebay.config.config_file import ConfigFile, expand_variables
 from forebay.config.explain import explain
 from forebay.config.load import load_settings
 from forebay.config.masking import mask_args, mask_url
-from forebay.config.options import OPTIONS, Settings
+from forebay.config.options import OPTIONS, SPELLINGS, Settings
 from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +34,8 @@ def test_a_flag_beats_a_variable_beats_a_file_beats_the_default(tmp: Any, are_gi
     path = toml(tmp, 'output_mode = "handle"\n' if by_file else "")
     flags = {"config": path} | ({"output_mode": "inline"} if by_flag else {})
     settings = wrapping(flags, {"FOREBAY_OUTPUT_MODE": "auto"} if by_variable else {})
-    wanted = [("inline", "--output-mode"), ("auto", "FOREBAY_OUTPUT_MODE"), ("handle", f"{path}:1"), ("auto", None)]
-    value, source = next(one for one, is_given in zip(wanted, [*are_given, True], strict=True) if is_given)
+    expected = [("inline", "--output-mode"), ("auto", "FOREBAY_OUTPUT_MODE"), ("handle", f"{path}:1"), ("auto", None)]
+    value, source = next(pair for pair, is_given in zip(expected, [*are_given, True], strict=True) if is_given)
     assert (settings.output_mode, settings.sources.get("output_mode")) == (value, source)
 
 
@@ -46,7 +46,7 @@ def tmp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "output_inline_limit_bytes": ("64KiB", "64KiB", "65536", 65536),
-    "output_handle_ttl_hours": ("2d", "48", "48", 48.0),
+    "ttl": ("2d", "172800", "172800", 172800.0),
     "tools": (
         ["a*=handle", "b=auto"],
         "a*=handle,b=auto",
@@ -59,7 +59,6 @@ FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "redact": (["a,b", "c"], "a,b\nc", '["a,b", "c"]', ("a,b", "c")),
     "journal": (True, "yes", "true", True),
     "quota_bytes": ("none", "none", '"none"', None),
-    "handle_chars": ("26", "26", "26", 26),
     "call_timeout_seconds": ("2m", "120", "120", 120.0),
     "file_roots": (["/a", "/b"], "/a:/b", '["/a", "/b"]', ("/a", "/b")),
 }
@@ -69,7 +68,7 @@ FLAGS: dict[str, tuple[Any, str, str, Any]] = {
 def test_flag_variable_and_key_say_the_same(name: str, tmp_path: Path) -> None:
     flag, variable, key, value = FLAGS[name]
     path = toml(tmp_path, f"{name} = {key}\n")
-    # Where there are no references, there are no roots of them.
+    # `file_roots` needs `file_refs`.
     refs = {"FOREBAY_FILE_REFS": "true"}
     for settings in (
         wrapping({name: flag}, refs),
@@ -94,10 +93,9 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
             "tools": ["a=handle"],
             "contract": ["*_list=list"],
             "redact": ["sk-[a-z]+"],
-            "tool_prefix": "oc_",
+            "prefix": "oc_",
             "journal": True,
-            "output_handle_ttl_hours": "1",
-            "handle_chars": "26",
+            "ttl": "1h",
             "quota_bytes": "none",
             "on_full": "evict",
         }
@@ -107,7 +105,6 @@ def test_a_gate_can_be_made_with_what_was_set(tmp_path: Path) -> None:
         assert gate.resolve_mode("a", {})[0].output_mode == "handle"
         assert gate.resolve_mode("b", {})[0].output_mode == "auto"
         assert gate.resolve_mode("x_list", {})[0].contract is not None
-        assert gate.handle_length == 26
         assert gate.tools.fetch_tool == "oc_output_fetch"
         handle = gate.store.put("key sk-abc!").output_handle
         with gate.store.open(handle) as file:
@@ -123,10 +120,12 @@ def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None 
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "expected"),
     [
         ('x = 1\noutput_mod = "auto"', 1, "no key x; `forebay config --explain` lists them all"),
         ('\noutput_mod = "auto"', 2, "no key output_mod; did you mean output_mode?"),
+        ('\ntool_prefix = "a_"', 2, "there is no key tool_prefix; use prefix"),
+        ("max_sessions = 1", 1, "there is no key max_sessions; raise max_connections"),
         ('output-mode = "auto"', 1, "did you mean output_mode?"),
         ('file-root = ["/a"]', 1, "did you mean file_roots?"),
         ('[tool]\na = "auto"', 1, "did you mean tools?"),
@@ -139,15 +138,15 @@ def refused(command: str, flags: dict[str, Any], environ: dict[str, str] | None 
         ('store = "${NOT_SET}"', 1, "the variable NOT_SET is not set"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, expected: str, tmp_path: Path) -> None:
     path = toml(tmp_path, text)
     message = refused("wrap", {"config": path})
     assert message.startswith(f"{path}:{line}: ")
-    assert said in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
-    ("upstream", "line", "said"),
+    ("upstream", "line", "expected"),
     [
         ('commnd = "x"', 2, "an upstream has no commnd; did you mean command?"),
         ('command = "x"\nurl = "http://x"', 1, "has command and url: leave one of them"),
@@ -161,39 +160,39 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, sa
         ('url = "http://x"\nheaders = {A = "${NOT_SET}"}', 3, "NOT_SET is not set"),
     ],
 )
-def test_what_is_wrong_in_an_upstream_is_named_too(upstream: str, line: int, said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_in_an_upstream_is_named_too(upstream: str, line: int, expected: str, tmp_path: Path) -> None:
     path = toml(tmp_path, f"[upstreams.a]\n{upstream}\n")
     message = refused("serve", {"config": path})
     assert message.startswith(f"{path}:{line}: ")
-    assert said in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "said"),
+    ("one", "two", "expected"),
     [
         ("my_", "my_", "the upstreams one and two have the same prefix my_; give one another"),
         ("x_", "one_", "before them when they clash; give two another prefix, or rename one"),
         ("x_", "one", "before them when they clash; give two another prefix, or rename one"),
     ],
 )
-def test_a_prefix_says_whose_a_tool_is(one: str, two: str, said: str, tmp_path: Path) -> None:
-    written = "".join(
+def test_a_prefix_says_whose_a_tool_is(one: str, two: str, expected: str, tmp_path: Path) -> None:
+    text = "".join(
         f'[upstreams.{name}]\ncommand = "x"\nprefix = "{prefix}"\n' for name, prefix in {"one": one, "two": two}.items()
     )
-    path = toml(tmp_path, written)
-    for message in (refused("serve", {"config": path}), _unexplained(path)):
+    path = toml(tmp_path, text)
+    for message in (refused("serve", {"config": path}), _explain_error(path)):
         assert message.startswith(f"{path}:6: ")
-        assert said in message
+        assert expected in message
 
 
-def _unexplained(path: str) -> str:
+def _explain_error(path: str) -> str:
     with pytest.raises(InvalidArgument) as caught:
         explain({"config": path}, {})
     return str(caught.value)
 
 
 def test_prefixes_that_are_told_apart_are_taken(tmp_path: Path) -> None:
-    written = """
+    text = """
 [upstreams.one]
 command = "x"
 prefix = "one_"
@@ -207,7 +206,7 @@ prefix = ""
 command = "x"
 prefix = ""
 """
-    settings = load_settings("serve", {"config": toml(tmp_path, written)}, {})
+    settings = load_settings("serve", {"config": toml(tmp_path, text)}, {})
     assert [target.prefix for target in settings.upstreams.values()] == ["one_", "one_two_", "", ""]
 
 
@@ -242,18 +241,60 @@ def test_a_variable_that_nothing_reads_is_an_error() -> None:
 
 
 def test_a_wrong_value_says_where_it_came_from() -> None:
-    assert refused("wrap", {"warn_bytes": "x"}) == "--warn-bytes is a number of bytes, such as 64MiB, not 'x'"
-    said = refused("wrap", {}, {"FOREBAY_WARN_BYTES": "x"})
-    assert said == "FOREBAY_WARN_BYTES: warn_bytes is a number of bytes, such as 64MiB, not 'x'"
+    expected = "output_inline_limit_bytes is a number of bytes, such as 64MiB, not 'x'"
+    message = refused("wrap", {"output_inline_limit_bytes": "x"})
+    assert message == "--output-inline-limit-bytes is a number of bytes, such as 64MiB, not 'x'"
+    message = refused("wrap", {}, {"FOREBAY_OUTPUT_INLINE_LIMIT_BYTES": "x"})
+    assert message == f"FOREBAY_OUTPUT_INLINE_LIMIT_BYTES: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("alias", "text", "name", "value"),
+    [
+        ("output_handle_ttl_hours", "2", "ttl", 7200.0),
+        ("output_handle_ttl_hours", "0", "ttl", 0.0),
+        ("output_handle_sweep_interval_seconds", "2", "sweep_interval", 2.0),
+    ],
+)
+def test_an_alias_sets_its_option(alias: str, text: str, name: str, value: float, tmp_path: Path) -> None:
+    option = SPELLINGS[alias]
+    path = toml(tmp_path, f"{alias} = {text}\n")
+    sources = {
+        option.flag: wrapping({alias: text}),
+        option.variable: wrapping({}, {option.variable: text}),
+        f"{path}:1": wrapping({"config": path}),
+    }
+    for source, settings in sources.items():
+        assert getattr(settings, name) == value
+        assert settings.sources == {name: source} | ({"config": "--config"} if source.startswith(path) else {})
+        assert settings.policy_options()[name] == value
+    message = refused("wrap", {"output_handle_ttl_hours": "-1"})
+    assert message == "--output-handle-ttl-hours is a number of hours, such as 24h, not '-1'"
+
+
+def test_a_removed_variable_names_what_to_do() -> None:
+    message = refused("wrap", {}, {"FOREBAY_TOOL_PREFIX": "a_"})
+    assert message == "forebay reads no variable FOREBAY_TOOL_PREFIX; use prefix"
+
+
+def test_sessions_and_principals_grow_with_connections(tmp_path: Path) -> None:
+    path = toml(tmp_path, '[upstreams.a]\npython = "m"\n')
+
+    def limits(**flags: str) -> tuple[int, int]:
+        settings = load_settings("serve", {"config": path, **flags}, {})
+        return settings.max_sessions, settings.max_principals
+
+    assert limits() == limits(max_connections="8") == (1000, 64)
+    assert limits(max_connections="1024") == (2000, 128)
 
 
 def test_headers_by_flag_variable_and_file(tmp_path: Path) -> None:
     path = toml(tmp_path, '[headers]\nAuthorization = "Bearer ${TOKEN}"\n')
     token = {"TOKEN": SECRET}
-    wanted = {"Authorization": f"Bearer {SECRET}"}
-    assert wrapping({"headers": ["Authorization: Bearer ${TOKEN}"]}, token).headers == wanted
-    assert wrapping({}, {"FOREBAY_HEADER_Authorization": "Bearer ${TOKEN}", **token}).headers == wanted
-    assert wrapping({"config": path}, token).headers == wanted
+    expected = {"Authorization": f"Bearer {SECRET}"}
+    assert wrapping({"headers": ["Authorization: Bearer ${TOKEN}"]}, token).headers == expected
+    assert wrapping({}, {"FOREBAY_HEADER_Authorization": "Bearer ${TOKEN}", **token}).headers == expected
+    assert wrapping({"config": path}, token).headers == expected
     assert wrapping({"headers": ["A: $${TOKEN} ${input:x}"]}).headers == {"A": "${TOKEN} ${input:x}"}
 
 
@@ -298,16 +339,16 @@ def test_upstreams_of_every_kind(tmp_path: Path) -> None:
 def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
     text = 'store = "file:///${TOKEN}"\n[headers]\nA = "hunter2"\n' + UPSTREAMS
     flags = {"config": toml(tmp_path, text), "url": "https://u:hunter2@x/?t=hunter2"}
-    said = explain(flags, {"TOKEN": SECRET})
-    assert SECRET not in repr(said)
-    rows = {row["name"]: row for row in said["options"]}
+    explanation = explain(flags, {"TOKEN": SECRET})
+    assert SECRET not in repr(explanation)
+    rows = {row["name"]: row for row in explanation["options"]}
     assert rows.keys() == OPTIONS.keys()
     assert (rows["store"]["value"], rows["store"]["source"]) == ("file:///${TOKEN}", f"{flags['config']}:1")
     assert rows["headers"]["value"] == {"A": "***"}
     assert rows["url"]["value"] == "https://***@x/?t=***"
     assert (rows["on_full"]["value"], rows["on_full"]["source"]) == ("refuse", "default")
-    assert [upstream["name"] for upstream in said["upstreams"]] == ["files", "web", "api", "far", "mine"]
-    assert said["upstreams"][1]["headers"] == {"Authorization": "***"}
+    assert [upstream["name"] for upstream in explanation["upstreams"]] == ["files", "web", "api", "far", "mine"]
+    assert explanation["upstreams"][1]["headers"] == {"Authorization": "***"}
 
 
 @given(st.text(alphabet="abc@:/?&=#.", max_size=12), st.text(alphabet="abc@:/?&=#.", max_size=12))
@@ -317,7 +358,7 @@ def test_addresses_keep_nothing_of_what_lets_one_in(before: str, after: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "masked"),
     [
         (["--api-key", "abc"], ["--api-key", "***"]),
         (["--apiKey", "abc"], ["--apiKey", "***"]),
@@ -340,13 +381,13 @@ def test_addresses_keep_nothing_of_what_lets_one_in(before: str, after: str) -> 
     ],
 )
 def test_what_looks_like_a_secret_in_the_words_of_a_command_is_not_shown(
-    args: list[str], told: list[str], tmp_path: Path
+    args: list[str], masked: list[str], tmp_path: Path
 ) -> None:
-    assert mask_args(args) == told
+    assert mask_args(args) == masked
     words = ", ".join(f"'{word}'" for word in args)
-    given = toml(tmp_path, f'[upstreams.one]\ncommand = "x"\nargs = [{words}]\n')
-    shown = explain({"config": given}, {"TOKEN": "t", "KEY": "k", "B": "b"})["upstreams"]
-    assert shown == [{"name": "one", "command": "x", "args": told}]
+    path = toml(tmp_path, f'[upstreams.one]\ncommand = "x"\nargs = [{words}]\n')
+    upstreams = explain({"config": path}, {"TOKEN": "t", "KEY": "k", "B": "b"})["upstreams"]
+    assert upstreams == [{"name": "one", "command": "x", "args": masked}]
 
 
 def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
@@ -365,12 +406,12 @@ def test_references_may_be_switched_off_where_a_file_has_roots_for_them(tmp_path
 
 
 def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
-    said = "is where references may lead; give"
-    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {said} --file-refs to have them"
-    told = refused("wrap", {}, {"FOREBAY_FILE_ROOTS": "a"})
-    assert told == f"FOREBAY_FILE_ROOTS {said} FOREBAY_FILE_REFS=true to have them"
+    rule = "is where references may lead; give"
+    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {rule} --file-refs to have them"
+    message = refused("wrap", {}, {"FOREBAY_FILE_ROOTS": "a"})
+    assert message == f"FOREBAY_FILE_ROOTS {rule} FOREBAY_FILE_REFS=true to have them"
     path = toml(tmp_path, '\nfile_roots = ["a"]\n[upstreams.x]\npython = "m"\n')
-    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {said} file_refs = true to have them"
+    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {rule} file_refs = true to have them"
 
 
 OAUTH = {
@@ -426,7 +467,7 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
         ),
         ({"rate_limit_per_minute": "0"}, "more than 0, or none"),
         ({"body_limit_bytes": "0"}, "more than 0"),
-        ({"max_sessions": "0"}, "more than 0"),
+        ({"max_connections": "0"}, "more than 0"),
         ({"call_timeout_seconds": "0"}, "more than 0"),
     ],
     ids=str,
@@ -465,7 +506,7 @@ KEYS = st.lists(st.sampled_from(["a", "b", "c-d", "e_f"]), min_size=1, max_size=
 @given(st.lists(st.tuples(st.sampled_from(["", "[t]", "# x = 1", "[u.v]"]), KEYS), max_size=6))
 def test_lines_are_where_keys_are(parts: list[tuple[str, list[str]]]) -> None:
     lines: list[str] = []
-    wanted: dict[tuple[str, ...], int] = {}
+    lines_by_key: dict[tuple[str, ...], int] = {}
     for number, (opening, keys) in enumerate(parts):
         table = f"[t{number}]" if opening == "[t]" else f"[u.v{number}]" if opening == "[u.v]" else opening
         lines.append(table)
@@ -474,10 +515,10 @@ def test_lines_are_where_keys_are(parts: list[tuple[str, list[str]]]) -> None:
             lines.append(f'["only{number}"]')
         for key in keys:
             lines.append(f"  {key} = 1 # {key} = 2")
-            wanted[(*prefix, key)] = len(lines)
+            lines_by_key[(*prefix, key)] = len(lines)
     document = ConfigFile(None)
     document.path, document._text = "f", "\n".join(lines)
-    for keys_of, line in wanted.items():
+    for keys_of, line in lines_by_key.items():
         assert document.location(*keys_of) == f"f:{line}"
 
 

@@ -1,15 +1,17 @@
-"""The table of options: each is once in it, and means what forebay's own API means."""
+"""The table of options, and that it agrees with the library."""
 
 import contextlib
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from forebay import InvalidPattern
-from forebay.config import option_types as kinds
+from forebay.config import option_types
 from forebay.config.masking import make_redaction
 from forebay.config.option_types import (
     ADDRESS,
@@ -27,12 +29,11 @@ from forebay.config.option_types import (
     choice,
     name_list,
     name_map,
-    number_choice,
     optional,
     positive,
 )
-from forebay.config.options import OPTIONS, Settings
-from forebay.outputs import policy as gate
+from forebay.config.options import OPTIONS, REMOVED, SPELLINGS, Option, Settings
+from forebay.outputs import policy
 from forebay.outputs.contract.limits import BUDGETS
 from forebay.outputs.modes import OutputMode
 from forebay.outputs.policy import OutputPolicy
@@ -42,40 +43,54 @@ from hypothesis import strategies as st
 
 
 def api_defaults() -> dict[str, Any]:
-    of_gate = {name: one.default for name, one in inspect.signature(OutputPolicy).parameters.items()}
-    return {field.name: field.default for field in dataclasses.fields(Options)} | of_gate
+    parameters = inspect.signature(OutputPolicy).parameters
+    store_defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    return store_defaults | {name: parameter.default for name, parameter in parameters.items()}
 
 
 def test_defaults_are_those_of_the_library() -> None:
     defaults = api_defaults()
     for option in OPTIONS.values():
-        if option.policy_name is None or option.policy_name not in defaults:
+        if not option.is_policy:
             continue
-        ours = option.default * 3600 if option.type is HOURS else option.default
         if option.name == "output_mode":
-            assert (ours, defaults["output_mode"]) == ("auto", "inline")
+            assert (option.default, defaults["output_mode"]) == ("auto", "inline")
         else:
-            assert (ours or None) == (defaults[option.policy_name] or None), option.name
+            assert (option.default or None) == (defaults[option.name] or None), option.name
+
+
+LIBRARY_ONLY = {
+    # Tuning that the gateway leaves at its default.
+    *("compression", "connection_limit_bytes", "durability", "file_ref_max_bytes", "handle_length", "warn_bytes"),
+    # The gateway sets these itself, or they are functions.
+    *("clock", "monitor", "options", "default_capability", "known_capabilities", "secret_files"),
+}
 
 
 def test_every_option_of_the_library_can_be_set() -> None:
-    reached = {option.policy_name for option in OPTIONS.values()}
-    # A clock is a function, a monitor follows from the journal and the contract, and of several servers each is a
-    # capability.
-    assert (
-        api_defaults().keys()
-        - reached
-        - {"clock", "monitor", "options", "default_capability", "known_capabilities", "secret_files"}
-        == set()
-    )
-    assert reached - api_defaults().keys() == {None}
+    reached = {option.name for option in OPTIONS.values() if option.is_policy}
+    assert api_defaults().keys() - reached == LIBRARY_ONLY
+    assert reached <= api_defaults().keys()
+
+
+def test_removed_options_are_no_options_and_name_what_to_do() -> None:
+    assert REMOVED.keys().isdisjoint(SPELLINGS)
+    assert all(REMOVED.values())
+
+
+def test_aliases_are_those_of_the_original_flags() -> None:
+    aliases = {alias.flag: option.name for option in OPTIONS.values() for alias in option.aliases}
+    assert aliases == {
+        "--output-handle-ttl-hours": "ttl",
+        "--output-handle-sweep-interval-seconds": "sweep_interval",
+    }
 
 
 def test_every_option_has_names_of_its_own() -> None:
-    for of in ("flag", "variable", "name"):
-        told = [getattr(option, of) for option in OPTIONS.values()]
-        assert len(set(told)) == len(told)
-    for option in OPTIONS.values():
+    for attribute in ("flag", "variable", "name"):
+        names = [getattr(option, attribute) for option in SPELLINGS.values()]
+        assert len(set(names)) == len(names)
+    for option in SPELLINGS.values():
         assert option.help
         assert option.variable.startswith("FOREBAY_")
         assert option.flag.startswith("--")
@@ -89,7 +104,7 @@ def test_categories_are_those_of_the_contract() -> None:
 
 def test_modes_and_prefixes_are_those_of_the_library() -> None:
     assert MODE.metavar == "|".join(get_args(OutputMode))
-    assert kinds._PREFIX_PATTERN.pattern == gate._PREFIX_PATTERN.pattern
+    assert option_types._PREFIX_PATTERN.pattern == policy._PREFIX_PATTERN.pattern
 
 
 def test_what_was_not_set_is_not_passed_on() -> None:
@@ -98,12 +113,11 @@ def test_what_was_not_set_is_not_passed_on() -> None:
 
 def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
     settings = Settings(
-        output_handle_ttl_hours=1.5,
-        handle_chars=26,
-        tool_prefix="oc_",
+        ttl=5400,
+        prefix="oc_",
         redact=("a+",),
         tools_only=("core",),
-        sources=dict.fromkeys(["output_handle_ttl_hours", "handle_chars", "tool_prefix", "redact", "tools_only"], "x"),
+        sources=dict.fromkeys(["ttl", "prefix", "redact", "tools_only"], "x"),
     )
     options = settings.policy_options()
     (redact,) = options.pop("redact")
@@ -111,14 +125,13 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
     assert options == {
         "output_mode": "auto",
         "ttl": 5400,
-        "handle_length": 26,
         "prefix": "oc_",
         "tools_only": ("core",),
     }
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "value"),
+    ("option_type", "text", "value"),
     [
         (SIZE, "0", 0),
         (SIZE, "64MiB", 64 << 20),
@@ -128,16 +141,16 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (SECONDS, "5", 5.0),
         (SECONDS, "500ms", 0.5),
         (SECONDS, "2m", 120.0),
-        (HOURS, "24", 24.0),
-        (HOURS, "90min", 1.5),
-        (HOURS, "7d", 168.0),
+        (HOURS, "24", 86400.0),
+        (HOURS, 1.5, 5400.0),
+        (HOURS, "90min", 5400.0),
+        (HOURS, "7d", 604800.0),
         (COUNT, "3", 3),
         (FLAG, "Yes", True),
         (FLAG, "0", False),
         (optional(SIZE), "none", None),
         (optional(positive(COUNT)), "1", 1),
         (positive(SECONDS), "1ms", 0.001),
-        (number_choice(12, 26), "26", 26),
         (choice("a", "b"), "b", "b"),
         (URL, "https://[::1]:80/mcp?x=1", "https://[::1]:80/mcp?x=1"),
         (ADDRESS, "[::1]:8000", ("::1", 8000)),
@@ -153,13 +166,13 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
     ],
     ids=lambda value: str(getattr(value, "metavar", value)),
 )
-def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
-    read = kind.parse(text)
-    assert (read, type(read)) == (value, type(value))
+def test_what_a_text_says(option_type: Any, text: str, value: object) -> None:
+    parsed = option_type.parse(text)
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong"),
+    ("option_type", "wrong"),
     [
         *(
             (SIZE, wrong)
@@ -169,7 +182,6 @@ def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
         *((COUNT, wrong) for wrong in ("1.5", "5k", -3)),
         *((positive(COUNT), wrong) for wrong in ("0", 0, -1, "x")),
         *((FLAG, wrong) for wrong in ("maybe", "", 1, None)),
-        *((number_choice(12, 26), wrong) for wrong in ("13", "", True, None)),
         *((URL, wrong) for wrong in ("example.com", "ftp://x", "http://", "http://[x", "http://x:y", 3)),
         *((ADDRESS, wrong) for wrong in ("8000", ":8000", "::1:80", "x:99999", "x:-1", 8000)),
         *((PREFIX, wrong) for wrong in ("a b", "x" * 65, 1)),
@@ -181,9 +193,9 @@ def test_what_a_text_says(kind: Any, text: str, value: object) -> None:
     ],
     ids=lambda value: str(getattr(value, "metavar", value)),
 )
-def test_what_says_nothing_is_refused(kind: Any, wrong: object) -> None:
+def test_what_says_nothing_is_refused(option_type: Any, wrong: object) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        kind.parse(wrong)
+        option_type.parse(wrong)
 
 
 @given(st.integers(0, 10**15), st.sampled_from(["", "KiB", "MiB", "GiB", "kb", "MB"]))
@@ -201,8 +213,6 @@ def test_no_text_makes_a_kind_fail_otherwise(text: str) -> None:
 
 @given(st.lists(st.sampled_from([b"ab", b"b", b"a\n", b" ", "é".encode(), b"\xff", b"7"])).map(b"".join))
 def test_redacting_is_what_python_would_do(data: bytes) -> None:
-    import re
-
     for expression in ("ab+", "a|b", "[0-9]+b", "^a", "b$"):
         naive = re.sub(expression.encode(), b"[redacted]", data, flags=re.MULTILINE)
         assert make_redaction(expression)(data) == naive
@@ -215,6 +225,22 @@ def test_every_match_is_redacted_however_many() -> None:
 def test_what_is_no_expression_is_refused_at_once() -> None:
     with pytest.raises(InvalidPattern, match="unclosed group"):
         make_redaction("(")
+
+
+def doc_row(option: Option) -> str:
+    flags = ", ".join(f"`{spelling.flag}`" for spelling in (option, *option.aliases))
+    default = f"`{option.default_text}`" if option.default_text and option.default is not False else ""
+    return f"| `{option.name}` | {flags} | {default} | {option.help} |"
+
+
+def test_the_documentation_lists_every_option() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| option \|.*\n\|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    both, wrap, serve = (
+        [doc_row(option) for option in OPTIONS.values() if option.commands == commands]
+        for commands in (("wrap", "serve"), ("wrap",), ("serve",))
+    )
+    assert [table.splitlines() for table in tables] == [both, wrap, serve]
 
 
 def test_the_table_needs_nothing_heavy() -> None:

@@ -12,7 +12,7 @@ OLD, NEW = b'{"a": 1}', b'{"a": 2}'
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """One of somebody else, as far as whoever runs this may make one: root may, others have groups."""
+    """A file of another owner if the tests run as root, else of another group."""
     file = tmp_path / "clients.json"
     file.write_bytes(OLD)
     is_root = os.geteuid() == 0

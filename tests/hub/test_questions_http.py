@@ -70,7 +70,7 @@ def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> 
 
 
 def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None:
-    options = ("--token-file", tokens_in(tmp_path), "--principal-idle-seconds", "0.5")
+    options = ("--token-file", tokens_in(tmp_path), "--session-idle-seconds", "0.5")
     with _listening(tmp_path, command_of("asking_server.py"), *options) as listening:
         alice = wired_to(listening.port, MODERN, ALICE)
         asked = _ask(alice, "asks")

@@ -235,7 +235,7 @@ def test_nothing_that_an_upstream_says_passes_for_delivered(tmp_path: Path) -> N
 
 
 def test_a_result_of_20_mb_is_not_in_memory_more_than_twice(tmp_path: Path) -> None:
-    path = config(tmp_path, {"adverse": command_of("adverse_server.py")}, stream_above_bytes=1 << 20)
+    path = config(tmp_path, {"adverse": command_of("adverse_server.py")}, spool_above_bytes=1 << 20)
     with serving(path) as talk:
         talk.call("text", size=100_000)
         before = _peak(talk)

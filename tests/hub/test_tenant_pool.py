@@ -74,7 +74,7 @@ async def _as_by_hand(gate: OutputPolicy, steps: list[tuple[str | None, bool]], 
                 await stack.enter_async_context(scopes.acquire(principal))
                 under_way.setdefault(principal, []).append(stack)
             else:
-                with pytest.raises(MCPError, match="max_principals"):
+                with pytest.raises(MCPError, match="max_connections"):
                     await stack.enter_async_context(scopes.acquire(principal))
         elif under_way.get(principal):
             await under_way[principal].pop().aclose()

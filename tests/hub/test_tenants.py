@@ -33,7 +33,7 @@ def _error(wire: Wire, tool: str) -> dict[str, Any]:
 
 
 def test_servers_of_who_is_idle_end_and_those_in_use_do_not(tmp_path: Path) -> None:
-    with serving_http(tmp_path, KEEPING, principal_idle_seconds=1) as listening, ThreadPoolExecutor() as pool:
+    with serving_http(tmp_path, KEEPING, session_idle_seconds=1) as listening, ThreadPoolExecutor() as pool:
         port = listening.port
         ann, bob = _pid(port, "ann"), _pid(port, "bob")
         with listens(port, "ann", resourceSubscriptions=["x://1"]) as ann_hears:
@@ -73,7 +73,7 @@ def test_one_in_use_is_not_closed_for_another_who_is_told_what_to_do(tmp_path: P
             error = _error(wire(port, MODERN, "bob"), "state")
             assert error["code"] == -32000
             assert "try again" in error["message"]
-            assert "max_principals" in error["message"]
+            assert "max_connections" in error["message"]
             assert _pid(port, "ann") == ann
         bob = wire(port, MODERN, "bob")
         eventually(lambda: b"error" not in bob.ask("tools/list"))
@@ -89,7 +89,7 @@ def test_many_who_come_at_once_are_all_served_by_as_few_as_there_may_be(tmp_path
 
 def test_a_tool_that_is_switched_off_stays_so_when_the_connections_are_closed(tmp_path: Path) -> None:
     upstreams = {**KEEPING, "other": command_of("adverse_server.py")}
-    options = {"disable_tools": ["keeping", "admin"], "capabilities": {"pid": "admin"}, "principal_idle_seconds": 1}
+    options = {"disable_tools": ["keeping", "admin"], "capabilities": {"pid": "admin"}, "session_idle_seconds": 1}
     with serving_http(tmp_path, upstreams, **options) as listening:
         ann = wire(listening.port, MODERN, "ann")
         told = called(ann, "text", size=10)
@@ -106,7 +106,7 @@ def _children(pid: int) -> list[str]:
 
 
 def test_who_is_not_let_in_any_more_is_not_told_anything_either(tmp_path: Path) -> None:
-    with serving_http(tmp_path, KEEPING, principal_idle_seconds=1) as listening:
+    with serving_http(tmp_path, KEEPING, session_idle_seconds=1) as listening:
         port = listening.port
         with ExitStack() as stack:
             ann, bob = _pid(port, "ann"), _pid(port, "bob")

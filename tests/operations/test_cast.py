@@ -1,23 +1,26 @@
-"""Values made to fit a schema, case by case: what stays, what goes, and schemas that say nothing or too much.
+"""Casts case by case: properties that stay or go, and schemas that are trivial or cannot be used.
 
-What holds of all schemas is in `test_operations_cast_any`.
+Properties that hold for all schemas are in `test_cast_any`.
 """
 
 import copy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
-from casts import BOOLEAN, INTEGER, STRING, lossless, named
-from forebay.operations.cast import Caster
+from casts import BOOLEAN, INTEGER, NUMBER, STRING, lossless, named
+from forebay.operations import Caster
+from forebay.operations.validation import Validator
 
 
 @pytest.mark.parametrize("schema", [True, {}, False])
 @pytest.mark.parametrize("value", [None, [1, {"a": "x"}], {"a": [1]}])
-def test_a_schema_that_says_nothing_changes_nothing(schema: Any, value: Any) -> None:
+def test_a_trivial_schema_changes_nothing(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
 
 
-def test_what_is_not_named_goes_and_what_fits_stays_the_same_object() -> None:
+def test_surplus_is_stripped_and_matching_data_stays_the_same_object() -> None:
     schema = named(kept=named(n=INTEGER), list={"type": "array", "items": INTEGER})
     value = {"kept": {"n": 1}, "list": [1, 2], "other": 3}
     before = copy.deepcopy(value)
@@ -41,22 +44,22 @@ def test_what_is_not_named_goes_and_what_fits_stays_the_same_object() -> None:
         ({"unevaluatedProperties": True}, {"a": 1, "x-b": "2", "c": "3"}),
     ],
 )
-def test_other_members_stay_where_the_schema_has_room_for_them(more: Any, expected: Any) -> None:
+def test_unnamed_properties_stay_where_the_schema_has_room_for_them(more: Any, expected: Any) -> None:
     assert lossless({**named(a=INTEGER), **more}, {"a": "1", "x-b": "2", "c": "3"}) == expected
 
 
-def test_patterns_are_those_of_json_schema() -> None:
+def test_patterns_are_regular_expressions_of_json_schema() -> None:
     assert lossless({"patternProperties": {r"^\p{Lu}+$": INTEGER}}, {"ÄÖ": "1", "äö": "2"}) == {"ÄÖ": 1}
 
 
-def test_an_object_of_which_nothing_is_said_keeps_its_members() -> None:
+def test_an_object_without_named_properties_keeps_all() -> None:
     value = {"a": 1, "b": [2]}
     assert lossless({"type": "object"}, value) is value
     assert lossless({"type": "object", "additionalProperties": False}, value) == {}
     assert lossless({"type": "object", "additionalProperties": STRING}, {"a": 1}) == {"a": "1"}
 
 
-def test_first_items_and_the_others() -> None:
+def test_prefix_items_and_items() -> None:
     pair = {"type": "array", "prefixItems": [STRING, INTEGER], "items": BOOLEAN}
     assert lossless(pair, [1, "2", "true", 0]) == ["1", 2, True, False]
     assert lossless({**pair, "items": False}, [1, "2", "true"]) == ["1", 2]
@@ -65,13 +68,12 @@ def test_first_items_and_the_others() -> None:
     assert lossless(old, [1, "2"]) == ["1", 2]
 
 
-@pytest.mark.slow
-def test_a_schema_that_cannot_be_understood_changes_nothing() -> None:
+def test_an_unusable_schema_changes_nothing() -> None:
     value = {"a": "7"}
     deep: Any = INTEGER
     for _ in range(3000):
         deep = {"items": deep}
-    wrong_ones = [
+    unusable = [
         {"type": "nope"},
         {"$ref": "https://example.invalid/x"},
         {"$ref": "#/nope"},
@@ -83,11 +85,11 @@ def test_a_schema_that_cannot_be_understood_changes_nothing() -> None:
         {"required": True},
         deep,
     ]
-    for wrong in wrong_ones:
-        assert lossless(wrong, value) is value
+    for schema in unusable:
+        assert lossless(schema, value) is value
 
 
-def test_a_schema_is_read_once_for_many_casts_and_not_changed() -> None:
+def test_a_caster_is_reusable_and_does_not_modify_its_schema() -> None:
     schema = {**named(a={"$ref": "#/$defs/n", "default": "7"}), "$defs": {"n": INTEGER}, "$id": "urn:x"}
     before = copy.deepcopy(schema)
     caster = Caster(schema)
@@ -95,7 +97,7 @@ def test_a_schema_is_read_once_for_many_casts_and_not_changed() -> None:
     assert schema == before
 
 
-def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
+def test_a_default_does_not_make_valid_data_invalid() -> None:
     default = named(k={**STRING, "default": "x"}, v=INTEGER)
     value = {"v": "1"}
     for rule in ({"if": {"required": ["k"]}, "then": {"required": ["w"]}}, {"maxProperties": 1}):
@@ -108,6 +110,7 @@ def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
     "schema",
     [
         {"$id": "https://example.invalid/s", "$ref": "other#/$defs/n"},
+        {"$id": "https://example.invalid/s", "$ref": "s#/$defs/n", "$defs": {"n": {"items": INTEGER}}},
         {"$defs": {"n": {"$id": "n", **INTEGER}}, "items": {"$ref": "n"}},
         {
             "$defs": {"n": {"$id": "urn:n", "items": {"$ref": "#/$defs/m"}, "$defs": {"m": INTEGER}}},
@@ -115,7 +118,48 @@ def test_a_value_that_fits_is_not_broken_by_what_comes_in() -> None:
         },
     ],
 )
-def test_what_is_not_followed_is_told_once(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unusable_schema_is_logged_once(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
     caster = Caster(schema)
     assert [caster.cast(["7"]), caster.cast(["8"])] == [["7"], ["8"]]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_no_reference_is_fetched() -> None:
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_error(404)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        schema = {"type": "array", "items": {"$ref": f"http://127.0.0.1:{server.server_port}/n.json"}}
+        assert Caster(schema).normalize(["7"]) == lossless(schema, ["7"]) == ["7"]
+        assert Validator(schema).problems(["7"]) == []
+        server.shutdown()
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"price": "7", "etag": 1}, {"price": 7, "currency": "EUR"}),
+        ({"error": "the database is down"}, None),
+        ({"price": "unknown"}, None),
+        ({"currency": "NZD"}, None),
+        ("7", None),
+    ],
+)
+def test_normalize_keeps_data_where_a_cast_would_discard_or_invent_something(value: Any, expected: Any) -> None:
+    schema = {**named(price=NUMBER, currency={**STRING, "default": "EUR"}), "required": ["price"]}
+    result = Caster(schema).normalize(value)
+    assert result == (value if expected is None else expected)
+    assert expected is not None or result is value
+
+
+def test_normalize_keeps_an_object_of_which_no_property_would_be_left() -> None:
+    value = {"error": "the database is down"}
+    assert Caster(named(price=NUMBER)).normalize(value) is value
+    assert Caster(named(price={**NUMBER, "default": 0})).normalize(value) is value
+    assert Caster(named(order=named(price=NUMBER))).normalize({"order": value}) == {"order": value}

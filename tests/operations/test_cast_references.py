@@ -1,4 +1,4 @@
-"""Schemas that refer to others, or to themselves, and what OpenAPI 3.0 says in words of its own."""
+"""Casts to schemas with references, recursive ones, and those of OpenAPI 3.0."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ def test_local_references_are_followed(at: str) -> None:
     assert lossless({**rooted, "items": {"$ref": f"#/{at}/a~0~1b%20c"}}, ["7"]) == [7]
 
 
-def test_references_by_anchor_and_by_the_schemas_own_name() -> None:
+def test_references_by_anchor_and_by_absolute_id() -> None:
     defs = {"n": {**INTEGER, "$anchor": "number", "$dynamicAnchor": "dynamic"}}
-    for reference in ("#number", "#dynamic", "https://example.invalid/s#/$defs/n", "s#/$defs/n", "/s#number"):
+    for reference in ("#number", "#dynamic", "https://example.invalid/s#/$defs/n"):
         schema = {"$id": "https://example.invalid/s", "$defs": defs, "items": {"$ref": reference}}
         assert lossless(schema, ["7"]) == [7]
 
 
-def test_rules_beside_a_reference_hold_in_2020_and_not_in_openapi_3_0() -> None:
+def test_rules_beside_a_reference_apply_in_2020_12_and_not_in_openapi_3_0() -> None:
     defs = {"components": {"schemas": {"n": INTEGER}}}
     beside = {"$ref": "#/components/schemas/n", "default": 3}
     assert lossless({**named(a=beside), **defs}, {}) == {"a": 3}
@@ -40,28 +40,28 @@ MAYBE = "#/components/schemas/maybe"
         ({"type": "object", "properties": {"nullable": BOOLEAN}}, {"nullable": True}),
     ],
 )
-def test_null_as_openapi_3_0_has_it(schema: Any, value: Any) -> None:
+def test_nullable_of_openapi_3_0(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
 
 
-def test_what_may_be_null_is_still_made_to_fit() -> None:
+def test_nullable_values_are_cast() -> None:
     for kind in ("string", ["string"]):
         assert lossless(named(a={"type": kind, "nullable": True}), {"a": 7}) == {"a": "7"}
 
 
-def test_a_schema_that_may_be_null_keeps_what_is_referred_to_where_it_is() -> None:
+def test_references_into_a_nullable_schema_still_work() -> None:
     defs = {"n": INTEGER}
     schema = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}}], "nullable": True, "$defs": defs}
     assert lossless(schema, ["7"]) == [7]
     assert lossless(schema, None) is None
 
 
-def test_bounds_as_openapi_3_0_has_them() -> None:
+def test_exclusive_bounds_of_openapi_3_0() -> None:
     low = {**INTEGER, "minimum": 5, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": False}
     assert replaced(low, "x") == (6, [("", "x")])
 
 
-def test_recursive_schemas_end() -> None:
+def test_casts_to_recursive_schemas_end() -> None:
     assert lossless(NODE, {"next": {"next": {"name": 1, "x": 1}}}) == {
         "name": "",
         "next": {"name": "", "next": {"name": "1"}},
@@ -72,35 +72,23 @@ def test_recursive_schemas_end() -> None:
     assert lossless(chain, {}) == {"next": None}
 
 
-def test_a_default_that_brings_itself_in_is_none() -> None:
+def test_a_default_that_contains_itself_is_not_used() -> None:
     schema = {**named(next={"$ref": "#"}, n=INTEGER), "default": {"n": "1"}}
     once = lossless(schema, {"n": "2"})
     assert lossless(schema, once) is once
 
 
-def test_a_default_behind_a_reference_counts() -> None:
+def test_a_default_behind_a_reference_is_used() -> None:
     schema = {**named(a={"$ref": "#/$defs/n"}), "$defs": {"n": {"allOf": [{**INTEGER, "default": 3}]}}}
     assert lossless(schema, {}) == {"a": 3}
 
 
-def test_what_may_be_there_and_can_never_end_goes() -> None:
-    endless = {**named(next={"$ref": "#/$defs/endless"}), "required": ["next"]}
-    assert lossless({**named(a={"$ref": "#/$defs/endless"}), "$defs": {"endless": endless}}, {"a": 5}) == {}
-
-
-def test_what_can_never_end_is_given_up() -> None:
-    endless = {**named(next={"$ref": "#"}, n=INTEGER), "required": ["next", "n"]}
-    assert lossless(endless, {}) == {"n": 0}
-    assert replaced(endless, 5) == ({"n": 0}, [("", 5)])
+def test_data_without_a_valid_value_is_kept_for_validation_to_report() -> None:
+    endless = {**named(next={"$ref": "#/$defs/endless"}, n=INTEGER), "required": ["next", "n"]}
+    schema = {**named(a={"$ref": "#/$defs/endless"}, b=INTEGER), "$defs": {"endless": endless}}
+    assert replaced(schema, {"a": 5, "b": "1"}) == ({"a": 5, "b": 1}, [])
+    assert replaced(schema, {"a": {"n": "1", "x": 2}}) == ({"a": {"n": 1}}, [])
     assert lossless({**named(a=False), "required": ["a"]}, {"b": 1}) == {}
-
-
-IMPOSSIBLE = {"properties": {"a": {"allOf": [INTEGER, STRING]}}, "required": ["a"]}
-
-
-def test_what_no_object_can_be_becomes_something_else() -> None:
-    assert replaced({"items": IMPOSSIBLE}, [{"a": 1}, 7]) == ([None, 7], [("/0", {"a": 1})])
-    assert lossless({**named(x={**IMPOSSIBLE, "not": NULL}), "required": ["x"]}, {}) == {"x": 0}
 
 
 @pytest.mark.parametrize(
@@ -118,5 +106,5 @@ def test_what_no_object_can_be_becomes_something_else() -> None:
     ],
 )
 @pytest.mark.parametrize("value", [4, [[4]], {"a": {"b": 4}}])
-def test_references_in_a_circle_end(schema: Any, value: Any) -> None:
+def test_circular_references_end(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value

@@ -1,10 +1,11 @@
-"""Values of another type than the schema says: what is raised to it, what is replaced, and what is kept."""
+"""Values of another type than the schema allows: conversions, replacements, and what is kept."""
 
 import math
 from typing import Any
 
 import pytest
 from casts import BOOLEAN, INTEGER, NULL, NUMBER, STRING, lossless, named, replaced
+from forebay.operations import Caster
 from schemas import fits
 
 
@@ -17,12 +18,16 @@ from schemas import fits
         (INTEGER, "-2.50e1", -25),
         (INTEGER, "1e5", 100000),
         (INTEGER, "0.0", 0),
+        (INTEGER, "123456789012345678901234567890", 123456789012345678901234567890),
         (INTEGER, True, 1),
         (NUMBER, "7", 7),
         (NUMBER, "0.1", 0.1),
         (NUMBER, "-1.5e3", -1500.0),
         (NUMBER, True, 1),
+        (NUMBER, "9007199254740993", 9007199254740993),
+        (NUMBER, "9007199254740993.0", 9007199254740993),
         (STRING, 7, "7"),
+        (STRING, 123456789012345678901234567890, "123456789012345678901234567890"),
         (STRING, 0.5, "0.5"),
         (STRING, True, "true"),
         (BOOLEAN, "true", True),
@@ -39,7 +44,7 @@ from schemas import fits
         ({"type": "array", "items": INTEGER}, (1, 2), (1, 2)),
     ],
 )
-def test_a_value_becomes_another_type_where_nothing_is_lost(schema: Any, value: Any, expected: Any) -> None:
+def test_a_value_is_converted_where_nothing_is_lost(schema: Any, value: Any, expected: Any) -> None:
     result = lossless(schema, value)
     assert (result, type(result)) == (expected, type(expected))
 
@@ -75,28 +80,29 @@ def test_a_value_becomes_another_type_where_nothing_is_lost(schema: Any, value: 
         ({"const": [0]}, [False]),
     ],
 )
-def test_what_would_lose_something_is_replaced_and_told(schema: Any, value: Any) -> None:
-    result, told = replaced(schema, value)
-    assert told == [("", value)]
+def test_a_value_that_cannot_be_converted_exactly_is_replaced_and_reported(schema: Any, value: Any) -> None:
+    result, old_values = replaced(schema, value)
+    assert old_values == [("", value)]
+    assert Caster(schema).normalize(value) is value
     assert fits(schema, result)
 
 
-def test_where_something_was_thrown_away_is_told_by_its_pointer() -> None:
+def test_replaced_values_are_reported_with_their_pointers() -> None:
     schema = named(**{"a/b": {"type": "array", "items": named(n=INTEGER)}, "u": {"anyOf": [named(m=STRING), NULL]}})
     value = {"a/b": [{"n": 1}, {"n": "x", "gone": 1}], "u": {"m": []}}
-    result, told = replaced(schema, value)
+    result, old_values = replaced(schema, value)
     assert result == {"a/b": [{"n": 1}, {"n": 0}], "u": {"m": ""}}
-    assert told == [("/a~1b/1/n", "x"), ("/u/m", [])]
+    assert old_values == [("/a~1b/1/n", "x"), ("/u/m", [])]
 
 
 @pytest.mark.parametrize("value", [-0.0, 1e300, 10**300, 2**70, 5, 7.0])
 @pytest.mark.parametrize("schema", [INTEGER, NUMBER, {"type": ["string", "integer"]}, {"anyOf": [STRING, INTEGER]}])
-def test_what_is_an_integer_to_a_schema_stays_what_it_is_to_python(schema: Any, value: Any) -> None:
+def test_integral_numbers_keep_their_python_type(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value
     assert lossless({"type": "array", "items": schema}, ["7", value])[1] is value
 
 
-def test_what_is_not_json_is_kept_for_the_validator_to_tell() -> None:
+def test_what_is_not_json_is_kept_for_validation_to_report() -> None:
     assert math.isnan(lossless(NUMBER, math.nan))
     body = b"\x00"
     assert lossless({**STRING, "format": "binary"}, body) is body
@@ -114,5 +120,5 @@ def test_what_is_not_json_is_kept_for_the_validator_to_tell() -> None:
         ({"oneOf": [{**INTEGER, "maximum": 10}, {"type": "object"}]}, 50),
     ],
 )
-def test_a_value_of_the_right_build_that_breaks_a_rule_is_kept(schema: Any, value: Any) -> None:
+def test_a_value_that_only_breaks_a_rule_is_kept(schema: Any, value: Any) -> None:
     assert lossless(schema, value) is value

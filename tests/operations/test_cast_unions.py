@@ -1,4 +1,4 @@
-"""Casts to unions, and to schemas that hold together or for some values only."""
+"""Casts to unions, to `allOf`, and to schemas with conditions."""
 
 from typing import Any
 
@@ -24,30 +24,31 @@ DOG = {**named(kind={"enum": ["dog", "wolf"]}, lives=STRING), "required": ["kind
         ([{"type": "array", "items": INTEGER}, {"type": "array", "items": STRING}], ["a", "b"], ["a", "b"]),
     ],
 )
-def test_the_member_of_a_union_is_the_one_that_keeps_most(word: str, members: Any, value: Any, expected: Any) -> None:
+def test_the_alternative_that_keeps_most_is_chosen(word: str, members: Any, value: Any, expected: Any) -> None:
     assert lossless({word: members}, value) == expected
 
 
-def test_the_member_that_names_most_is_the_one_that_keeps_most() -> None:
+def test_the_alternative_that_names_most_properties_is_chosen() -> None:
     schema = {"anyOf": [named(a=INTEGER), named(a=INTEGER, b=INTEGER)]}
     assert lossless(schema, {"a": "1", "b": 2}) == {"a": 1, "b": 2}
 
 
-def test_one_member_that_does_not_fit_does_not_make_it_another_kind() -> None:
-    result, told = replaced({"oneOf": [CAT, DOG]}, {"kind": "dog", "lives": []})
-    assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [])])
+def test_a_wrong_property_does_not_change_the_kind_of_an_object() -> None:
+    result, old_values = replaced({"oneOf": [CAT, DOG]}, {"kind": "dog", "lives": []})
+    assert (result, old_values) == ({"kind": "dog", "lives": ""}, [("/lives", [])])
 
 
-def test_what_tells_kinds_apart_counts_for_more_than_what_is_kept() -> None:
+def test_a_discriminator_counts_more_than_what_is_kept() -> None:
     loose = {**named(kind={"const": "cat"}, lives=True), "required": ["kind"]}
-    result, told = replaced({"anyOf": [loose, DOG]}, {"kind": "dog", "lives": [1, 2, 3]})
-    assert (result, told) == ({"kind": "dog", "lives": ""}, [("/lives", [1, 2, 3])])
+    result, old_values = replaced({"anyOf": [loose, DOG]}, {"kind": "dog", "lives": [1, 2, 3]})
+    assert (result, old_values) == ({"kind": "dog", "lives": ""}, [("/lives", [1, 2, 3])])
 
 
-def test_a_union_of_what_cannot_be_is_none_of_them() -> None:
-    never = {"anyOf": [False, {"allOf": [INTEGER, STRING]}]}
-    assert lossless(named(a={**INTEGER, **never}), {"a": 1, "b": 2}) == {}
-    assert lossless({"anyOf": [named(a=never), named(a=INTEGER)]}, {"a": 1}) == {"a": 1}
+def test_impossible_alternatives_are_not_chosen() -> None:
+    impossible = {"allOf": [INTEGER, STRING]}
+    assert lossless({"anyOf": [False, impossible, INTEGER]}, "7") == 7
+    assert lossless({"anyOf": [named(a=impossible), named(a=INTEGER)]}, {"a": 1}) == {"a": 1}
+    assert lossless(named(a=impossible), {"a": 1, "b": 2}) == {}
 
 
 V = {"properties": {"v": INTEGER}, "required": ["v"]}
@@ -58,25 +59,26 @@ V = {"properties": {"v": INTEGER}, "required": ["v"]}
     [
         {"if": {"properties": {"k": {"const": "x"}}}, "then": V},
         {"if": {"properties": {"k": {"const": "y"}}}, "else": V},
+        {"if": {"properties": {"k": {"const": "x"}}}, "then": V, "unevaluatedProperties": False},
         {"dependentSchemas": {"k": V}},
         {"dependencies": {"k": V}, "$schema": "http://json-schema.org/draft-07/schema#"},
         {"$dynamicRef": "#v", "$defs": {"v": {"$dynamicAnchor": "v", **V}}},
         {"allOf": [{"dependentSchemas": {"k": V}}], "unevaluatedProperties": False},
     ],
 )
-def test_members_that_only_some_values_have_stay(condition: Any) -> None:
+def test_properties_that_a_condition_names_stay(condition: Any) -> None:
     schema = {**named(k=STRING), **condition}
     value = {"k": "x", "v": 1}
     assert lossless(schema, value) is value
     assert lossless({**schema, "additionalProperties": False}, value) == {"k": "x"}
 
 
-def test_what_is_said_beside_a_union_holds_for_each_member() -> None:
+def test_rules_beside_a_union_apply_to_each_alternative() -> None:
     schema = {**named(id=STRING), "required": ["id"], "anyOf": [named(a=INTEGER), named(b=INTEGER)]}
     assert lossless(schema, {"id": 7, "b": "1", "c": 1}) == {"id": "7", "b": 1}
 
 
-def test_all_of_is_one_schema() -> None:
+def test_all_of_is_merged() -> None:
     schema = {
         "allOf": [{**named(a=INTEGER, n={"type": ["integer", "string"]}), "required": ["a"]}, named(b=STRING)],
         "properties": {"n": {"type": ["number", "null"]}},
@@ -84,3 +86,17 @@ def test_all_of_is_one_schema() -> None:
     assert lossless(schema, {"a": "1", "b": 2, "n": "3", "x": 4}) == {"a": 1, "b": "2", "n": 3}
     closed = {"allOf": [{**named(a=INTEGER), "additionalProperties": False}, named(b=STRING)]}
     assert lossless(closed, {"a": 1, "b": "x"}) == {"a": 1}
+
+
+def test_a_rule_decides_between_alternatives_of_the_same_structure() -> None:
+    cat = named(name={**STRING, "pattern": "^cat"}, lives=INTEGER)
+    dog = named(name={**STRING, "pattern": "^dog"}, lives=INTEGER, tail=STRING)
+    value = {"name": "dog 1", "lives": 1, "x": 2}
+    assert lossless({"anyOf": [cat, {**dog, "required": ["tail"]}, dog]}, value) == {"name": "dog 1", "lives": 1}
+    number = {"anyOf": [{**named(n={**INTEGER, "maximum": 9})}, named(n=STRING)]}
+    assert lossless(number, {"n": "10"}) == {"n": "10"}
+
+
+def test_one_of_many_constants() -> None:
+    schema = {"anyOf": [{"const": f"c{number}"} for number in range(2000)]}
+    assert lossless({"type": "array", "items": schema}, ["c1999"]) == ["c1999"]

@@ -1,4 +1,4 @@
-"""How large responses are: noted in a journal, told of where they are too large, and shown by the command."""
+"""Response sizes: recorded in the journal, logged if too large, and shown by `forebay stats`."""
 
 import json
 import logging
@@ -22,12 +22,12 @@ from wires import LEGACY
 
 @pytest.mark.slow
 def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         small = await client.call_tool("text", {"size": 1000})
         large = await client.call_tool("rows", {"count": 5000})
         handle = json.loads(large.content[0].text)["output_handle"]  # type: ignore[union-attr]
         await client.call_tool("output_fetch", {"output_handle": handle, "limit": 1})
-        fetched, stored, inline = events(gate.store, "tool_called")
+        fetched, stored, inline = events(middleware.store, "tool_called")
         assert [(event["tool"], event["mode"]) for event in (inline, stored, fetched)] == [
             ("text", "inline"),
             ("rows", "handle"),
@@ -36,16 +36,16 @@ def test_every_response_is_noted_with_its_size(era: str, tmp_path: Path) -> None
         sent = len(small.model_dump_json(by_alias=True, exclude_unset=True).encode())
         assert abs(inline["response_bytes"] - sent) < 64
         assert stored["response_bytes"] <= 4096
-        assert events(gate.store, "response_oversize") == []
+        assert events(middleware.store, "response_oversize") == []
 
     serve(test, tmp_path / "store", era, output_mode="auto", journal=True)
 
 
 def test_nothing_is_noted_where_nobody_asked(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         await client.call_tool("text", {"size": 50_000})
-        assert gate.monitor is None
-        assert events(gate.store, "tool_called") == []
+        assert middleware.policy.monitor is None
+        assert events(middleware.store, "tool_called") == []
 
     serve(test, tmp_path / "store", era, output_mode="auto")
 
@@ -55,53 +55,53 @@ def test_it_can_be_switched_on_and_off_alone(tmp_path: Path) -> None:
         ({"monitor": True}, True),
         ({"monitor": False, "journal": True}, False),
     ]
-    for options, is_watched in choices:
-        gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, **options)
-        assert (gate.monitor is not None) == is_watched
-        gate.close()
+    for options, is_monitored in choices:
+        middleware = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, **options)
+        assert (middleware.policy.monitor is not None) == is_monitored
+        middleware.close()
 
 
 def test_what_is_over_its_budget_is_told(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(client: Client, gate: Forebay) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
         await client.call_tool("text", {"size": 4000})
         await client.call_tool("text", {"size": 11_000})
-        assert gate.monitor is not None
-        assert gate.monitor.oversize == {"text": 1}
-        (event,) = events(gate.store, "response_oversize")
+        assert middleware.policy.monitor is not None
+        assert middleware.policy.monitor.oversize == {"text": 1}
+        (event,) = events(middleware.store, "response_oversize")
         assert (event["tool"], event["mode"], event["budget_bytes"]) == ("text", "inline", 10240)
         assert event["response_bytes"] > 10240
 
     with caplog.at_level(logging.WARNING, logger="forebay"):
         serve(test, tmp_path / "store", era, journal=True, connection_limit_bytes=10**9)
-    assert [record.getMessage().split(",")[0][:30] for record in caplog.records] == ["forebay: a response of text t"]
+    assert [record.getMessage().split(",")[0][:29] for record in caplog.records] == ["forebay: a response of text t"]
 
 
 def test_a_connection_is_told_of_once(era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(client: Client, gate: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         for _ in range(9):
             await client.call_tool("text", {"size": 3000})
 
     with caplog.at_level(logging.WARNING, logger="forebay"):
-        # Of a text that is also structured, all of it is sent twice.
+        # A text that is also structured content is sent twice.
         serve(test, tmp_path / "store", era, journal=True)
     (record,) = caplog.records
-    whose = "a connection" if era == LEGACY else "a principal"
-    assert f"the responses to {whose} take" in record.getMessage()
+    receiver = "a connection" if era == LEGACY else "a principal"
+    assert f"the responses to {receiver} take" in record.getMessage()
     assert "25600 were to be enough" in record.getMessage()
 
 
 def test_totals_are_a_connection_s_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, journal=True)
-    server = gate.install(make_server())
+    middleware = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, journal=True)
+    server = middleware.install(make_server())
 
-    async def go() -> None:
+    async def connect_three_times() -> None:
         for _ in range(3):
             async with Client(server, mode=LEGACY) as client:
                 await client.call_tool("text", {"size": 6000})
 
     with caplog.at_level(logging.WARNING, logger="forebay"):
-        anyio.run(go)
-    gate.close()
+        anyio.run(connect_three_times)
+    middleware.close()
     assert [record for record in caplog.records if "a connection" in record.getMessage()] == []
     assert len(read_events(tmp_path / "store")) == 3
 
@@ -117,26 +117,26 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
 
     with store_at(tmp_path / "store") as store:
         monitor = Monitor(store.journal)
-        kept, ended = Connection(), Connection()
-        for connection in (kept, ended, kept):
+        open_connection, closed = Connection(), Connection()
+        for connection in (open_connection, closed, open_connection):
             monitor.record("t", 10, mode="inline", budget=100, connection=connection)
-        del connection, ended
+        del connection, closed
         assert len(monitor._connections) == 1
-        assert monitor.sent_bytes(connection=kept) == 20
+        assert monitor.sent_bytes(connection=open_connection) == 20
         for number in range(5000):
             monitor.record("t", 1, mode="inline", budget=100, principal=str(number))
-        assert len(monitor._principals) <= 4096
+        assert monitor._get_principal_total.cache_info().currsize <= 4096
         assert monitor.sent_bytes("4999") == 1
         with pytest.raises(forebay.InvalidArgument, match="connection_limit_bytes"):
             Monitor(store.journal, 0)
 
 
 def test_an_answer_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
-    gate = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
-    gate.record_response("odd", {"structuredContent": [2**70, float("inf")]})
-    gate.record_response("odd", {"content": []})
-    assert len(events(gate.store, "tool_called")) == 1
-    gate.close()
+    middleware = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, monitor=True)
+    middleware.policy.record_response("odd", {"structuredContent": [2**70, float("inf")]})
+    middleware.policy.record_response("odd", {"content": []})
+    assert len(events(middleware.store, "tool_called")) == 1
+    middleware.close()
 
 
 def test_a_tool_may_be_called_anything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -157,7 +157,7 @@ def test_a_tool_may_be_called_anything(tmp_path: Path, caplog: pytest.LogCapture
 
 @given(st.dictionaries(st.text(max_size=5), st.lists(st.integers(0, 10**7), min_size=1, max_size=60), max_size=4))
 def test_stats_are_what_counting_gives(calls: dict[str, list[int]]) -> None:
-    told = [
+    called = [
         {"event": "tool_called", "tool": tool, "response_bytes": size}
         for tool, sizes in calls.items()
         for size in sizes
@@ -167,7 +167,7 @@ def test_stats_are_what_counting_gives(calls: dict[str, list[int]]) -> None:
         {"event": "tool_called", "tool": "x", "response_bytes": "many"},
         {"event": "output_handle_created", "size_bytes": 9},
     ]
-    stats = summarize_responses([*noise, *told])
+    stats = summarize_responses([*noise, *called])
     assert stats.keys() == calls.keys()
     for tool, sizes in calls.items():
         row = stats[tool]
@@ -178,7 +178,7 @@ def test_stats_are_what_counting_gives(calls: dict[str, list[int]]) -> None:
 
 
 @pytest.fixture
-def watched(home: Path) -> Path:
+def monitored(home: Path) -> Path:
     with store_at(home) as store:
         monitor = Monitor(store.journal, 10**9)
         for size in range(1, 101):
@@ -189,14 +189,14 @@ def watched(home: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("watched")
+@pytest.mark.usefixtures("monitored")
 def test_the_command_shows_stats_in_a_pipe() -> None:
-    told = run("stats").json
-    assert list(told["tools"]) == ["bug_scan", "[red]odd"]
-    assert told["tools"]["bug_scan"] == {
+    stats = run("stats").json
+    assert list(stats["tools"]) == ["bug_scan", "[red]odd"]
+    assert stats["tools"]["bug_scan"] == {
         "count": 100, "max_bytes": 10_000, "average_bytes": 5050, "p95_bytes": 9500, "oversize": 1,
     }  # fmt: skip
-    storage = told["storage"]
+    storage = stats["storage"]
     assert (storage["payloads"], storage["size_bytes"]) == (
         1,
         len(json.dumps({"rows": [1] * 5000}, separators=(",", ":"))),
@@ -206,7 +206,7 @@ def test_the_command_shows_stats_in_a_pipe() -> None:
     assert (list(bob["tools"]), bob["storage"]["payloads"]) == (["[red]odd"], 0)
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.usefixtures("monitored")
 def test_the_command_shows_stats_on_a_terminal() -> None:
     ran = run_on_terminal("stats")
     assert ran.code == 0
@@ -221,5 +221,5 @@ def test_the_command_shows_stats_on_a_terminal() -> None:
 @pytest.mark.usefixtures("home")
 def test_stats_of_nothing() -> None:
     assert run("stats").json == {"tools": {}, "storage": {"payloads": 0, "size_bytes": 0, "stored_bytes": 0}}
-    told = "no responses are noted; servers note them with --journal or --contract"
-    assert told in plain(run_on_terminal("stats").out)
+    message = "no responses are noted; servers note them with --journal or --contract"
+    assert message in plain(run_on_terminal("stats").out)

@@ -1,4 +1,4 @@
-"""What a client gets of a result that nobody parsed: what it would get of it parsed."""
+"""The pipeline gives the same response for an unparsed result as for the same result parsed."""
 
 import json
 import re
@@ -46,9 +46,9 @@ def spools(tmp_path: Path) -> Path:
 
 
 def read_stored(store: Store, answer: dict[str, Any]) -> bytes:
-    """What is behind the handle of an answer."""
-    said = json.loads(answer["content"][0]["text"])
-    handle = said["output_handle"] if "output_handle" in said else said["artifactRef"].rpartition("~")[2]
+    """Return the payload that a response refers to."""
+    content = json.loads(answer["content"][0]["text"])
+    handle = content["output_handle"] if "output_handle" in content else content["artifactRef"].rpartition("~")[2]
     with store.open(handle) as file:
         return file.read()
 
@@ -67,7 +67,7 @@ def test_the_answer_is_that_to_the_same_result_parsed(
             answer = json.loads(dump(pipeline.store_result(parse_lazy(source), call)))
             assert len(encode(answer)) <= (MAX_MESSAGE_BYTES if contract is None else contract.max_bytes)
             if result is RESULTS[1]:
-                # Python has written these numbers anew, and they were kept as they came.
+                # The parsed numbers were serialized again, the unparsed ones kept their digits.
                 assert json.loads(read_stored(store, answer)) == json.loads(read_stored(store, parsed))
             else:
                 assert read_stored(store, answer) == read_stored(store, parsed)
@@ -81,7 +81,7 @@ def test_the_answer_is_that_to_the_same_result_parsed(
 def test_of_one_with_names_that_cannot_be_read_the_others_are(
     store: Store, spools: Path, key: str, contract: ResponseLimits | None
 ) -> None:
-    """Such a result is `Raw` as a whole, and all of it is stored."""
+    """Such a result stays `LazyJSON`, and is stored whole."""
     meta = b'{"mine":1,"io.modelcontextprotocol/serverInfo":{"name":"n"}}'
     rest = b'"content":%s,"isError":true,"structuredContent":{"a":1},"_meta":%s' % (orjson.dumps(BLOCKS), meta)
     message = b'{"%s":1,%s}' % (key.encode(), rest)
@@ -106,8 +106,8 @@ def test_of_one_with_names_that_cannot_be_read_the_others_are(
 
 def test_what_is_no_answer_of_a_tool_is_none_whatever_its_names_are(store: Store) -> None:
     pipeline = Pipeline(store, "output_fetch")
-    for said in (b'"task":{}', b'"content":1', b'"content":[],"resultType":"input_required"'):
-        assert pipeline.is_inline(parse_lazy(b'{"\\ud800":1,%s}' % said), Mode("handle"))
+    for fields in (b'"task":{}', b'"content":1', b'"content":[],"resultType":"input_required"'):
+        assert pipeline.is_inline(parse_lazy(b'{"\\ud800":1,%s}' % fields), Mode("handle"))
 
 
 def test_what_is_no_object_after_all_is_stored_whole(store: Store) -> None:
@@ -135,18 +135,18 @@ def test_what_cannot_be_stored_shows_its_start(tmp_path: Path, spools: Path) -> 
         spool.write(orjson.dumps(RESULTS[2]))
         for source in (orjson.dumps(RESULTS[2]), spool):
             answer = Pipeline(store, "output_fetch").store_result(parse_lazy(source), ToolCall("tool"))
-            said = json.loads(answer["content"][0]["text"])
-            assert said["error"]["code"] == "store_full"
-            assert said["preview"].startswith('{"content":')
+            content = json.loads(answer["content"][0]["text"])
+            assert content["error"]["code"] == "store_full"
+            assert content["preview"].startswith('{"content":')
 
 
 def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Path) -> None:
     result = {"content": [{"type": "text", "text": LINES}]}
     with Spool(spools) as spool:
         spool.write(orjson.dumps(result))
-        apart = parse_lazy(spool)
+        lazy = parse_lazy(spool)
         spool.close()
-        answer = Pipeline(store, "output_fetch").store_result(apart, ToolCall("tool"))
+        answer = Pipeline(store, "output_fetch").store_result(lazy, ToolCall("tool"))
     assert answer["isError"]
     assert json.loads(answer["content"][0]["text"])["error"]["code"] == "store_unavailable"
 
@@ -165,7 +165,7 @@ def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any,
 
 
 MARK = st.integers(10**9, 10**10).map(lambda number: f"m{number}")
-"""What stands nowhere else."""
+"""A string that occurs once in a result."""
 
 members = st.dictionaries(
     st.sampled_from(["annotations", "_meta", "extra", "title"]), st.builds(lambda m: {m: m}, MARK)
@@ -184,7 +184,7 @@ blocks = st.one_of(
 
 @st.composite
 def results(draw: st.DrawFn) -> dict[str, Any]:
-    """Results with members of every kind, whose blocks often say what is structured."""
+    """Return results with fields of every kind, whose blocks often repeat the structured content."""
     result = {"content": draw(st.lists(blocks, max_size=2)), **draw(members)}
     if draw(st.booleans()):
         result["structuredContent"] = {
@@ -197,32 +197,32 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(results(), st.sampled_from([None, ResponseLimits()]), st.booleans())
 def test_everything_is_in_the_answer_or_in_the_payload(
-    store: Store, result: dict[str, Any], contract: ResponseLimits | None, is_apart: bool
+    store: Store, result: dict[str, Any], contract: ResponseLimits | None, is_lazy: bool
 ) -> None:
     message = orjson.dumps(result)
     pipeline = Pipeline(store, "output_fetch")
     answer = pipeline.store_result(
-        parse_lazy(message, max_string_bytes=20) if is_apart else result, ToolCall("tool", contract=contract)
+        parse_lazy(message, max_string_bytes=20) if is_lazy else result, ToolCall("tool", contract=contract)
     )
-    said = json.loads(answer["content"][0]["text"])
-    kept = b"" if contract is not None and not said["hasMore"] else read_stored(store, answer)
+    content = json.loads(answer["content"][0]["text"])
+    payload = b"" if contract is not None and not content["hasMore"] else read_stored(store, answer)
     for mark in re.findall(rb"m[0-9]{10,11}", message):
-        assert mark in dump(answer) or mark in kept
+        assert mark in dump(answer) or mark in payload
 
 
-HALF = b'{"content":[{"type":"text","text":"a"}],"\\ud800":1}'
+UNREADABLE_KEY = b'{"content":[{"type":"text","text":"a"}],"\\ud800":1}'
 
 
 def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Store, spools: Path) -> None:
     pipeline = Pipeline(store, "output_fetch")
     with Spool(spools) as spool:
-        spool.write(HALF)
-        for source in (HALF, spool):
+        spool.write(UNREADABLE_KEY)
+        for source in (UNREADABLE_KEY, spool):
             result = parse_lazy(source)
             assert isinstance(result, LazyJSON)
             answer = pipeline.store_result(result, ToolCall("tool"))
             assert isinstance(answer, dict)
-            assert read_stored(store, answer) == HALF
+            assert read_stored(store, answer) == UNREADABLE_KEY
             by_contract = pipeline.store_result(result, ToolCall("tool", contract=ResponseLimits()))
             assert isinstance(by_contract, dict)
             assert json.loads(by_contract["content"][0]["text"])["success"] is True
@@ -233,8 +233,8 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
     [
         (Mode("auto", 100), 100, True),
         (Mode("auto", 100), 101, False),
-        (Mode("auto", len(HALF)), None, True),
-        (Mode("auto", len(HALF) - 1), None, False),
+        (Mode("auto", len(UNREADABLE_KEY)), None, True),
+        (Mode("auto", len(UNREADABLE_KEY) - 1), None, False),
         (Mode("handle", 100), 1, False),
         (Mode("inline", 100), 10**9, True),
         (Mode("inline", 100, contract=ResponseLimits()), 1, False),
@@ -243,6 +243,6 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
 def test_its_size_decides_of_a_result_that_could_not_be_taken_apart(
     store: Store, mode: Mode, size: int | None, is_inline: bool
 ) -> None:
-    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(HALF), mode, size=size) == is_inline
+    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(UNREADABLE_KEY), mode, size=size) == is_inline
     # What is no object is no answer of a tool.
     assert Pipeline(store, "output_fetch").is_inline(parse_lazy(b"1e400"), mode, size=size)

@@ -1,4 +1,4 @@
-"""What counts as the payload of a tool's result."""
+"""Which part of a tool result is its payload."""
 
 import base64
 import json
@@ -129,9 +129,9 @@ ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]
 @pytest.mark.parametrize(
     ("blocks", "structured"),
     [
-        # As the SDK answers for a list: a block an item, and a wrapper.
+        # The `mcp` SDK's result for a list: one block for each item, and a wrapper.
         ([text(json.dumps(row, indent=2, ensure_ascii=False)) for row in ROWS], {"result": ROWS}),
-        # As fastmcp does: one block.
+        # fastmcp's result for a list: one block.
         ([text(orjson.dumps(ROWS).decode())], {"result": ROWS}),
         ([text(json.dumps({"rows": ROWS}))], {"rows": ROWS}),
         ([text(json.dumps({"rows": ROWS}, indent=2))], {"rows": ROWS}),
@@ -165,7 +165,7 @@ def test_a_text_that_was_wrapped_is_a_text(name: str) -> None:
         ([text("a\nb")], {"name": "a\nb"}),
         ([text("a")], {"content": "a", "more": 1}),
         ([text("a")], {"content": "b"}),
-        # Equal as Python has it, but not the same.
+        # Equal in Python, but not the same JSON.
         ([text("[1,0,1.0]")], {"result": [True, False, 1]}),
         ([text('{"a":1,"a":2,"n":12345678901234567890123}')], {"a": 2, "n": 1.2345678901234568e22}),
     ],
@@ -185,7 +185,7 @@ json_values = st.recursive(
 @pytest.mark.slow
 @given(st.lists(nasty_text, max_size=4), st.none() | json_values)
 def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
-    """Whatever is left out of the payload can be read off what is in it."""
+    """What the payload leaves out can be reconstructed from it."""
     whole = result(*map(text, texts))
     if structured is not None:
         whole["structuredContent"] = structured
@@ -202,7 +202,7 @@ def test_nothing_is_lost(texts: list[str], structured: Any) -> None:
 def test_the_size_is_that_on_the_wire(texts: list[str], structured: Any, limit: int, is_ascii: bool) -> None:
     whole = result(*map(text, texts), structuredContent=structured)
     size = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=is_ascii).encode("utf-8", "surrogatepass"))
-    # Numbers may be written in more than one way.
+    # Numbers may be serialized in more than one way.
     if abs(size - limit) > 64:
         assert exceeds_limit(whole, limit, is_ascii=is_ascii) == (size > limit)
 
@@ -217,9 +217,9 @@ def test_numbers_that_have_no_end_are_stored_once() -> None:
 
 def test_what_a_resource_is_called_stays_beside_its_text() -> None:
     resource = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "text": "print(1)", "_meta": {"a": 1}}
-    said = extract_block_fields(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
-    about = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "_meta": {"a": 1}}
-    assert said == {"_meta": {"b": 2, "forebay/resource": about}}
+    fields = extract_block_fields(result({"type": "resource", "resource": resource, "_meta": {"b": 2}}))
+    resource_fields = {"uri": "file:///a/b.py", "mimeType": "text/x-python", "_meta": {"a": 1}}
+    assert fields == {"_meta": {"b": 2, "forebay/resource": resource_fields}}
 
 
 def test_what_says_that_it_is_not_structured_is_its_content() -> None:

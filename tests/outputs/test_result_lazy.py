@@ -1,4 +1,4 @@
-"""What counts as the payload of a result that nobody parsed: the same."""
+"""The payload of an unparsed result is that of the same result parsed."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text
 
-# Python's own module has another way than orjson to write an exponent, and there is none here.
+# No exponents: `json` and orjson format them differently.
 numbers = st.integers(-(1 << 63), (1 << 64) - 1) | st.integers(-(10**9), 10**9).map(lambda eighths: eighths / 8)
 values = st.recursive(
     st.none() | st.booleans() | numbers | nasty_text,
@@ -57,18 +57,18 @@ blocks = st.one_of(
 
 @st.composite
 def results(draw: st.DrawFn) -> dict[str, Any]:
-    """Results whose blocks often say what is structured."""
+    """Return results whose blocks often repeat the structured content."""
     value, form = draw(values), draw(st.integers(0, 7))
     structured = draw(st.sampled_from([value, {"result": value}, {"content": value}]))
-    said = [text(dumps(value, form))]
-    each = [text(dumps(item, form)) for item in value] if isinstance(value, list) else said
-    whole = [text(dumps(structured, form))]
-    content = draw(st.sampled_from([said, each, whole, []]) | st.lists(blocks, max_size=3))
+    as_value = [text(dumps(value, form))]
+    as_items = [text(dumps(item, form)) for item in value] if isinstance(value, list) else as_value
+    as_structured = [text(dumps(structured, form))]
+    content = draw(st.sampled_from([as_value, as_items, as_structured, []]) | st.lists(blocks, max_size=3))
     result = {"content": content, "isError": False}
     return {**result, "structuredContent": structured} if draw(st.booleans()) else result
 
 
-limits = st.fixed_dictionaries({"most_string": st.integers(7, 60), "most_container": st.integers(180, 400)})
+limits = st.fixed_dictionaries({"max_string_bytes": st.integers(7, 60), "max_container_bytes": st.integers(180, 400)})
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +82,8 @@ def read_payload(found: ResultPayload) -> tuple[bytes, str | None]:
     return bytes(read_all(found.to_input())), found.mime_type
 
 
-def is_hidden(result: Any) -> bool:
-    """Whether a sole block, or what one says beside its text, cannot be seen."""
+def hides_fields(result: Any) -> bool:
+    """Return whether a single block, or fields beside its text, were not parsed."""
     content = result["content"]
     if isinstance(content, LazyJSON):
         inner = json.loads(content.json())
@@ -102,10 +102,10 @@ def test_the_payload_is_that_of_the_same_result_parsed(
     with Spool(folder) as spool:
         spool.write(message)
         for source in (message, spool):
-            apart = parse_lazy(source, **limits)
-            assume(not isinstance(apart, LazyJSON))
-            found = read_payload(extract_payload(apart))
-            if is_hidden(apart):
+            lazy = parse_lazy(source, **limits)
+            assume(not isinstance(lazy, LazyJSON))
+            found = read_payload(extract_payload(lazy))
+            if hides_fields(lazy):
                 assert found in (expected, (message, "application/json"))
             else:
                 assert found == expected
@@ -150,32 +150,32 @@ def test_large_results_of_every_kind(folder: Path, is_spooled: bool) -> None:
 def test_a_wrapper_is_seen_also_where_it_was_not_parsed() -> None:
     numbers = list(range(100))
     result = {"content": [text(json.dumps(numbers))], "structuredContent": {"result": numbers}}
-    apart = parse_lazy(orjson.dumps(result), max_string_bytes=100, max_container_bytes=len(orjson.dumps(numbers)))
-    assert isinstance(apart["structuredContent"], LazyJSON)
-    assert read_payload(extract_payload(apart)) == (orjson.dumps({"result": numbers}), "application/json")
+    lazy = parse_lazy(orjson.dumps(result), max_string_bytes=100, max_container_bytes=len(orjson.dumps(numbers)))
+    assert isinstance(lazy["structuredContent"], LazyJSON)
+    assert read_payload(extract_payload(lazy)) == (orjson.dumps({"result": numbers}), "application/json")
 
 
 def test_a_small_text_says_what_was_parsed_but_for_a_number() -> None:
     number = {"n": 1e300}
     result = {"content": [text(orjson.dumps(number, option=orjson.OPT_INDENT_2).decode())], "structuredContent": number}
-    apart = parse_lazy(orjson.dumps(result))
-    assert isinstance(apart["structuredContent"]["n"], LazyJSON)
-    assert read_payload(extract_payload(apart)) == (orjson.dumps(number), "application/json")
+    lazy = parse_lazy(orjson.dumps(result))
+    assert isinstance(lazy["structuredContent"]["n"], LazyJSON)
+    assert read_payload(extract_payload(lazy)) == (orjson.dumps(number), "application/json")
 
 
 def test_a_block_that_was_not_parsed_is_not_lost() -> None:
     long = text("a", **{str(number): "x" * 900 for number in range(20)})
     for result in ({"content": [long, text("b")]}, {"content": [long], "structuredContent": {"rows": [1]}}):
-        apart = parse_lazy(orjson.dumps(result))
-        assert isinstance(apart["content"], list)
-        assert read_payload(extract_payload(apart)) == (orjson.dumps(result), "application/json")
+        lazy = parse_lazy(orjson.dumps(result))
+        assert isinstance(lazy["content"], list)
+        assert read_payload(extract_payload(lazy)) == (orjson.dumps(result), "application/json")
 
 
 def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:
     result = {"content": [text("a")], "_meta": {str(number): "x" * 100 for number in range(200)}}
-    apart = parse_lazy(orjson.dumps(result))
-    assert isinstance(apart["_meta"], LazyJSON)
-    assert read_payload(extract_payload(apart, with_meta=True)) == (orjson.dumps(result), "application/json")
+    lazy = parse_lazy(orjson.dumps(result))
+    assert isinstance(lazy["_meta"], LazyJSON)
+    assert read_payload(extract_payload(lazy, with_meta=True)) == (orjson.dumps(result), "application/json")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Schemas that take what they took, or a handle; and modes."""
+"""Output schemas that also allow a handle, and output modes."""
 
 import copy
 from typing import Any
@@ -50,8 +50,8 @@ def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any
     either.check_schema(allow_handle(schema))
     assert either.is_valid(HANDLE)
     is_handle = isinstance(instance, dict) and "output_handle" in instance
-    took = jsonschema.Draft202012Validator(schema).is_valid(instance)
-    assert either.is_valid(instance) == (took or is_handle)
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid(instance)
+    assert either.is_valid(instance) == (is_valid or is_handle)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_the_arguments_are_listed_beside_the_tool_s() -> None:
     assert not validator.is_valid({"url": "x", "output_mode": "both"})
     assert not validator.is_valid({"output_mode": "handle"})
     assert listed["properties"]["output_mode"]["default"] == "auto"
-    assert schema == before, "the tool's own is as it was"
+    assert schema == before, "the original schema is unchanged"

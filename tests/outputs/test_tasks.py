@@ -1,4 +1,4 @@
-"""The result of a call that was answered with a task is a tool's result like any other, in both eras."""
+"""Results of tasks are handled like other tool results, in both protocol eras."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from forebay import open_store
 from forebay.outputs.modes import Mode
-from forebay.outputs.tasks import TaskCalls, get_task_result, set_task_result
+from forebay.outputs.result import get_task_result, set_task_result
+from forebay.outputs.tasks import TaskCalls
 from forebay.wire.messages import parse_lazy
 from gateway_harness import Talk, said, script, talking, wrap
 from large_server import RELATED, result_of
@@ -35,7 +36,7 @@ def wrap_server(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
 
 @pytest.fixture(params=["wrap", "serve one", "serve two"])
 def open_server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Makes a talk with the server behind forebay, of an era, with options as the command line has them."""
+    """Return a function that starts the server behind forebay, with command line options, and connects to it."""
     if request.param == "wrap":
         return lambda era, *options: wrap_server(tmp_path, era, *options)
     upstream = command_of("large_server.py", "stdio")
@@ -46,26 +47,26 @@ def open_server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @contextmanager
 def wrap_server_with_known_task(folder: Path) -> Iterator[Talk]:
-    """A server that has a task called `known` before anyone asks for one."""
+    """Wrap a server that has a task `known` from the start."""
     with talking(*wrap(folder / "store", server=[*SERVER, "known"])) as talk:
         yield talk
 
 
 def call_as_task(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The result of a call by way of a task, as a client of either era gets it."""
-    given = {"name": tool, "arguments": {**arguments, "later": True}}
+    """Call a tool as a task and return the result, in the way of the connection's era."""
+    params = {"name": tool, "arguments": {**arguments, "later": True}}
     if talk.era == LEGACY:
-        made = talk.ask("tools/call", {**given, "task": {"ttl": 60_000}})["result"]
-        return dict(talk.ask("tasks/result", {"taskId": made["task"]["taskId"]})["result"])
-    made = talk.ask("tools/call", given)["result"]
-    assert made["resultType"] == "task"
-    number = talk.request("tasks/get", {"taskId": made["taskId"]})
+        created = talk.ask("tools/call", {**params, "task": {"ttl": 60_000}})["result"]
+        return dict(talk.ask("tasks/result", {"taskId": created["task"]["taskId"]})["result"])
+    created = talk.ask("tools/call", params)["result"]
+    assert created["resultType"] == "task"
+    number = talk.request("tasks/get", {"taskId": created["taskId"]})
     line = talk.line()
     assert json.loads(line)["id"] == number
     assert arguments["size"] < 10_000 or len(line) <= 4096
     state = json.loads(line)["result"]
     assert state["status"] == "completed"
-    assert state["taskId"] == made["taskId"]
+    assert state["taskId"] == created["taskId"]
     assert state["resultType"] == "complete"
     return dict(state["result"])
 
@@ -91,7 +92,7 @@ def test_a_large_one_is_a_handle(era: str, kind: str, open_server: Any, tmp_path
         assert json.loads(stored)["content"] == expected["content"]
     else:
         assert json.loads(stored) == expected["structuredContent"]
-    # Which tool it was is known by the call that made the task.
+    # The tool is known from the call that created the task.
     assert {event["source_tool"] for event in events if event["event"] == "output_handle_created"} == {kind}
 
 
@@ -131,7 +132,7 @@ def test_tasks_of_one_name_are_their_owners_own() -> None:
     tasks.remember({"task": {"taskId": "1"}}, "second", mode, ("other session", "ann"))
     tasks.remember({"task": {"taskId": "1"}}, "third", mode, ("bob",))
     assert tasks.find_call({"taskId": "1"}, ("session", "ann")) == ("first", mode)
-    # In a session that has not made it, it is one of the principal's.
+    # In another session, the principal's latest task of that id is found.
     assert tasks.find_call({"taskId": "1"}, ("new session", "ann")) == ("second", mode)
     assert tasks.find_call({"taskId": "1"}, ("bob",)) == ("third", mode)
     assert tasks.find_call({"taskId": "1"}) is None
@@ -150,17 +151,17 @@ def test_who_makes_many_tasks_has_nobody_else_s_forgotten() -> None:
 def test_the_result_of_one_s_task_comes_from_its_own_server_whatever_another_makes(era: str, tmp_path: Path) -> None:
     upstreams = {name: command_of("large_server.py", "stdio") for name in ("one", "two")}
 
-    def begun(its: Wire, tool: str) -> str:
-        given = {"name": tool, "arguments": {"size": 10, "later": True}, "task": {"ttl": 60_000}}
-        made = json.loads(message_of(its.ask("tools/call", given)))["result"]
-        return str(made.get("task", made)["taskId"])
+    def start_task(client: Wire, tool: str) -> str:
+        params = {"name": tool, "arguments": {"size": 10, "later": True}, "task": {"ttl": 60_000}}
+        created = json.loads(message_of(client.ask("tools/call", params)))["result"]
+        return str(created.get("task", created)["taskId"])
 
     with serving_http(tmp_path, upstreams) as listening:
         ann, bob = (wire(listening.port, era, name) for name in ("ann", "bob"))
-        task = begun(ann, "one_text")
-        assert begun(bob, "two_text") == task
-        asked = ("tasks/result" if era == LEGACY else "tasks/get", {"taskId": task})
-        result = json.loads(message_of(ann.ask(*asked)))["result"]
+        task = start_task(ann, "one_text")
+        assert start_task(bob, "two_text") == task
+        request = ("tasks/result" if era == LEGACY else "tasks/get", {"taskId": task})
+        result = json.loads(message_of(ann.ask(*request)))["result"]
         assert (result if era == LEGACY else result["result"])["content"] == result_of("text", 10)["content"]
 
 

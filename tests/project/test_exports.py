@@ -56,7 +56,7 @@ ERRORS = [
 ]
 
 # Names of the core that the package keeps to itself.
-MESSAGES = {"Unescaper", "dissect", "each_says", "members", "only_member", "same_json", "same_text", "unescape"}
+MESSAGES = {"Unescaper", "dissect", "texts_match_items", "members", "only_member", "same_json", "same_text", "unescape"}
 INTERNAL = {"Findings", "Survey", "checksum", "has_fields", *MESSAGES}
 
 

@@ -33,9 +33,9 @@ def test_modes_of_tools_and_of_calls(tmp_path: Path) -> None:
 
 
 def test_names_and_handles(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--tool-prefix", "oc_", "--journal", "--handle-chars", "26")) as talk:
+    with talking(*wrap(tmp_path, "--prefix", "oc_", "--journal")) as talk:
         descriptor = said(talk.call("text", size=100_000))
-        assert (descriptor["fetch_with"], len(descriptor["output_handle"])) == ("oc_output_fetch", 29)
+        assert (descriptor["fetch_with"], len(descriptor["output_handle"])) == ("oc_output_fetch", 15)
         assert [event["event"] for event in said(talk.call("oc_journal"))] == ["tool_called", "output_handle_created"]
 
 
@@ -69,8 +69,8 @@ def test_files_and_handles_by_reference(tmp_path: Path) -> None:
 
 def test_a_file_and_variables_say_the_same_as_flags(tmp_path: Path) -> None:
     config = tmp_path / "forebay.toml"
-    config.write_text('output_mode = "inline"\ntool_prefix = "a_"\n', encoding="utf-8")
-    env = {**os.environ, "FOREBAY_TOOL_PREFIX": "b_"}
+    config.write_text('output_mode = "inline"\nprefix = "a_"\n', encoding="utf-8")
+    env = {**os.environ, "FOREBAY_PREFIX": "b_"}
     with talking(*wrap(tmp_path, "--config", str(config)), env=env) as talk:
         names = [tool["name"] for tool in talk.ask("tools/list")["result"]["tools"]]
         assert "b_output_fetch" in names

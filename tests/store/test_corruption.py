@@ -13,7 +13,8 @@ import orjson
 import pytest
 from faults import opened, redeem, stored_files
 from forebay import OPERATOR, ForebayError, HandleCorrupt, HandleNotFound, Store
-from forebay.store import frames, write
+from forebay.store import frames
+from forebay.store import frames as write
 
 FLIPS = [0x01, 0x80, 0xFF]
 

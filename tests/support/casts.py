@@ -1,4 +1,4 @@
-"""Casts that tell what they throw away, and schemas in few words."""
+"""Casts that collect what they replace, and short schemas."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from forebay.operations import cast
 
 
 def lossless(schema: Any, value: Any) -> Any:
-    """What a cast makes of a value of which nothing is thrown away."""
+    """Cast a value, and fail if anything is replaced."""
     return cast(schema, value, on_replaced=lambda path, old: pytest.fail(f"{old!r} at {path!r} was replaced"))
 
 
 def replaced(schema: Any, value: Any) -> tuple[Any, list[tuple[str, Any]]]:
-    """What a cast makes of a value, and what it throws away."""
-    told: list[tuple[str, Any]] = []
-    return cast(schema, value, on_replaced=lambda path, old: told.append((path, old))), told
+    """Cast a value; return the result, and the path and old value of everything that was replaced."""
+    old_values: list[tuple[str, Any]] = []
+    return cast(schema, value, on_replaced=lambda path, old: old_values.append((path, old))), old_values
 
 
 def named(**properties: Any) -> dict[str, Any]:

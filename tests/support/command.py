@@ -1,4 +1,4 @@
-"""Runs the command as people and programs do: on a terminal and in a pipe."""
+"""Run the `forebay` command on a terminal and in a pipe."""
 
 import contextlib
 import json
@@ -14,14 +14,14 @@ ROWS = [{"id": number, "name": f"name [{number}]"} for number in range(300)]
 UNKNOWN = "oh_" + "A" * 12
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: bytes
     err: bytes
 
     @property
     def json(self) -> Any:
-        """All that was printed, which is one line of JSON."""
+        """The output, which is one line of JSON."""
         assert (self.code, self.err) == (0, b"")
         assert self.out.count(b"\n") == 1
         return json.loads(self.out)
@@ -33,33 +33,33 @@ class Ran(NamedTuple):
         return json.loads(self.err)["error"]
 
 
-def run(*args: str, stdin: bytes = b"") -> Ran:
-    """Runs the command with pipes."""
-    done = subprocess.run([*COMMAND, *args], input=stdin, capture_output=True, check=False)
-    return Ran(done.returncode, done.stdout, done.stderr)
+def run(*args: str, stdin: bytes = b"") -> CommandResult:
+    """Run the command with pipes."""
+    finished = subprocess.run([*COMMAND, *args], input=stdin, capture_output=True, check=False)
+    return CommandResult(finished.returncode, finished.stdout, finished.stderr)
 
 
-def run_on_terminal(*args: str, only: str = "") -> Ran:
-    """Runs the command on a terminal: out and err are what appears on it, or with `only` just that one is one."""
+def run_on_terminal(*args: str, only: str = "") -> CommandResult:
+    """Run the command on a terminal. With `only`, just that stream (out or err) is the terminal."""
     screen, terminal = pty.openpty()
     out = terminal if only != "err" else subprocess.PIPE
     err = terminal if only != "out" else subprocess.PIPE
     child = subprocess.Popen([*COMMAND, *args], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
     os.close(terminal)
-    shown = bytearray()
-    # Linux ends a terminal that nobody holds any more with an error.
+    screen_bytes = bytearray()
+    # Linux reports the end of a terminal as an error.
     with contextlib.suppress(OSError):
         while more := os.read(screen, 65536):
-            shown += more
+            screen_bytes += more
     os.close(screen)
     piped_out, piped_err = child.communicate()
-    return Ran(
+    return CommandResult(
         child.returncode,
-        bytes(shown) if piped_out is None else piped_out,
-        piped_err or b"" if only == "out" else bytes(shown),
+        bytes(screen_bytes) if piped_out is None else piped_out,
+        piped_err or b"" if only == "out" else bytes(screen_bytes),
     )
 
 
 def plain(screen: bytes) -> str:
-    """What is on a screen, without its colours."""
+    """Return the text on a screen without its colours."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.decode())

@@ -1,4 +1,4 @@
-"""fastmcp servers under test in this process, reached by fastmcp's client."""
+"""Run tests against fastmcp servers in this process."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -18,25 +18,25 @@ Test = Callable[[Client, ForebayMiddleware], Coroutine[Any, Any, None]]
 def serve(
     test: Test, root: Path, era: str, server: FastMCP | None = None, *, inside: FastMCP | None = None, **options: Any
 ) -> None:
-    """Runs a test against a server in this process, with forebay in it, or `inside` of one that is mounted there."""
-    gate = ForebayMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
+    """Run a test with a client of a server in this process. forebay is in the server, or in `inside`, mounted in it."""
+    middleware = ForebayMiddleware(root.as_uri(), **{"sweep_interval": 0, **options})
     server = make_server() if server is None else server
-    (inside or server).add_middleware(gate)
+    (inside or server).add_middleware(middleware)
 
     async def run() -> None:
         async with fastmcp.Client(server, mode=era) as client:
-            await test(client, gate)
+            await test(client, middleware)
 
     try:
         asyncio.run(run())
     finally:
-        gate.close()
+        middleware.close()
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> Any:
     return await client.call_tool(tool, arguments, raise_on_error=False)
 
 
-def read_stored(gate: ForebayMiddleware, result: Any) -> bytes:
-    with gate.store.open(parse_text(result)["output_handle"]) as file:
+def read_stored(middleware: ForebayMiddleware, result: Any) -> bytes:
+    with middleware.store.open(parse_text(result)["output_handle"]) as file:
         return file.read()

@@ -12,7 +12,7 @@ SPACES = st.lists(st.sampled_from([" ", "\n", "\r\n", "\t", "// c\n", "/* [{\"',
 
 @st.composite
 def documents(draw: st.DrawFn, value: Any) -> str:
-    """A value as someone might have written it."""
+    """A JSON text of a value, with random spaces, comments and trailing commas."""
 
     def around(text: str) -> str:
         return draw(SPACES) + text + draw(SPACES)

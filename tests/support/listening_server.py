@@ -43,8 +43,9 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     told = json.loads(sys.argv[1])
     told["http"] = tuple(told.get("http", ("127.0.0.1", 0)))
+    compression = told.pop("compression", "zstd")
     settings = Settings(**told, sources=dict.fromkeys(told, "test"))
-    with contextlib.closing(Forebay(**settings.policy_options())) as gate:
+    with contextlib.closing(Forebay(**settings.policy_options(), compression=compression)) as gate:
         code = run_http(gate.install(make_server())._lowlevel_server, settings)
     sys.stderr.write(f"ended with {code}\n")
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Servers under test in this process, reached by the SDK's client, and what it is told."""
+"""Run tests against servers of the mcp SDK in this process."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -15,22 +15,22 @@ Test = Callable[[Client, Forebay], Coroutine[Any, Any, None]]
 
 
 def serve(test: Test, root: Path, era: str, server: Any = None, **options: Any) -> None:
-    """Runs a test against a server in this process."""
-    gate = Forebay(root.as_uri(), **{"sweep_interval": 0, **options})
-    server = gate.install(make_server() if server is None else server)
+    """Run a test with a client of a server in this process."""
+    middleware = Forebay(root.as_uri(), **{"sweep_interval": 0, **options})
+    server = middleware.install(make_server() if server is None else server)
 
     async def run() -> None:
         async with Client(server, mode=era) as client:
-            await test(client, gate)
+            await test(client, middleware)
 
     try:
         anyio.run(run)
     finally:
-        gate.close()
+        middleware.close()
 
 
 def parse_text(result: Any) -> Any:
-    """What the first block says, as JSON."""
+    """Parse the first text block of a result as JSON."""
     return json.loads(get_text(result))
 
 
@@ -39,12 +39,12 @@ def get_text(result: Any) -> str:
     return result.content[0].text
 
 
-async def read_all_items(client: Any, handle: str, **ask: Any) -> list[Any]:
-    """All pages of what was stored, through either SDK's client."""
+async def read_all_items(client: Any, handle: str, **options: Any) -> list[Any]:
+    """Return all pages of a stored payload, with a client of either SDK."""
     pages: list[Any] = []
     offset: int | None = 0
     while offset is not None:
-        result = await client.call_tool("output_fetch", {"output_handle": handle, "offset": offset, **ask})
+        result = await client.call_tool("output_fetch", {"output_handle": handle, "offset": offset, **options})
         assert not result.is_error
         pages.append(parse_text(result))
         assert len(json.dumps(get_text(result), ensure_ascii=False).encode()) <= 32768 + 2

@@ -1,5 +1,6 @@
 """`forebay serve` before servers of this folder, with a client that has no SDK, in both eras."""
 
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator
@@ -7,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from forebay.config.options import Settings
 from gateway_harness import HELLO, Talk
 from wires import LEGACY, MODERN_META
 
-__all__ = ["LEGACY", "EraTalk", "command_of", "config", "serving", "tool_names"]
+__all__ = ["LEGACY", "EraTalk", "command_of", "config", "serve_command", "serving", "tool_names"]
 
 
 def _toml(value: Any) -> str:
@@ -20,8 +22,14 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
+LIMITS = {field.name for field in dataclasses.fields(Settings) if not field.metadata} - {"upstreams", "sources"}
+"""Settings that are not options."""
+
+
 def config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Path:
-    """A forebay.toml in a folder, with a store beside it."""
+    """Write a forebay.toml with a store beside it, and limits that are not options into limits.json."""
+    limits = {name: options.pop(name) for name in LIMITS & options.keys()}
+    (folder / "limits.json").write_text(json.dumps(limits))
     options.setdefault("store", (folder / "store").as_uri())
     lines = [f"{key} = {_toml(value)}" for key, value in options.items()]
     for name, upstream in upstreams.items():
@@ -34,6 +42,14 @@ def config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -
 def command_of(script: str, *arguments: str) -> dict[str, Any]:
     """An upstream that is a server of this folder."""
     return {"command": sys.executable, "args": [str(Path(__file__).with_name(script)), *arguments]}
+
+
+def serve_command(path: Path) -> list[str]:
+    """Return the command that serves a forebay.toml of `config`."""
+    script = str(Path(__file__).with_name("limited_forebay.py"))
+    limits = path.with_name("limits.json").read_text()
+    start = ["-m", "forebay"] if limits == "{}" else [script, limits]
+    return [sys.executable, *start, "serve", "--config", str(path)]
 
 
 class EraTalk(Talk):
@@ -64,8 +80,7 @@ def serving(
     path: Path, era: str = LEGACY, *options: str, capabilities: dict[str, Any] | None = None
 ) -> Iterator[EraTalk]:
     """A talk with a server that serves what a forebay.toml says."""
-    command = [sys.executable, "-m", "forebay", "serve", "--config", str(path), *options]
-    talk = EraTalk(command, era, capabilities or {})
+    talk = EraTalk([*serve_command(path), *options], era, capabilities or {})
     try:
         talk.greeting = talk.hello()["result"]
         yield talk

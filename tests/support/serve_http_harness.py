@@ -3,7 +3,6 @@
 import http.client
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from listening_harness import JSON, Listening
-from serve_harness import config
+from serve_harness import config, serve_command
 from wires import MODERN, Wire, message_of, request, wired_to
 
 __all__ = [
@@ -45,7 +44,7 @@ def write_tokens(path: Path, names: list[str]) -> None:
 def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[Listening]:
     """One that ends well when it is told to, unless it has before; its tokens are in the folder."""
     write_tokens(folder / "tokens", NAMES)
-    command = [sys.executable, "-m", "forebay", "serve", "--config", str(config(folder, upstreams, **options))]
+    command = serve_command(config(folder, upstreams, **options))
     listen = ["--http", "127.0.0.1:0", "--token-file", str(folder / "tokens"), "--log-level", "info"]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:

@@ -17,7 +17,7 @@ def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[2])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     settings: Any = types.SimpleNamespace(
-        stream_above_bytes=arguments.get("stream_above_bytes", 64 * 1024 * 1024),
+        spool_above_bytes=arguments.get("spool_above_bytes", 64 * 1024 * 1024),
         shutdown_grace_seconds=arguments.get("grace", 5.0),
         call_timeout_seconds=arguments.get("call_timeout"),
         policy_options=lambda: options,

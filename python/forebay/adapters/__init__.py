@@ -1,1 +1,1 @@
-"""forebay inside a Python MCP server: `servers.mcp` for the SDK, `servers.fastmcp` for fastmcp."""
+"""forebay inside a Python MCP server: `adapters.mcp` for the `mcp` SDK, `adapters.fastmcp` for fastmcp."""

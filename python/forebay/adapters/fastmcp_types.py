@@ -1,4 +1,4 @@
-"""The tools that forebay adds, as fastmcp has tools."""
+"""Conversions between fastmcp's tools, results and requests and those of forebay."""
 
 import base64
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
 from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal
+from forebay.adapters.sdk_internals import get_request_params
 from forebay.outputs.listing import allow_handle, allow_handle_for_fastmcp
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
@@ -39,34 +40,36 @@ __all__ = [
     "to_tool_result",
 ]
 
-expand_caller: ContextVar[Caller | None] = ContextVar("forebay_asks", default=None)
-"""Who calls `expand_tools`: what fastmcp runs a tool with has no room for it."""
+expand_caller: ContextVar[Caller | None] = ContextVar("forebay_expand_caller", default=None)
+"""The caller of `expand_tools`; fastmcp passes nothing but arguments to `Tool.run`."""
 
 
 class AddedTool(Tool):
-    """One of ours, as fastmcp has tools."""
+    """One of the tools that forebay adds."""
 
     _policy: OutputPolicy = PrivateAttr()
 
     @classmethod
-    def from_definition(cls, gate: OutputPolicy, listed: Mapping[str, Any]) -> "AddedTool":
+    def from_definition(cls, policy: OutputPolicy, definition: Mapping[str, Any]) -> "AddedTool":
+        """Make a tool from its `tools/list` definition."""
         tool = cls(
-            name=listed["name"],
-            description=listed["description"],
-            parameters=listed["inputSchema"],
-            annotations=wire.ToolAnnotations.model_validate(listed["annotations"]),
+            name=definition["name"],
+            description=definition["description"],
+            parameters=definition["inputSchema"],
+            annotations=wire.ToolAnnotations.model_validate(definition["annotations"]),
         )
-        tool._policy = gate
+        tool._policy = policy
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Run the tool, as fastmcp does for a call."""
         caller = expand_caller.get() or make_caller(self._policy)
         call = make_call(self.name, get_current_request(), self._policy)
         return to_tool_result(await run_sync(self._policy.call_own_tool, arguments, caller, call))
 
 
 class _StoredOutputTemplate(ResourceTemplate):
-    """Stored payloads are of any type: fastmcp would say that all of them are text."""
+    """A resource template without a MIME type, since payloads may have any; fastmcp's default is text."""
 
     def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
         return super().to_mcp_template(**{"mimeType": None, **overrides})
@@ -89,7 +92,7 @@ STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
 
 
 def describe_tool(tool: Tool) -> dict[str, Any]:
-    """What `Gate` asks of a tool."""
+    """Return the parts of a tool's definition that `OutputPolicy` needs."""
     annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
     return {
         "name": tool.name,
@@ -101,6 +104,7 @@ def describe_tool(tool: Tool) -> dict[str, Any]:
 
 
 def apply_rewrite(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:
+    """Return a tool with the schemas of its rewritten definition."""
     if after == before:
         return tool
     schema = after["outputSchema"]
@@ -110,7 +114,7 @@ def apply_rewrite(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any
 
 
 def dump_result(result: ToolResult) -> Result:
-    """A result as fastmcp is about to send it."""
+    """Return a result as fastmcp will send it."""
     sent = result.to_mcp_result()
     if isinstance(sent, tuple):
         sent = wire.CallToolResult(content=sent[0], structured_content=sent[1])
@@ -119,10 +123,13 @@ def dump_result(result: ToolResult) -> Result:
     return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
 
 
-def to_tool_result(answer: Result, result: Result | None = None) -> ToolResult:
-    """An answer of ours as fastmcp has results; it adds the server's stamp to them itself, where it is not shorter."""
-    sent = wire.CallToolResult.model_validate(answer)
-    stamp = ((result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
+def to_tool_result(result: Result, original: Result | None = None) -> ToolResult:
+    """Convert a result that forebay made to a fastmcp result.
+
+    fastmcp adds `serverInfo` itself, so it is left out unless it differs from that of the original, shortened.
+    """
+    sent = wire.CallToolResult.model_validate(result)
+    stamp = ((original or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
     meta = {
         key: value
         for key, value in (sent.meta or {}).items()
@@ -132,17 +139,18 @@ def to_tool_result(answer: Result, result: Result | None = None) -> ToolResult:
 
 
 def to_resource_content(content: Mapping[str, Any]) -> ResourceContent:
+    """Return one of the `contents` of a `resources/read` result as fastmcp's type."""
     data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
     return ResourceContent(data, content["mimeType"], content["_meta"])
 
 
 def get_request(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
-    """The request that a middleware is called with; `None` for what the program does itself."""
+    """Return the request of a middleware call, or `None` if the program itself made the call."""
     return context.fastmcp_context.request_context if context.fastmcp_context else None
 
 
 def get_current_request() -> FastMCPRequestContext | None:
-    """The request that is being answered; `None` outside of one."""
+    """Return the current request, or `None` outside of one."""
     try:
         return get_context().request_context
     except RuntimeError:
@@ -150,7 +158,7 @@ def get_current_request() -> FastMCPRequestContext | None:
 
 
 def make_caller(policy: OutputPolicy) -> Caller:
-    """Who calls, as far as fastmcp knows; outside of a request, the program itself."""
+    """Return the caller of one of our tools."""
     principal, request = get_principal(get_access_token()), get_current_request()
     if request is None or request.request is None:
         return Caller(principal)
@@ -159,19 +167,19 @@ def make_caller(policy: OutputPolicy) -> Caller:
 
 
 def make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:
-    """A call of a tool, as the pipeline has to know it."""
+    """Return the properties of a call that the pipeline needs."""
     principal = get_principal(get_access_token())
     if request is None:
         return ToolCall(tool, principal, handle_length=policy.handle_length or SHORT_HANDLE_LENGTH)
-    # What the client called: in front of the name is that under which this server is mounted in another one.
-    asked = str((request._srctx.params or {}).get("name", tool))
-    namespace = asked.removesuffix(tool) if asked.endswith(tool) else ""
+    # If this server is mounted in another one, the client's name for the tool has a namespace before it.
+    client_name = str(get_request_params(request).get("name", tool))
+    namespace = client_name.removesuffix(tool) if client_name.endswith(tool) else ""
     return ToolCall(
         tool,
         principal,
         protocol_version=request.protocol_version,
         request_id=request.request_id,
-        # Over HTTP whoever can reach the server may guess.
+        # Over HTTP, anyone who can reach the server may try to guess handles.
         handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
         is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
         fetch_with=namespace + policy.tools.fetch_tool if namespace else None,
@@ -179,7 +187,7 @@ def make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPo
 
 
 def describe_call(context: MiddlewareContext[Any], call: ToolCall) -> dict[str, Any]:
-    """Whose answer it is, and as what it goes out."""
+    """Return the keyword arguments of `OutputPolicy.record_response` for a call."""
     request = get_request(context)
     return {
         "principal": call.principal,
@@ -190,6 +198,6 @@ def describe_call(context: MiddlewareContext[Any], call: ToolCall) -> dict[str, 
 
 
 def find_lasting_connection(context: MiddlewareContext[Any]) -> object:
-    """The connection of a request, if it lasts and can be told that a list has changed."""
+    """Return the connection of a request if notifications can be sent on it at any time, else `None`."""
     request = get_request(context)
     return None if request is None else get_lasting_connection(request.session, request.protocol_version)

@@ -1,4 +1,4 @@
-"""forebay in a server of the `mcp` SDK: one line, and results that are too large become handles.
+"""forebay in a server of the `mcp` SDK: large results become handles.
 
 server = MCPServer("crawler")
 Forebay(output_mode="auto").install(server)
@@ -21,13 +21,23 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from forebay.adapters.sdk_internals import get_server_connection, get_server_info
 from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
-from forebay.outputs.policy import OutputPolicy
-from forebay.outputs.result import strip_stamp
-from forebay.outputs.tasks import TASK_RESULT_METHODS, TaskOwners, get_task_result, set_task_result
-from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, error_result, is_resource_uri, read_resource, text_result
+from forebay.outputs.policy import OutputPolicy, copy_parameters
+from forebay.outputs.result import (
+    TASK_RESULT_METHODS,
+    error_result,
+    find_task_id,
+    get_task_result,
+    set_task_result,
+    strip_stamp,
+    text_result,
+)
+from forebay.outputs.tasks import TaskOwners
+from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
+from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.store.payload import encode
 from forebay.store.principals import client_principal, subject_principal
@@ -38,10 +48,10 @@ __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal
 _Context = ServerRequestContext[Any, Any]
 
 _MAX_LIST_PAGES = 100
-"""How many pages of tools are looked through."""
+"""How many pages of `tools/list` are read."""
 
 _MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""What the newest version of the protocol wants of results, or of some of them."""
+"""Fields that the newest protocol version requires in results; the SDK drops those that a method does not have."""
 
 
 _S = TypeVar("_S", bound=MCPServer[Any] | Server[Any])
@@ -49,16 +59,28 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class Forebay(OutputPolicy):
-    """Middleware of a server: it sees what goes over the wire, in every version of the protocol.
+class Forebay:
+    """Middleware for a server of the `mcp` SDK, for every protocol version.
 
-    The options are those of `Gate`, and of a store: `Forebay("file:///path", output_mode="auto", ttl=3600)`.
+    Takes the options of `OutputPolicy` and of a store: `Forebay("file:///path", output_mode="auto", ttl=3600)`.
     """
 
-    _server_info: dict[str, Any] | None = None
+    @copy_parameters(OutputPolicy)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.policy = OutputPolicy(*args, **options)
+        self._server_info: dict[str, Any] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store that results are put into."""
+        return self.policy.store
+
+    def close(self) -> None:
+        """Close the store, if it was opened here."""
+        self.policy.close()
 
     def install(self, server: _S) -> _S:
-        """Makes a server large-payload safe, and returns it."""
+        """Add this middleware to a server, and return the server."""
         if not isinstance(server, MCPServer | Server):
             raise InvalidArgument(
                 f"install() takes a server of the mcp SDK, not {type(server).__module__}.{type(server).__qualname__}; "
@@ -67,14 +89,14 @@ class Forebay(OutputPolicy):
         if any(isinstance(installed, Forebay) for installed in server.middleware):
             raise InvalidArgument("this server has a forebay already; give that one the options")
         server.middleware.append(self)
-        low_level = getattr(server, "_lowlevel_server", server)
-        self._server_info = getattr(low_level, "server_info_stamp", None)
-        self.reserve_stamp(self._server_info)
+        self._server_info = get_server_info(server)
+        self.policy.reserve_stamp(self._server_info)
         return server
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        """Handle a request or notification, as the SDK's middleware protocol requires."""
         if ctx.request_id is None:
-            # A notification, whatever it is called.
+            # A notification may have any method name.
             return await call_next(ctx)
         match ctx.method:
             case "tools/call":
@@ -91,114 +113,116 @@ class Forebay(OutputPolicy):
                 page = await _list_page(ctx, call_next)
                 return page or self._shape_result(ctx, {"resources": []})
             case "initialize" | "server/discover":
-                has_changes = ctx.method == "initialize" and self.tools.expand_tool is not None
-                return _add_capabilities(await call_next(ctx), has_changes=has_changes)
+                announces_changes = ctx.method == "initialize" and self.policy.tools.expand_tool is not None
+                return _add_capabilities(await call_next(ctx), announces_changes=announces_changes)
         return await call_next(ctx)
 
     async def _on_tools_call(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        policy = self.policy
         params = ctx.params or {}
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
             return await call_next(ctx)
-        if self.must_list_tools(name):
-            # A server that cannot list its tools just now can still be called.
+        if policy.must_list_tools(name):
+            # A server that cannot list its tools can still be called.
             with contextlib.suppress(Exception):
-                await self._learn_tools(ctx, call_next)
+                policy.learn_tools(await self._list_all_tools(ctx, call_next))
         call = self._make_call(ctx, name)
-        principal, is_ascii = call.principal, call.is_ascii
-        if name in self.tools:
+        if name in policy.tools.names:
             return await self._on_own_tool_call(ctx, call_next, call)
-        if (refusal := self.refuse_disabled(name, principal)) is not None:
+        if (refusal := policy.refuse_disabled(name, call.principal)) is not None:
             return self._shape_result(ctx, refusal)
-        given = arguments if isinstance(arguments, Mapping) else {}
+        given_arguments = arguments if isinstance(arguments, Mapping) else {}
         try:
-            mode, rest = self.resolve_mode(name, given)
-            if self.has_references(rest):
-                rest = await _run_in_thread(self.resolve_references, name, rest, principal)
+            mode, tool_arguments = policy.resolve_mode(name, given_arguments)
+            if policy.has_references(tool_arguments):
+                tool_arguments = await _run_in_thread(policy.resolve_references, name, tool_arguments, call.principal)
         except ForebayError as error:
             return self._shape_result(ctx, error_result(error))
-        if rest is not given:
-            ctx = replace(ctx, params={**params, "arguments": rest})
-        delivery = ResultSink(self.pipeline, replace(call, contract=mode.contract), mode)
-        with (
-            self.make_context(principal, call.handle_length, is_ascii=is_ascii, limits=mode.contract) as place,
-            delivery,
-        ):
+        if tool_arguments is not given_arguments:
+            ctx = replace(ctx, params={**params, "arguments": tool_arguments})
+        call = replace(call, contract=mode.contract)
+        sink = ResultSink(policy.pipeline, call, mode)
+        context = policy.make_context(call.principal, call.handle_length, is_ascii=call.is_ascii, limits=mode.contract)
+        with context, sink:
             result = await call_next(ctx)
-        self.tasks.remember(result, name, mode, get_task_owners(ctx))
-        if delivery.replacement is not None:
-            answer = self._shape_result(ctx, strip_stamp(delivery.replacement))
-            self._record_response(ctx, name, answer, mode, is_inline=False)
-            return answer
-        if place.failure is not None and _hides_error(result, name):
-            result = {**cast("dict[str, Any]", result), **text_result(str(place.failure), is_error=True)}
-        if not isinstance(result, dict) or self.pipeline.is_inline(result, mode, is_ascii=is_ascii):
+        if find_task_id(result) is not None:
+            policy.tasks.remember(result, name, mode, get_task_owners(ctx))
+        if sink.replacement is not None:
+            replacement = self._shape_result(ctx, strip_stamp(sink.replacement))
+            self._record_response(ctx, name, replacement, mode, is_inline=False)
+            return replacement
+        if context.failure is not None and _hides_error(result, name):
+            result = {**cast("dict[str, Any]", result), **text_result(str(context.failure), is_error=True)}
+        if not isinstance(result, dict) or policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
             self._record_response(ctx, name, result, mode)
             return result
-        call = replace(call, contract=mode.contract, contract_responses=place.responses)
-        answer = await _run_in_thread(self.pipeline.store_result, result, call)
-        self._record_response(ctx, name, answer, mode, is_inline=False)
-        return answer
+        call = replace(call, contract_responses=context.responses)
+        replacement = await _run_in_thread(policy.pipeline.store_result, result, call)
+        self._record_response(ctx, name, replacement, mode, is_inline=False)
+        return replacement
 
     def _make_call(self, ctx: _Context, tool: str) -> ToolCall:
+        # Over HTTP, anyone who can reach the server may try to guess handles.
+        default_length = SHORT_HANDLE_LENGTH if ctx.request is None else LONG_HANDLE_LENGTH
         return ToolCall(
             tool=tool,
             principal=_current_principal(),
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
-            # Over HTTP whoever can reach the server may guess.
-            handle_length=self.handle_length or (SHORT_HANDLE_LENGTH if ctx.request is None else LONG_HANDLE_LENGTH),
+            handle_length=self.policy.handle_length or default_length,
             is_ascii=_is_ascii(ctx),
         )
 
     async def _on_task_result(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
-        """The result of a call that was answered with a task."""
-        tool, mode = self.tasks.find_call(ctx.params, get_task_owners(ctx)) or (
-            ctx.method,
-            self.resolve_mode("", {})[0],
-        )
+        """Handle a request for the result of a task."""
+        policy = self.policy
+        known_call = policy.tasks.find_call(ctx.params, get_task_owners(ctx))
+        tool, mode = known_call or (ctx.method, policy.resolve_mode("", {})[0])
         call = replace(self._make_call(ctx, tool), contract=mode.contract)
-        with ResultSink(self.pipeline, call, mode) as delivery:
-            whole = await call_next(ctx)
-        result, answer = get_task_result(ctx.method, whole), delivery.replacement
-        if not isinstance(whole, dict) or not isinstance(result, dict):
-            return whole
-        if answer is not None:
-            answer = _copy_envelope(result, strip_stamp(answer))
-        elif not self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
-            around = len(encode(set_task_result(ctx.method, whole, 0))) - 1
-            answer = await _run_in_thread(self.pipeline.store_result, result, replace(call, envelope_bytes=around))
-        self._record_response(ctx, tool, result if answer is None else answer, mode, is_inline=answer is None)
-        return whole if answer is None else cast("dict[str, Any]", set_task_result(ctx.method, whole, answer))
+        with ResultSink(policy.pipeline, call, mode) as sink:
+            response = await call_next(ctx)
+        result, replacement = get_task_result(ctx.method, response), sink.replacement
+        if not isinstance(response, dict) or not isinstance(result, dict):
+            return response
+        if replacement is not None:
+            replacement = _copy_envelope(result, strip_stamp(replacement))
+        elif not policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+            envelope_bytes = len(encode(set_task_result(ctx.method, response, 0))) - 1
+            call = replace(call, envelope_bytes=envelope_bytes)
+            replacement = await _run_in_thread(policy.pipeline.store_result, result, call)
+        is_inline = replacement is None
+        self._record_response(ctx, tool, result if is_inline else replacement, mode, is_inline=is_inline)
+        if is_inline:
+            return response
+        return cast("dict[str, Any]", set_task_result(ctx.method, response, replacement))
 
     async def _on_own_tool_call(self, ctx: _Context, call_next: CallNext, call: ToolCall) -> HandlerResult:
-        """What a tool of ours answers."""
-        caller = Caller(call.principal, is_public=self.is_public(ctx.request), is_ascii=call.is_ascii)
-        if call.tool == self.tools.expand_tool:
-            # What others are shown is nothing to this caller.
-            tools = self.rewrite_tools(await self._list_all_tools(ctx, call_next))
-            caller = replace(
-                caller,
-                tools=tools,
-                expanded_tools=self.get_expanded(get_lasting_connection(ctx.session, ctx.protocol_version)),
-            )
-        before = set(caller.expanded_tools or ())
-        answer = self._shape_result(
-            ctx, await _run_in_thread(self.call_own_tool, (ctx.params or {}).get("arguments"), caller, call)
-        )
-        if before != (caller.expanded_tools or set()):
+        policy = self.policy
+        arguments = (ctx.params or {}).get("arguments")
+        caller = Caller(call.principal, is_public=policy.is_public(ctx.request), is_ascii=call.is_ascii)
+        if call.tool == policy.tools.expand_tool:
+            # Which tools the server has may depend on the caller, so list them again.
+            tools = policy.rewrite_tools(await self._list_all_tools(ctx, call_next))
+            caller = replace(caller, tools=tools, expanded_tools=self._get_expanded(ctx))
+        expanded_before = set(caller.expanded_tools or ())
+        result = self._shape_result(ctx, await _run_in_thread(policy.call_own_tool, arguments, caller, call))
+        if expanded_before != (caller.expanded_tools or set()):
             await ctx.session.send_tool_list_changed()
-        self._record_response(ctx, call.tool, answer)
-        return answer
+        self._record_response(ctx, call.tool, result)
+        return result
+
+    def _get_expanded(self, ctx: _Context) -> set[str] | None:
+        return self.policy.get_expanded(get_lasting_connection(ctx.session, ctx.protocol_version))
 
     def _record_response(
-        self, ctx: _Context, tool: str, answer: object, mode: Mode | None = None, *, is_inline: bool = True
+        self, ctx: _Context, tool: str, result: object, mode: Mode | None = None, *, is_inline: bool = True
     ) -> None:
-        # Most servers are not watched, and their calls should not pay for it.
-        if self.monitor is not None:
-            self.record_response(
+        # Without a monitor, calls should not pay for finding the principal and connection.
+        if self.policy.monitor is not None:
+            self.policy.record_response(
                 tool,
-                answer,
+                result,
                 mode,
                 is_inline=is_inline,
                 principal=_current_principal(),
@@ -207,14 +231,10 @@ class Forebay(OutputPolicy):
                 is_ascii=_is_ascii(ctx),
             )
 
-    async def _learn_tools(self, ctx: _Context, call_next: CallNext) -> None:
-        """Asks the server for its tools: before that a call of one of ours could be of one of its own."""
-        self.learn_tools(await self._list_all_tools(ctx, call_next))
-
     async def _list_all_tools(self, ctx: _Context, call_next: CallNext) -> list[dict[str, Any]]:
         tools: list[dict[str, Any]] = []
         cursors: list[str | None] = [None]
-        # Some servers give the same page for every cursor.
+        # Some servers return the same page for every cursor.
         while len(cursors) <= _MAX_LIST_PAGES and len(set(cursors)) == len(cursors):
             params = {**_select_meta(ctx), **({} if cursors[-1] is None else {"cursor": cursors[-1]})}
             page = await _list_page(replace(ctx, method="tools/list", params=params), call_next)
@@ -224,41 +244,40 @@ class Forebay(OutputPolicy):
         return tools
 
     async def _on_tools_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
-        if self.capabilities.is_active and not self.knows_tools:
-            # Which capabilities there are shows only when all tools are known.
-            await self._learn_tools(ctx, call_next)
+        policy = self.policy
+        if policy.capabilities.is_active and not policy.knows_tools:
+            # The filter needs to know the capabilities of all tools, not only of this page.
+            policy.learn_tools(await self._list_all_tools(ctx, call_next))
         page = await _list_page(ctx, call_next)
         tools, is_last = page.get("tools") or [], next_cursor(page) is None
-        self.learn_tools(tools, is_complete=is_last and "cursor" not in (ctx.params or {}))
-        expanded = self.get_expanded(get_lasting_connection(ctx.session, ctx.protocol_version)) or ()
-        return self._append_items(
-            ctx, page, "tools", self.list_visible(tools, expanded), self.tools.list_definitions() if is_last else []
-        )
+        policy.learn_tools(tools, is_complete=is_last and "cursor" not in (ctx.params or {}))
+        visible = policy.list_visible(tools, self._get_expanded(ctx) or ())
+        return self._append_items(ctx, page, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
     async def _on_templates_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         page = await _list_page(ctx, call_next)
-        ours = [RESOURCE_TEMPLATE] if next_cursor(page) is None else []
-        return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], ours)
+        added = [RESOURCE_TEMPLATE] if next_cursor(page) is None else []
+        return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], added)
 
     async def _on_resources_read(self, ctx: _Context) -> HandlerResult:
-        uri = (ctx.params or {})["uri"]
+        uri, principal, is_ascii = (ctx.params or {})["uri"], _current_principal(), _is_ascii(ctx)
         try:
             page = await _run_in_thread(
-                read_resource, self.store, uri, self.max_page_bytes, _current_principal(), is_ascii=_is_ascii(ctx)
+                read_resource, self.store, uri, self.policy.max_page_bytes, principal, is_ascii=is_ascii
             )
             return self._shape_result(ctx, page)
         except ForebayError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
 
     def _append_items(
-        self, ctx: _Context, page: dict[str, Any], key: str, theirs: list[Any], ours: list[Any]
+        self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added: list[Any]
     ) -> dict[str, Any]:
-        """A page of a list with ours at its end; theirs is as it was, to the byte."""
-        shaped = self._shape_result(ctx, {key: ours})
-        return {**(page or shaped), key: [*theirs, *shaped[key]]}
+        """Return a page of a list with our items added, the server's items unchanged."""
+        shaped = self._shape_result(ctx, {key: added})
+        return {**(page or shaped), key: [*items, *shaped[key]]}
 
     def _shape_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
-        """A result of ours as this version of the protocol has it."""
+        """Return a result that forebay made in the form that the request's protocol version requires."""
         is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         shaped = methods.serialize_server_result(
             ctx.method, ctx.protocol_version, {**_MODERN_FIELDS, **result} if is_modern else result
@@ -273,7 +292,7 @@ def _current_principal() -> str | None:
 
 
 def get_principal(token: AccessToken | None) -> str | None:
-    """Issuer and subject of the token, else the client, else nobody in particular."""
+    """Return the principal of a token: issuer and subject, else the client; `None` without a token."""
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
@@ -281,36 +300,36 @@ def get_principal(token: AccessToken | None) -> str | None:
 
 
 def get_connection(session: ServerSession, protocol_version: str) -> Any:
-    """What lasts from one call to the next; nothing does since sessions are gone."""
-    return None if protocol_version in MODERN_PROTOCOL_VERSIONS else getattr(session, "_connection", None)
+    """Return the connection of a session, or `None` in protocol versions without sessions."""
+    return None if protocol_version in MODERN_PROTOCOL_VERSIONS else get_server_connection(session)
 
 
 def get_lasting_connection(session: ServerSession, protocol_version: str) -> object:
-    """The connection, if it lasts and can be told that a list has changed."""
+    """Return the connection of a session if notifications can be sent outside of requests, else `None`."""
     connection = get_connection(session, protocol_version)
     return connection if connection is not None and connection.has_standalone_channel else None
 
 
 def get_task_owners(ctx: _Context) -> TaskOwners:
-    """Whose tasks a request may name: those of its connection, if that lasts, else of its principal."""
+    """Return the owners of the tasks that a request may name: its connection, if that lasts, and its principal."""
     connection = get_connection(ctx.session, ctx.protocol_version)
-    # A task must not keep it.
+    # A weak reference, so that remembered tasks do not keep connections alive.
     return (_current_principal(),) if connection is None else (weakref.ref(connection), _current_principal())
 
 
 def _is_ascii(ctx: _Context) -> bool:
-    """Whether what goes out is escaped to ASCII: the SDK does that over HTTP, in the newest version."""
+    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest version."""
     return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-def _copy_envelope(placeholder: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer with what its version of the protocol has put around what stood in its place."""
-    meta = {**(placeholder.get("_meta") or {}), **(answer.get("_meta") or {})}
-    return {**placeholder, **answer, **({"_meta": meta} if meta else {})}
+def _copy_envelope(placeholder: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with the fields that the SDK added to its placeholder."""
+    meta = {**(placeholder.get("_meta") or {}), **(result.get("_meta") or {})}
+    return {**placeholder, **result, **({"_meta": meta} if meta else {})}
 
 
 def _hides_error(result: HandlerResult, tool: str) -> bool:
-    """Whether the SDK shows nothing of what a tool raised but that it did."""
+    """Return whether this is the SDK's error result that hides what the tool raised."""
     block = {"type": "text", "text": f"Error executing tool {tool}"}
     return isinstance(result, dict) and result.get("isError") is True and result.get("content") == [block]
 
@@ -324,7 +343,7 @@ def _select_meta(ctx: _Context) -> dict[str, Any]:
 
 
 async def _list_page(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
-    """What a server lists; nothing, where it has no such list."""
+    """Return the server's page of a list, or `{}` if it does not have that method."""
     try:
         page = await call_next(ctx)
     except MCPError as error:
@@ -334,13 +353,13 @@ async def _list_page(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
     return page if isinstance(page, dict) else {}
 
 
-def _add_capabilities(result: HandlerResult, *, has_changes: bool) -> HandlerResult:
-    """There are tools and resources now, whatever the server had before."""
+def _add_capabilities(result: HandlerResult, *, announces_changes: bool) -> HandlerResult:
+    """Add the capabilities for tools and resources, since forebay adds some of each."""
     if not isinstance(result, dict):
         return result
     capabilities = dict(result.get("capabilities") or {})
     for name in ("tools", "resources"):
         capabilities.setdefault(name, {})
-    if has_changes:
+    if announces_changes:
         capabilities["tools"] = {**capabilities["tools"], "listChanged": True}
     return {**result, "capabilities": capabilities}

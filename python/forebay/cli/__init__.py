@@ -1,16 +1,18 @@
-"""Large tool outputs under handles: readable on a terminal, JSON in a pipe.
+"""Store large tool outputs under handles, and put forebay before MCP servers.
+
+Output is readable on a terminal, and JSON in a pipe.
 
 Exit codes:
-  0    done
-  1    another error, such as a file that cannot be read
+  0    success
+  1    other error, such as a file that cannot be read
   2    wrong usage
-  3    no such handle
-  4    damaged
-  5    the store is full or cannot be used
-  6    this payload has no such format or path
+  3    handle not found
+  4    stored payload is damaged
+  5    store is full or cannot be used
+  6    payload has no such format or path
   130  interrupted
 
-In a pipe an error is a line on standard error: {"error": {"code", "message"}}
+In a pipe, errors are lines on standard error: {"error": {"code", "message"}}
 """
 
 import io
@@ -24,13 +26,13 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """What the `forebay` command runs."""
+    """Run the `forebay` command."""
     for stream in (sys.stdout, sys.stderr):
-        # What a terminal has no character for is no reason to fail.
+        # Characters that the terminal cannot show must not raise.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        # Within it, because importing takes long enough to be interrupted.
+        # Imported here, because Ctrl-C may come during the import.
         from forebay.cli.output import handle_output_errors
         from forebay.cli.parser import parse_arguments
 
@@ -45,7 +47,7 @@ def main() -> None:
 
 def _fail(error: ForebayError) -> NoReturn:
     if isinstance(error, OutputFailed) and isinstance(error.__cause__, BrokenPipeError):
-        # Whoever reads has seen enough.
+        # The reader closed the pipe, as `head` does.
         sys.exit(0)
     report_error(error)
     sys.exit(exit_code(error))

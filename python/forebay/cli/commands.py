@@ -1,13 +1,13 @@
-"""One function a command. Its docstring is its help."""
+"""Commands on a store, on tokens and on lists of tools. Each function's docstring is its `--help`."""
 
 import contextlib
 import os
-import stat as status
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from forebay.cli import output
@@ -15,7 +15,6 @@ from forebay.cli.errors import InputFailed, OutputFailed, exit_code, report_erro
 from forebay.errors import ForebayError, InvalidArgument, StoreUnavailable
 
 __all__ = [
-    "ToolsWithoutCapability",
     "cat",
     "fetch",
     "get",
@@ -23,7 +22,6 @@ __all__ = [
     "lint_tools",
     "ls",
     "outline",
-    "parse_capability_rule",
     "put",
     "rm",
     "search",
@@ -33,7 +31,7 @@ __all__ = [
     "token",
 ]
 
-# The store is imported where it is used: `--help`, `--version` and wrong usage have no need of it.
+# The store is imported inside functions, so that `--help` and `--version` start quickly.
 
 
 if TYPE_CHECKING:
@@ -42,6 +40,13 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 20
+_MAX_TOOLS_NAMED = 50
+
+
+class ToolsWithoutCapability(ForebayError):
+    """Some tools have no capability."""
+
+    code = "tool_without_capability"
 
 
 def put(args: Namespace) -> None:
@@ -62,29 +67,29 @@ def put(args: Namespace) -> None:
 
 
 def ls(args: Namespace) -> None:
-    """List what is stored, the newest first."""
+    """List stored payloads, newest first."""
     with _open_store(args) as store:
         stored = sorted(_list_stored(store, args), key=lambda entry: entry.created_at, reverse=True)
     output.print_stored(stored)
 
 
 def stat(args: Namespace) -> None:
-    """Print what is known of a stored payload."""
+    """Print the metadata of a stored payload."""
     with _open_store(args) as store:
-        known = store.stat(args.handle, principal=_resolve_principal(store, args, args.handle))
-    output.print_json(known.to_dict())
+        entry = store.stat(args.handle, principal=_resolve_principal(store, args, args.handle))
+    output.print_json(entry.to_dict())
 
 
 def fetch(args: Namespace) -> None:
     """Print a page of a stored payload.
 
-    What --offset and --limit count depends on the format:
-      items  items of the main array, of the one at --path, or of NDJSON
-      lines  lines of a text
-      text   bytes of a text, which is never cut inside a character
+    --offset and --limit count in units of the format:
+      items  items of the main array, of the array at --path, or of NDJSON
+      lines  lines of text
+      text   bytes of text, never cut inside a character
       bytes  bytes, shown as base64
-      auto   items where they are most of it, else text, else bytes
-    Without --limit: 200 items or lines, or as many bytes as --max-bytes holds.
+      auto   items if they are most of the payload, else text, else bytes
+    The default limit is 200 items or lines, or as many bytes as --max-bytes holds.
     """
     with _open_store(args) as store:
         page = store.fetch(
@@ -104,9 +109,9 @@ def fetch(args: Namespace) -> None:
 
 
 def cat(args: Namespace) -> None:
-    """Write a stored payload to standard output, whole and byte for byte.
+    """Write a stored payload to standard output, byte for byte.
 
-    On a terminal its control characters are shown, not obeyed.
+    On a terminal, control characters are replaced by visible ones.
     """
     with (
         _open_store(args) as store,
@@ -116,7 +121,7 @@ def cat(args: Namespace) -> None:
 
 
 def get(args: Namespace) -> None:
-    """Print the value at a JSON Pointer of a stored payload, whole."""
+    """Print the whole value at a JSON Pointer of a stored payload."""
     with _open_store(args) as store:
         value = store.get(args.handle, args.pointer, principal=_resolve_principal(store, args, args.handle))
     output.print_json_text(value)
@@ -125,7 +130,7 @@ def get(args: Namespace) -> None:
 def search(args: Namespace) -> None:
     """Find a pattern in a stored payload."""
     with _open_store(args) as store:
-        found = store.search(
+        page = store.search(
             args.handle,
             args.pattern,
             regex=args.regex,
@@ -136,57 +141,57 @@ def search(args: Namespace) -> None:
             max_bytes=args.max_bytes,
             principal=_resolve_principal(store, args, args.handle),
         )
-    output.print_matches(found)
+    output.print_matches(page)
 
 
 def outline(args: Namespace) -> None:
-    """Print the shape of a stored JSON payload in one line."""
+    """Print the structure of a stored JSON payload in one line."""
     with _open_store(args) as store:
-        shape = store.outline(args.handle, args.max_bytes, principal=_resolve_principal(store, args, args.handle))
-    output.print_outline(args.handle, shape)
+        text = store.outline(args.handle, args.max_bytes, principal=_resolve_principal(store, args, args.handle))
+    output.print_outline(args.handle, text)
 
 
 def rm(args: Namespace) -> None:
-    """Remove stored payloads before they expire, and say of each whether it was."""
+    """Remove stored payloads before they expire, and report each."""
     removed: list[str] = []
-    failed: list[ForebayError] = []
+    errors: list[ForebayError] = []
     with _open_store(args) as store:
         for handle in args.handles:
             try:
                 store.delete(handle, principal=_resolve_principal(store, args, handle))
                 removed.append(handle)
             except ForebayError as error:
-                failed.append(error)
+                errors.append(error)
     if removed:
         output.print_json({"removed": removed})
-    for failure in failed:
+    for failure in errors:
         report_error(failure)
-    if failed:
-        sys.exit(exit_code(failed[0]))
+    if errors:
+        sys.exit(exit_code(errors[0]))
 
 
 def sweep(args: Namespace) -> None:
-    """Remove what has expired, and what crashed writers left."""
+    """Remove expired payloads and leftovers of crashed writers."""
     with _open_store(args) as store:
         report = store.sweep()
     output.print_json({name: getattr(report, name) for name in report.__slots__})
 
 
 def journal(args: Namespace) -> None:
-    """Print what happened in the store: recent events, or a summary of all."""
-    whose: dict[str, Any] = {"principal": _principal_names(args), "is_operator": args.principal is None}
+    """Print the journal of the store: recent events, or a summary of all."""
+    reader: dict[str, Any] = {"principal": _principal_names(args), "is_operator": args.principal is None}
     with _open_store(args) as store:
         if args.action == "summary":
-            output.print_json(store.journal.summary(**whose))
+            output.print_json(store.journal.summary(**reader))
         else:
-            output.print_events(store.journal.recent(args.count, **whose))
+            output.print_events(store.journal.recent(args.count, **reader))
 
 
 def stats(args: Namespace) -> None:
-    """Print how large the responses of tools were, and how much is stored.
+    """Print the sizes of tools' responses, and of all that is stored.
 
-    Sizes are noted by servers with a journal or a contract; they are known as far
-    back as the journal goes.
+    Servers with --journal or --contract record the sizes in the journal, which
+    keeps the most recent events.
     """
     from forebay.outputs.monitor import summarize_responses
 
@@ -202,12 +207,54 @@ def stats(args: Namespace) -> None:
     output.print_stats(tools, storage)
 
 
+def token(args: Namespace) -> None:
+    """Print a new bearer token as a line for --token-file.
+
+    NAME is the principal of callers who send the token:
+      forebay token alice >> tokens && chmod 600 tokens
+    With --hashed the line holds only a hash of the token, and the token itself is
+    printed once to standard error.
+    """
+    from forebay.http.token_lines import make_token
+
+    secret, line = make_token(args.name, is_hashed=args.hashed)
+    output.print_bytes([f"{line}\n".encode()])
+    if args.hashed and sys.stderr is not None:
+        sys.stderr.write(f"{secret}\n")
+
+
+def lint_tools(args: Namespace) -> None:
+    """Fail if a tool of a server has no capability.
+
+    The capability is set by --capability, or by forebay/capability in the tool's
+    _meta. The server is a command after --, or a saved tools/list response.
+    """
+    from forebay.outputs.capabilities import CapabilityFilter
+    from forebay.proxy.probe import list_tools
+
+    if bool(args.command) == bool(args.saved):
+        raise InvalidArgument("name one server: -- COMMAND, or --saved FILE with what it lists")
+    tools = _read_saved_tools(args.saved) if args.saved else list_tools(args.command, timeout=args.timeout)
+    capabilities = CapabilityFilter(capabilities=dict(args.capability))
+    capabilities.learn_tools(tools, is_complete=True)
+    by_tool = {name: capabilities.find_capability(name) for name in (str(tool.get("name")) for tool in tools)}
+    if without := [name for name, capability in by_tool.items() if capability is None]:
+        named = ", ".join(name[:64] for name in without[:_MAX_TOOLS_NAMED])
+        named += ", …" if len(without) > _MAX_TOOLS_NAMED else ""
+        raise ToolsWithoutCapability(
+            f"{len(without)} of {len(by_tool)} tools have no capability: {named}; "
+            "put forebay/capability in their _meta, or give --capability PATTERN=NAME"
+        )
+    counts = Counter(map(str, by_tool.values()))
+    output.print_json({"tools": len(by_tool), "capabilities": dict(sorted(counts.items()))})
+
+
 def _open_store(args: Namespace) -> "Store":
     from forebay.store import open_store, resolve_root
 
     if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
         raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
-    # A command does one thing. Sweeping is another, and one put is no connection that has stored too much.
+    # A command neither sweeps nor warns about the size of what it stores.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
@@ -218,7 +265,7 @@ def _principal_names(args: Namespace) -> tuple[str, ...]:
 
 
 def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
-    """Whoever is asked for, by the name that this handle is stored for."""
+    """Return `--principal` under the name that this handle is stored for; without it, the operator."""
     from forebay.store import OPERATOR
 
     if args.principal is None:
@@ -235,13 +282,13 @@ def _list_stored(store: "Store", args: Namespace) -> Iterator["StoredOutput"]:
 
 
 class _InputFile:
-    """What is to be stored. That it cannot be read is no fault of the store's."""
+    """A file to store. Read errors are raised as `InputFailed`, not as errors of the store."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
         self._name = name
-        about = os.fstat(file.fileno())
-        self.size = about.st_size if status.S_ISREG(about.st_mode) else None
+        status = os.fstat(file.fileno())
+        self.size = status.st_size if S_ISREG(status.st_mode) else None
 
     def read(self, size: int) -> bytes:
         with _input_errors(self._name):
@@ -256,7 +303,7 @@ def _open_input(name: str) -> Iterator[_InputFile]:
         yield _InputFile(sys.stdin.buffer, "standard input")
         return
     with _input_errors(name):
-        file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, where its own errors are not meant
+        file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, outside of _input_errors
     with file:
         yield _InputFile(file, name)
 
@@ -269,60 +316,8 @@ def _input_errors(name: str) -> Iterator[None]:
         raise InputFailed(f"{name} cannot be read: {error.strerror}; nothing was stored") from None
 
 
-def token(args: Namespace) -> None:
-    """Print a new bearer token, as a line for --token-file.
-
-    The name is the principal that whoever shows the token is:
-      forebay token alice >> tokens && chmod 600 tokens
-    With --hashed the file cannot tell what the token is; it is on standard error
-    then, this once.
-    """
-    from forebay.http.token_lines import make_token
-
-    secret, line = make_token(args.name, is_hashed=args.hashed)
-    output.print_bytes([f"{line}\n".encode()])
-    if args.hashed and sys.stderr is not None:
-        sys.stderr.write(f"{secret}\n")
-
-
-_MAX_TOOLS_NAMED = 50
-
-
-class ToolsWithoutCapability(ForebayError):
-    """Tools of which nobody has said what they are for."""
-
-    code = "tool_without_capability"
-
-
-def lint_tools(args: Namespace) -> None:
-    """Fail if a tool of a server has no capability.
-
-    Its own is in its _meta, as forebay/capability; others are given as
-    --capability. The server is a command behind --, or a saved tools/list.
-    """
-    # Imported where it is needed: help is shown without.
-    from forebay.outputs.capabilities import CapabilityFilter
-    from forebay.proxy.probe import list_tools
-
-    if bool(args.command) == bool(args.saved):
-        raise InvalidArgument("name one server: -- COMMAND, or --saved FILE with what it lists")
-    tools = _read_saved_tools(args.saved) if args.saved else list_tools(args.command, timeout=args.timeout)
-    capabilities = CapabilityFilter(capabilities=dict(args.capability))
-    capabilities.learn_tools(tools, is_complete=True)
-    found = {name: capabilities.find_capability(name) for name in (str(tool.get("name")) for tool in tools)}
-    if without := [name for name, capability in found.items() if capability is None]:
-        named = ", ".join(name[:64] for name in without[:_MAX_TOOLS_NAMED]) + (
-            ", …" if len(without) > _MAX_TOOLS_NAMED else ""
-        )
-        raise ToolsWithoutCapability(
-            f"{len(without)} of {len(found)} tools have no capability: {named}; "
-            "put forebay/capability in their _meta, or give --capability PATTERN=NAME"
-        )
-    output.print_json({"tools": len(found), "capabilities": dict(sorted(Counter(map(str, found.values())).items()))})
-
-
 def parse_capability_rule(text: str) -> tuple[str, str]:
-    """What `--capability` takes."""
+    """Parse the value of `--capability`."""
     pattern, _, name = text.partition("=")
     if not pattern.strip() or not name.strip():
         raise ArgumentTypeError(f"it is PATTERN=NAME, such as 'crawl*=crawl', not {text!r:.64}")
@@ -330,17 +325,17 @@ def parse_capability_rule(text: str) -> tuple[str, str]:
 
 
 def _read_saved_tools(name: str) -> list[dict[str, Any]]:
-    """Of a message, its result, or the list alone."""
+    """Read a list of tools from a file: a whole response, its result, or the list alone."""
     import orjson
 
     try:
-        said = orjson.loads(Path(name).read_bytes())
+        value = orjson.loads(Path(name).read_bytes())
     except OSError as error:
         raise InputFailed(f"{name} cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise InputFailed(f"{name} is not JSON: {error}; save what tools/list answers") from None
     for key in ("result", "tools"):
-        said = said.get(key, said) if isinstance(said, dict) else said
-    if not isinstance(said, list) or not all(isinstance(tool, dict) for tool in said):
+        value = value.get(key, value) if isinstance(value, dict) else value
+    if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
         raise InputFailed(f'{name} is no list of tools; save what tools/list answers: {{"tools": [...]}}')
-    return said
+    return value

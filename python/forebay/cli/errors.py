@@ -1,4 +1,4 @@
-"""What went wrong, in the words of the command line: for people on a terminal, as a line of JSON in a pipe."""
+"""Errors of the command line: coloured text on a terminal, a line of JSON in a pipe."""
 
 import re
 import sys
@@ -20,33 +20,33 @@ _EXIT_CODES = {
 
 
 class InputFailed(ForebayError):
-    """What was to be stored cannot be read; nothing of it was stored."""
+    """The input cannot be read. Nothing was stored."""
 
     code = "input_unreadable"
 
 
 class OutputFailed(ForebayError):
-    """What was to be printed cannot be written."""
+    """Standard output cannot be written."""
 
     code = "output_unwritable"
 
 
 class Interrupted(ForebayError):
-    """Someone pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     code = "interrupted"
 
 
 def exit_code(error: ForebayError) -> int:
-    """What the command ends with; the table is in its help."""
+    """Return the exit code of an error. `forebay --help` lists the codes."""
     return _EXIT_CODES.get(error.code, 1)
 
 
 def report_error(error: ForebayError) -> None:
-    """Tells standard error, if there is one."""
+    """Write an error to standard error, if it is open."""
     if sys.stderr is None:
         return
-    # An argument may hold bytes that are no text, and a message repeat them.
+    # A message may repeat an argument that is not UTF-8.
     message = translate_message(str(error)).encode(errors="backslashreplace").decode()
     if sys.stderr.isatty():
         from forebay.cli.output import print_error
@@ -59,14 +59,14 @@ def report_error(error: ForebayError) -> None:
 
 
 _MAX_MESSAGE_CHARS = 2000
-"""Of a message that repeats an argument, the middle is left out."""
+"""The middle of longer messages is cut out: they repeat a long argument."""
 
 _PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
 _LIBRARY_TERMS = re.compile(
     r"""
-      "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # what was passed is repeated as it is
-    | \b(?P<given>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
-    | \b(?P<named>NAMES)(?=\ must\ |\ is\ )
+      "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
+    | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
+    | \b(?P<mentioned>NAMES)(?=\ must\ |\ is\ )
     | (?P<verb>\boutline\(\)|\bread_text\b)
     """.replace("NAMES", _PARAMETERS),
     re.VERBOSE,
@@ -75,7 +75,7 @@ _COMMANDS_BY_CALL = {"outline()": "`forebay outline`", "read_text": "`forebay fe
 
 
 def translate_message(message: str) -> str:
-    """A message of the library as the command line says it: `--format bytes` for `format='bytes'`."""
+    """Replace names of the library by those of the command line: `format='bytes'` becomes `--format bytes`."""
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[: _MAX_MESSAGE_CHARS // 2]} … {message[-_MAX_MESSAGE_CHARS // 2 :]}"
     return _LIBRARY_TERMS.sub(_translate_match, message)
@@ -84,8 +84,8 @@ def translate_message(message: str) -> str:
 def _translate_match(found: re.Match[str]) -> str:
     if found["verb"]:
         return _COMMANDS_BY_CALL[found["verb"]]
-    name = found["given"] or found["named"]
+    name = found["assigned"] or found["mentioned"]
     if name is None:
         return found[0]
     option = "--" + name.replace("_", "-")
-    return f"{option} {found['value'].replace(chr(39), '')}" if found["given"] else option
+    return f"{option} {found['value'].replace(chr(39), '')}" if found["assigned"] else option

@@ -1,6 +1,6 @@
-"""The commands of the gateway: one function each, whose docstring is its help."""
+"""Commands of the gateway: `wrap`, `serve`, `config` and `adopt`. Each function's docstring is its `--help`."""
 
-# What they run is imported where it runs: `--help` of everything else has no need of it.
+# The gateway is imported inside functions, so that other commands start quickly.
 
 import argparse
 import contextlib
@@ -21,15 +21,15 @@ __all__ = ["adopt", "config", "serve", "wrap"]
 
 
 def wrap(args: Namespace) -> None:
-    """Put forebay before an MCP server.
+    """Run an MCP server behind forebay.
 
-    The server is a command, and everything behind -- is its own:
+    The server is a command; everything after -- belongs to it:
       forebay wrap --output-mode auto -- npx -y some-server /data
-    or it is reached over HTTP:
+    or a URL:
       forebay wrap --url https://example.com/mcp --header 'X-Key: ${KEY}'
 
-    Sizes may be written as 64MiB and times as 24h. Every option is also a key of a
-    --config and a variable; `forebay config --explain` lists them.
+    Sizes may be written as 64MiB and times as 24h. Every option can also be set in
+    a --config file or by a variable; `forebay config --explain` lists them all.
     """
     from forebay.config.load import load_settings
 
@@ -49,9 +49,9 @@ def wrap(args: Namespace) -> None:
 
 
 def serve(args: Namespace) -> None:
-    """Put several servers and APIs behind one server.
+    """Serve several MCP servers, HTTP APIs and Python modules as one server.
 
-    They are named in a forebay.toml, each by a command, url, openapi or python:
+    A forebay.toml names them, each by a command, url, openapi or python:
       [upstreams.files]
       command = "npx"
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
@@ -60,11 +60,11 @@ def serve(args: Namespace) -> None:
     from forebay.config.load import load_settings
 
     settings = load_settings("serve", vars(args), os.environ)
-    for target in settings.upstreams.values():
-        if target.command is not None:
-            program, _, rest = target.command.partition(" ")
+    for upstream in settings.upstreams.values():
+        if upstream.command is not None:
+            program, _, rest = upstream.command.partition(" ")
             hint = f"{program} alone is the command; {rest} goes into args"
-            _check_executable(target.command, f"the upstream {target.name} needs", hint)
+            _check_executable(upstream.command, f"the upstream {upstream.name} needs", hint)
     _configure_logging(settings.log_level)
     if settings.http is None and has_authentication(settings):
         import logging
@@ -81,26 +81,26 @@ def serve(args: Namespace) -> None:
 
 
 def config(args: Namespace) -> None:
-    """Check the configuration, and print what it sets.
+    """Check the configuration, and print the options that it sets.
 
-    With --explain: every option, its flag, key, variable and default, what is in
-    force, and where that came from. Secrets are masked.
+    --explain prints every option: its value, where that was set, its default, flag
+    and variable. Secrets are masked.
     """
     from forebay.config.explain import explain
 
-    said = explain(vars(args), os.environ)
+    explanation = explain(vars(args), os.environ)
     if not args.explain:
-        said["options"] = [row for row in said["options"] if row["source"] != "default"]
-    output.print_settings(said)
+        explanation["options"] = [row for row in explanation["options"] if row["source"] != "default"]
+    output.print_settings(explanation)
 
 
 def adopt(args: Namespace) -> None:
-    """Put forebay before the servers of an MCP client's file.
+    """Run the servers of an MCP client behind forebay, by editing its file.
 
-    Shows the change as a diff, in which secrets are masked; --write makes it, with
-    a backup beside the file, and --undo takes forebay away again. Files of Claude
-    Desktop, Claude Code, Cursor and VS Code are known. All options of `forebay
-    wrap` may be given but --url and --header.
+    Prints the change as a diff with secrets masked. --write makes the change and
+    keeps a backup beside the file; --undo removes forebay again. Works with the
+    files of Claude Desktop, Claude Code, Cursor and VS Code. Accepts all options of
+    `forebay wrap` except --url and --header.
     """
     from forebay.config.adopt import adopt_servers, restore_servers
     from forebay.config.clients import mask_client_file, read_client_file
@@ -115,8 +115,8 @@ def adopt(args: Namespace) -> None:
     else:
         change = adopt_servers(text, args.path, _forebay_command(args.forebay), flags, names)
     output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
-    for name, why in change.skipped.items():
-        _print_note(f"{name} {why}, and stays as it is")
+    for name, reason in change.skipped.items():
+        _print_note(f"{name} {reason}, and stays as it is")
     for name in change.without_headers:
         _print_note(
             f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
@@ -142,36 +142,41 @@ USAGES = {
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Adds the options of a command, of which the table is kept with the gateway."""
-    from forebay.config.options import OPTIONS
+    """Add the options of a gateway command to its parser."""
+    from forebay.config.options import SPELLINGS
 
     run = parser.get_default("run")
     command = "wrap" if run is adopt else run.__name__
     if run is adopt:
-        parser.add_argument("path", metavar="PATH", help="the client's file")
-        parser.add_argument("--server", metavar="NAME", action="append", help="only this one; repeatable")
+        parser.add_argument("path", metavar="PATH", help="the file of the MCP client")
+        parser.add_argument("--server", metavar="NAME", action="append", help="change only this server; repeatable")
         parser.add_argument("--write", action="store_true", help="change the file")
-        parser.add_argument("--undo", action="store_true", help="take forebay away")
+        parser.add_argument("--undo", action="store_true", help="remove forebay again")
         parser.add_argument(
-            "--forebay", metavar="COMMAND", help='what to run it with, as in "python3 -m forebay"; else this very one'
+            "--forebay",
+            metavar="COMMAND",
+            help='how to start forebay, such as "python3 -m forebay"; by default this program',
         )
     if run is config:
-        parser.add_argument("--explain", action="store_true", help="all options, not only those that are set")
+        parser.add_argument("--explain", action="store_true", help="print all options, not only those that are set")
     if run is wrap:
         parser.add_argument("--adopted", action="append", help=argparse.SUPPRESS)
-    for option in OPTIONS.values():
+    for option in SPELLINGS.values():
         if command in (*option.commands, "config") and not (run is adopt and option.name in _SERVER_OPTIONS):
             _add_option(parser, option)
 
 
 _SERVER_OPTIONS = ("url", "headers")
-"""What an adopted server brings along."""
+"""Options that come from the server entry in the client's file."""
 
 
 def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
-    """Whose an option is that a command does not have, if it is another's."""
-    from forebay.config.options import OPTIONS
+    """Describe the command that owns this flag, or return `None` if no command does."""
+    from forebay.config.options import OPTIONS, REMOVED
 
+    removed = REMOVED.get(flag.removeprefix("--").replace("-", "_"))
+    if removed is not None:
+        return removed
     option = next((option for option in OPTIONS.values() if option.flag == flag), None)
     if option is None:
         return None
@@ -182,54 +187,53 @@ def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | No
 
 
 def _add_option(parser: ArgumentParser, option: "Option") -> None:
-    how: dict[str, Any] = {"dest": option.name, "help": _help_text(option)}
+    keywords: dict[str, Any] = {"dest": option.name, "help": _help_text(option)}
     if option.type.is_flag:
-        how |= {"action": argparse.BooleanOptionalAction}
+        keywords |= {"action": argparse.BooleanOptionalAction}
     else:
-        how |= {"metavar": option.type.metavar, "action": "append" if option.type.separator else "store"}
+        keywords |= {"metavar": option.type.metavar, "action": "append" if option.type.separator else "store"}
     if option.type.is_value_optional:
-        how |= {"nargs": "?", "const": "true"}
-    parser.add_argument(option.flag, **how)
+        keywords |= {"nargs": "?", "const": "true"}
+    parser.add_argument(option.flag, **keywords)
 
 
 def _help_text(option: "Option") -> str:
-    is_told = option.default not in (None, "", (), {}, False)
-    default = f"{option.default:g}" if isinstance(option.default, float) else option.default
-    return (option.help + (f"; {default} if not given" if is_told else "")).replace("%", "%%")
+    default = "" if option.default is False or option.is_alias else option.default_text
+    return (option.help + (f" (default: {default})" if default else "")).replace("%", "%%")
 
 
 def _option_flags(args: Namespace) -> list[str]:
-    """The options that were given, for the command line that is to be kept; checked as if it was run."""
+    """Return the options of `wrap` that were given, as flags. Raises `InvalidArgument` if `wrap` would refuse them."""
     from forebay.config.load import load_settings
-    from forebay.config.options import OPTIONS
+    from forebay.config.options import SPELLINGS
 
-    given = {name: value for name, value in vars(args).items() if name in OPTIONS}
-    load_settings("wrap", given, {})
+    options = {name: value for name, value in vars(args).items() if name in SPELLINGS}
+    load_settings("wrap", options, {})
     flags = []
-    for name, value in given.items():
-        option = OPTIONS[name]
+    for name, value in options.items():
+        option = SPELLINGS[name]
         if isinstance(value, bool):
             flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
             texts = value if isinstance(value, list) else [value]
-            # The client starts it from wherever it is.
+            # The client may start it in another folder.
             texts = [os.path.abspath(text) for text in texts] if option.type.is_path else texts  # noqa: PTH100
             flags += [f"{option.flag}={text}" for text in texts]
     return flags
 
 
-def _forebay_command(asked: str | None) -> list[str]:
-    """The words that start forebay from anywhere: those asked for, or this very one."""
+def _forebay_command(requested: str | None) -> list[str]:
+    """Return the words that start forebay from any folder: as requested, or as this process was started."""
     import shlex
 
     from forebay.config.adopt import is_forebay
 
-    if asked is None:
-        # Not what it links to, which the next upgrade may remove.
-        running = os.path.abspath(sys.argv[0])  # noqa: PTH100
-        return [running] if is_forebay(running) else [sys.executable, "-m", "forebay"]
+    if requested is None:
+        # Links are not resolved: their target may change with the next upgrade.
+        program = os.path.abspath(sys.argv[0])  # noqa: PTH100
+        return [program] if is_forebay(program) else [sys.executable, "-m", "forebay"]
     try:
-        words = shlex.split(asked)
+        words = shlex.split(requested)
     except ValueError as error:
         raise InvalidArgument(f"--forebay cannot be read: {error}; quote it as a shell would") from None
     if not words or not is_forebay(words[-1]):
@@ -250,33 +254,36 @@ def _print_note(text: str) -> None:
             sys.stderr.write(text + "\n")
 
 
-def _check_executable(command: str, who: str, one_word: str) -> None:
-    """`one_word` is what to do if a command and its arguments were given as if they were one."""
+def _check_executable(command: str, subject: str, split_hint: str) -> None:
+    """Raise `InvalidArgument` if a command cannot be run.
+
+    `split_hint` is the advice for a command and its arguments in one word.
+    """
     import shutil
 
     if shutil.which(command) is not None:
         return
-    why = "is no command here; install it, or give its whole path"
+    problem = "is no command here; install it, or give its whole path"
     if os.path.isdir(command):  # noqa: PTH112 - imports less
-        why = "is a folder; name a command in it"
+        problem = "is a folder; name a command in it"
     elif os.sep in command and os.path.exists(command):  # noqa: PTH110
-        why = f"is not executable; run chmod +x {command}, or put before it what runs it, such as python3"
+        problem = f"is not executable; run chmod +x {command}, or put before it what runs it, such as python3"
     elif " " in command and shutil.which(command.partition(" ")[0]) is not None:
-        why = f"is no command here; {one_word}"
-    raise InvalidArgument(f"{who} {command}, which {why}")
+        problem = f"is no command here; {split_hint}"
+    raise InvalidArgument(f"{subject} {command}, which {problem}")
 
 
 def _configure_logging(level: str) -> None:
-    """What is logged goes to standard error: standard output is the protocol's."""
+    """Log to standard error: standard output belongs to the protocol."""
     import logging
 
-    class Once(logging.Formatter):
-        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
-            # Our own begin with our name, for the logs of other programs; here every line does.
+    class Formatter(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is given by logging
+            # The format already begins with this prefix, which is for the logs of other programs.
             record.message = record.message.removeprefix("forebay: ")
             return super().formatMessage(record)
 
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Once("forebay: %(levelname)s: %(message)s"))
+    handler.setFormatter(Formatter("forebay: %(levelname)s: %(message)s"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("forebay").setLevel(level.upper())

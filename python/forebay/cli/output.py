@@ -1,6 +1,6 @@
-"""How answers are shown: as tables and colours on a terminal, as they are in a pipe."""
+"""Printing of results: tables and colours on a terminal, JSON and bytes in a pipe."""
 
-# Rich is imported where there is a terminal: it takes longer than most commands.
+# Rich is imported only on a terminal: importing it takes longer than most commands.
 
 import base64
 import codecs
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 _PROGRESS_MIN_BYTES = 8 << 20
-"""From here on a put shows how far it is."""
+"""`put` shows a progress bar for files from this size on."""
 
 
 @contextlib.contextmanager
 def handle_output_errors() -> Iterator[None]:
-    """Within it, what cannot be written is an error of ours, and is known to be at the end."""
+    """Flush standard output at the end, and raise `OutputFailed` if it cannot be written."""
     try:
         try:
             yield
@@ -52,7 +52,7 @@ def handle_output_errors() -> Iterator[None]:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except OSError as error:
-        # Python tries to write what is left once more when it ends.
+        # At exit Python tries to write the rest of the buffer again, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputFailed(f"standard output cannot be written: {error.strerror}") from error
 
@@ -77,107 +77,105 @@ def _error_console() -> "Console":
     return Console(stderr=True)
 
 
-def _print_rich(*shown: object, **style: Any) -> None:
+def _print_rich(*renderables: object, **style: Any) -> None:
     with handle_output_errors():
-        _console().print(*shown, soft_wrap=True, **style)
+        _console().print(*renderables, soft_wrap=True, **style)
 
 
 def _write_stdout(data: bytes) -> None:
-    # Python's own may be unbuffered, and then writes less than it was given.
+    # sys.stdout.buffer may be unbuffered (python -u), and then may write only a part.
     with handle_output_errors(), open(sys.stdout.fileno(), "wb", closefd=False) as out:
         out.write(data)
 
 
-def print_json(said: Any) -> None:
-    """An answer that is its own explanation."""
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
     import orjson
 
-    print_json_text(orjson.dumps(said))
+    print_json_text(orjson.dumps(value))
 
 
 def print_json_text(text: bytes) -> None:
-    """JSON: coloured, or as it is."""
+    """Print JSON, in colour on a terminal."""
     if not _is_terminal():
         _write_stdout(text + b"\n")
         return
     from rich.json import JSON
 
-    shown = text.decode().translate(_REPLACED_CONTROLS)
+    visible = text.decode().translate(_REPLACED_CONTROLS)
     try:
-        _print_rich(JSON(shown))
+        _print_rich(JSON(visible))
     except (ValueError, RecursionError):
-        # Python reads no number of thousands of digits, and no nesting as deep as JSON may have.
-        _print_rich(plain_text(shown))
+        # Rich parses with `json`, which limits the digits of a number and the depth of nesting.
+        _print_rich(plain_text(visible))
 
 
-def print_bytes(pieces: Iterable[bytes]) -> None:
-    """Bytes as they are, but for what a terminal would obey."""
+def print_bytes(chunks: Iterable[bytes]) -> None:
+    """Print bytes. On a terminal, control characters are replaced."""
     if _is_terminal():
-        pieces = (_replace_controls(text).encode() for text in codecs.iterdecode(pieces, "utf-8", "replace"))
-    for piece in pieces:
-        _write_stdout(piece)
+        chunks = (_replace_controls(text).encode() for text in codecs.iterdecode(chunks, "utf-8", "replace"))
+    for chunk in chunks:
+        _write_stdout(chunk)
 
 
-def print_content(shown: "Page") -> None:
-    """What is on a page, without what it says of itself."""
-    if shown.encoding == "json":
-        print_bytes([bytes(shown.content), b"\n"])  # type: ignore[arg-type]
-    elif shown.encoding == "base64":
-        print_bytes([base64.b64decode(shown.content)])
+def print_content(page: "Page") -> None:
+    """Print the content of a page, and to standard error how to read the next."""
+    if page.encoding == "json":
+        print_bytes([bytes(page.content), b"\n"])  # type: ignore[arg-type]
+    elif page.encoding == "base64":
+        print_bytes([base64.b64decode(page.content)])
     else:
-        print_bytes([str(shown.content).encode()])
+        print_bytes([str(page.content).encode()])
     if sys.stderr is None:
         return
     if sys.stderr.isatty():
-        _print_position(shown, _error_console())
-    elif shown.next_offset is not None or shown.truncated:
-        # Whoever takes the content alone must still know that it is not all.
+        _print_position(page, _error_console())
+    elif page.next_offset is not None or page.truncated:
+        # The content alone does not tell that there is more.
         import orjson
 
-        told = {"next_offset": shown.next_offset, "total": shown.total, "truncated": shown.truncated}
-        sys.stderr.write(orjson.dumps(told).decode() + "\n")
+        remaining = {"next_offset": page.next_offset, "total": page.total, "truncated": page.truncated}
+        sys.stderr.write(orjson.dumps(remaining).decode() + "\n")
 
 
-def print_page(shown: "Page") -> None:
+def print_page(page: "Page") -> None:
     if not _is_terminal():
-        _write_stdout(shown.to_json() + b"\n")
+        _write_stdout(page.to_json() + b"\n")
         return
-    if isinstance(shown.content, bytes):
-        print_json_text(shown.content)
+    if isinstance(page.content, bytes):
+        print_json_text(page.content)
     else:
-        _print_rich(plain_text(shown.content))
+        _print_rich(plain_text(page.content))
     with handle_output_errors():
-        _print_position(shown, _console())
+        _print_position(page, _console())
 
 
-def _print_position(shown: "Page", console: "Console") -> None:
-    """What of the payload a page is, and how to go on."""
-    for cut in shown.truncated:
-        what, options = (
-            cut["path"] or cut["index"],
-            " ".join(f"--{name} {value}" for name, value in cut["read_with"].items()),
-        )
-        console.print(plain_text(f"cut: {what}, {cut['size_bytes']:,} bytes in all; {options} reads it"), style="dim")
-    more = "the end" if shown.next_offset is None else f"more from --offset {shown.next_offset}"
-    told = f"{shown.format}: {shown.returned:,} from {shown.offset:,} of {shown.total:,}; {more}"
-    console.print(told, style="dim", highlight=False)
+def _print_position(page: "Page", console: "Console") -> None:
+    """Print which part of the payload a page is, and how to read the next."""
+    for truncation in page.truncated:
+        value, size = truncation["path"] or truncation["index"], truncation["size_bytes"]
+        options = " ".join(f"--{name} {argument}" for name, argument in truncation["read_with"].items())
+        console.print(plain_text(f"cut: {value}, {size:,} bytes in all; {options} reads it"), style="dim")
+    more = "the end" if page.next_offset is None else f"more from --offset {page.next_offset}"
+    position = f"{page.format}: {page.returned:,} from {page.offset:,} of {page.total:,}; {more}"
+    console.print(position, style="dim", highlight=False)
 
 
-def print_matches(found: "SearchPage") -> None:
+def print_matches(page: "SearchPage") -> None:
     if not _is_terminal():
-        _write_stdout(found.to_json() + b"\n")
+        _write_stdout(page.to_json() + b"\n")
         return
     names = ("byte_offset", "item", "line", "context")
-    _print_table({name.partition("_")[0]: [match.get(name) for match in found.matches] for name in names})
-    if found.next_start is not None:
-        _print_rich(f"more from --start {found.next_start}", style="dim", highlight=False)
+    _print_table({name.partition("_")[0]: [match.get(name) for match in page.matches] for name in names})
+    if page.next_start is not None:
+        _print_rich(f"more from --start {page.next_start}", style="dim", highlight=False)
 
 
-def print_outline(handle: str, shape: str) -> None:
+def print_outline(handle: str, text: str) -> None:
     if _is_terminal():
-        _print_rich(plain_text(shape))
+        _print_rich(plain_text(text))
     else:
-        print_json({"output_handle": handle, "outline": shape})
+        print_json({"output_handle": handle, "outline": text})
 
 
 def print_stored(entries: Sequence["StoredOutput"]) -> None:
@@ -197,18 +195,18 @@ def print_stored(entries: Sequence["StoredOutput"]) -> None:
     )
 
 
-def print_events(happened: Sequence[dict[str, Any]]) -> None:
+def print_events(events: Sequence[dict[str, Any]]) -> None:
     if not _is_terminal():
-        print_json(happened)
+        print_json(events)
         return
     _print_table(
         {
-            "when (UTC)": [_format_time(event.get("ts")) for event in happened],
-            "event": [str(event.get("event")).removeprefix("output_handle_") for event in happened],
-            "handle or error": [event.get("handle", event.get("code")) for event in happened],
-            "size": [_format_size(event.get("size_bytes", event.get("returned_bytes"))) for event in happened],
-            "tool": [event.get("source_tool") for event in happened],
-            "whose": [_format_principal(event.get("principal")) for event in happened],
+            "when (UTC)": [_format_time(event.get("ts")) for event in events],
+            "event": [str(event.get("event")).removeprefix("output_handle_") for event in events],
+            "handle or error": [event.get("handle", event.get("code")) for event in events],
+            "size": [_format_size(event.get("size_bytes", event.get("returned_bytes"))) for event in events],
+            "tool": [event.get("source_tool") for event in events],
+            "whose": [_format_principal(event.get("principal")) for event in events],
         }
     )
 
@@ -235,23 +233,24 @@ def print_stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> No
     _print_rich(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
 
 
-def print_settings(said: dict[str, Any]) -> None:
-    """Options with what is in force; on a terminal a few lines each, since a table of them is wider than any."""
+def print_settings(explanation: dict[str, Any]) -> None:
+    """Print options and upstreams. On a terminal each option takes a few lines: a table would be too wide."""
     if not _is_terminal():
-        print_json(said)
+        print_json(explanation)
         return
-    for row in said["options"]:
+    for row in explanation["options"]:
         _print_rich(plain_text(f"{row['flag']}  {row['value']}"), style="bold", highlight=False)
-        names = "  ".join(filter(None, (row["key"], row["variable"], f"default {row['default']}")))
-        _print_rich(plain_text(f"    {names}\n    from {row['source']}: {row['help']}"), highlight=False)
-    for upstream in said["upstreams"]:
+        source = "" if row["source"] == "default" else f"  set by {row['source']}"
+        names = f"{row['name']}  {row['variable']}  default {row['default']}{source}"
+        _print_rich(plain_text(f"    {row['help']}\n    {names}"), highlight=False)
+    for upstream in explanation["upstreams"]:
         _print_rich(plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
         for key, value in upstream.items():
             _print_rich(plain_text(f"    {key}  {value}"), highlight=False)
 
 
 def _format_time(timestamp: object) -> str:
-    """To the minute, or in another year to the day."""
+    """Format a timestamp to the minute, or to the day if it is in another year."""
     day, _, time_of_day = str(timestamp).partition("T")
     is_this_year = day[:4] == time.strftime("%Y", time.gmtime())
     return f"{day[5:]} {time_of_day[:5]}" if is_this_year else day
@@ -274,39 +273,39 @@ _UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "until (UT
 
 
 def _print_table(columns: dict[str, list[Any]]) -> None:
-    """The columns that say something, a line a row. Where there is no room, what is not needed whole is cut."""
+    """Print a table without its empty columns. If it is too wide, cells outside of `_UNCUT_COLUMNS` are cut."""
     from rich.table import Table
 
-    told = {name: cells for name, cells in columns.items() if any(cell not in (None, "") for cell in cells)}
-    if not told:
+    filled = {name: cells for name, cells in columns.items() if any(cell not in (None, "") for cell in cells)}
+    if not filled:
         _print_rich("nothing", style="dim")
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in told:
+    for name in filled:
         justify: Literal["left", "right"] = "right" if name in _NUMERIC_COLUMNS else "left"
         table.add_column(_make_cell(name, name), no_wrap=name in _UNCUT_COLUMNS, justify=justify)
-    for row in zip(*told.values(), strict=True):
-        table.add_row(*map(_make_cell, told, row))
+    for row in zip(*filled.values(), strict=True):
+        table.add_row(*map(_make_cell, filled, row))
     with handle_output_errors():
         _console().print(table)
 
 
 def _make_cell(column: str, value: object) -> "Text":
     cell = plain_text(value)
-    # What was searched for may stand at the end of its context.
+    # The match may be at the end of its context.
     is_cut = column != "context"
     cell.no_wrap, cell.overflow = is_cut, "ellipsis" if is_cut else "fold"
     return cell
 
 
 def print_error(code: str, message: str) -> None:
-    """An error, on standard error."""
+    """Print an error in colour to standard error."""
     _error_console().print(f"[red]{code}[/red]:", plain_text(message), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
 def progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
-    """A bar on standard error, if that is a terminal and there is much to wait for; unknown is much."""
+    """Show a progress bar on a terminal, for large files and files of unknown size."""
     if sys.stderr is None or not sys.stderr.isatty() or (size is not None and size < _PROGRESS_MIN_BYTES):
         yield None
         return
@@ -318,13 +317,13 @@ def progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.update(task, completed=done)
 
 
-# What a payload says has no power over the terminal it is shown on.
+# A payload must not send control sequences to the terminal.
 _REPLACED_CONTROLS = dict.fromkeys([*range(127, 160), *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}")
 _CONTROL_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | _REPLACED_CONTROLS
 
 
 def plain_text(value: object) -> "Text":
-    """A value as it is: no markup in it counts, and its control characters are shown as pictures of them."""
+    """Return a value as text without markup, with control characters made visible."""
     from rich.text import Text
 
     return Text(_replace_controls("" if value is None else str(value)))

@@ -1,1 +1,1 @@
-"""What forebay is told: by flags, variables, a file, or the files of MCP clients."""
+"""Configuration: options from flags, variables and forebay.toml, and the configuration files of MCP clients."""

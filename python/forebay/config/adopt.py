@@ -1,10 +1,11 @@
-"""Puts forebay before the servers of a client's file, and takes it away again, leaving all else as it is.
+"""Put `forebay wrap` before the servers of a client's file, and remove it again. Nothing else in the file changes.
 
-A server that is a command keeps its text: `npx -y x` becomes `forebay wrap -- npx -y x`. One that is a URL
-becomes `forebay wrap --url URL`, and its headers become variables, so that no secret is among the arguments.
+The command `npx -y x` becomes `forebay wrap -- npx -y x`. A URL becomes `forebay wrap --url URL`, and its headers
+become environment variables, so that no secret is on the command line.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -24,24 +25,25 @@ __all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "repla
 
 _FOREBAY_WORD = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
-"""What the command line says for the way back: that there were no args, or what type the server had."""
+"""A hidden flag of `wrap` that records what `--undo` needs: that there were no args, or the type of the server."""
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
 _TYPE_NOTE_PREFIX = f"{_NOTE_PREFIX}type="
+_BACKUP_SUFFIX = ".forebay-backup"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileChange:
-    """What a file is to become, which servers change, and why others do not."""
+    """The new text of a file, the servers that changed, and the reasons why others did not."""
 
     text: str
     changed: tuple[str, ...]
     skipped: dict[str, str]
     without_headers: tuple[str, ...]
-    """Those of them that are at a URL, and have nothing to be let in with."""
+    """Changed servers at a URL that have no headers, and so no credentials."""
 
 
 class _SkipServer(Exception):
-    """Why a server stays as it is."""
+    """The reason why a server is not changed."""
 
 
 _Editor: TypeAlias = Callable[[str, Node], list[Edit]]
@@ -50,7 +52,7 @@ _Editor: TypeAlias = Callable[[str, Node], list[Edit]]
 def adopt_servers(
     text: str, path: str, forebay: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()
 ) -> FileChange:
-    """The file with `forebay wrap` and its flags before each server, or each of those named."""
+    """Put `forebay wrap` and its flags before each server, or before those in `names`. Raises `InvalidArgument`."""
     for word in (*forebay, *flags):
         if not is_text(word):
             raise InvalidArgument(f"{word!r} is not UTF-8 and cannot be written into {path}; put it in a --config")
@@ -58,35 +60,37 @@ def adopt_servers(
 
 
 def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChange:
-    """The file with each adopted server, or each of those named, as its command says that it was."""
+    """Undo `adopt_servers` for each server, or for those in `names`. Raises `InvalidArgument`."""
     return _edit_servers(text, path, names, _restore_server)
 
 
 def is_forebay(word: str) -> bool:
-    """Whether a word of a command is forebay: `/usr/bin/forebay`, `forebay==1.0`."""
+    """Return whether a word of a command is forebay, such as `/usr/bin/forebay` or `forebay==1.0`."""
     return _FOREBAY_WORD.fullmatch(word) is not None
 
 
 def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> FileChange:
-    servers, wanted = find_servers(text, path), [*names]
-    for name in wanted:
-        if not any(name in (one.name, str(one)) for one in servers):
+    servers, requested = find_servers(text, path), [*names]
+    for name in requested:
+        if not any(name in (server.name, str(server)) for server in servers):
             hint = did_you_mean(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
             raise InvalidArgument(f"{path} has no server {name}; {hint}")
     edits: list[Edit] = []
-    changed, left = [], {}
-    for one in servers:
-        if wanted and one.name not in wanted and str(one) not in wanted:
+    changed, skipped = [], {}
+    for server in servers:
+        if requested and server.name not in requested and str(server) not in requested:
             continue
         try:
-            edits += edit(text, one.node)
-            changed.append(one)
-        except _SkipServer as why:
-            left[str(one)] = str(why)
-    without = [
-        str(one) for one in changed if one.node.member("url") and not _object_members(one.node.member("headers"))
+            edits += edit(text, server.node)
+            changed.append(server)
+        except _SkipServer as reason:
+            skipped[str(server)] = str(reason)
+    without_headers = [
+        str(server)
+        for server in changed
+        if server.node.member("url") and not _object_members(server.node.member("headers"))
     ]
-    return FileChange(apply_edits(text, edits), tuple(map(str, changed)), left, tuple(without))
+    return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skipped, tuple(without_headers))
 
 
 def _adopt_server(text: str, server: Node, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
@@ -108,18 +112,18 @@ def _adopt_command(
     args = server.member("args")
     _require_nonempty_string("a command", command)
     _require_strings("one of its args", *_array_nodes(args))
-    note = [_NO_ARGS_NOTE] if args is None else []
-    own = text[command.node.start : command.node.end]
-    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *note, "--"]), own]
-    first = (command.node.start, command.node.end, _quote(forebay[0]))
+    notes = [_NO_ARGS_NOTE] if args is None else []
+    server_command = text[command.node.start : command.node.end]
+    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--"]), server_command]
+    new_command = (command.node.start, command.node.end, _quote(forebay[0]))
     if args is None:
         member = f',{_leading_whitespace(text, command.start)}"args"{_key_separator(text, command)}[{", ".join(words)}]'
-        return [first, (command.end, command.end, member)]
+        return [new_command, (command.end, command.end, member)]
     nodes = _array_nodes(args)
     if not nodes:
-        return [first, (args.node.start + 1, args.node.start + 1, ", ".join(words))]
-    between = "," + _leading_whitespace(text, nodes[0].start)
-    return [first, (nodes[0].start, nodes[0].start, "".join(word + between for word in words))]
+        return [new_command, (args.node.start + 1, args.node.start + 1, ", ".join(words))]
+    separator = "," + _leading_whitespace(text, nodes[0].start)
+    return [new_command, (nodes[0].start, nodes[0].start, "".join(word + separator for word in words))]
 
 
 def _adopt_url(text: str, server: Node, url: Member, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
@@ -127,13 +131,13 @@ def _adopt_url(text: str, server: Node, url: Member, forebay: Sequence[str], fla
         raise _SkipServer("has a url and args; take the args out")
     _require_nonempty_string("a url", url)
     edits = _rename_headers_to_variables(server)
-    note = []
-    if (kind := server.member("type")) is not None:
-        _require_strings("a type", kind.node)
-        note = [f"{_TYPE_NOTE_PREFIX}{kind.node.value}"]
-        edits.append((kind.node.start, kind.node.end, '"stdio"'))
-    own = text[url.node.start : url.node.end]
-    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *note, "--url"]), own]
+    notes = []
+    if (server_type := server.member("type")) is not None:
+        _require_strings("a type", server_type.node)
+        notes = [f"{_TYPE_NOTE_PREFIX}{server_type.node.value}"]
+        edits.append((server_type.node.start, server_type.node.end, '"stdio"'))
+    server_url = text[url.node.start : url.node.end]
+    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--url"]), server_url]
     command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay[0])}'
     args = f'"args"{_key_separator(text, url)}[{", ".join(words)}]'
     return [*edits, (url.start, url.end, f"{command},{_leading_whitespace(text, url.start)}{args}")]
@@ -159,7 +163,7 @@ def _rename_headers_to_variables(server: Node) -> list[Edit]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _WrapCommand:
-    """A command line of forebay's: the words between `wrap` and what it wraps, and that as it stands."""
+    """A server whose command is `forebay wrap`: the options of `wrap`, and the server's own command or URL."""
 
     command: Member
     args: Member
@@ -174,10 +178,10 @@ def _find_wrap_command(server: Node) -> _WrapCommand | None:
         return None
     nodes = [command.node, *_array_nodes(args)]
     words = [node.value if isinstance(node.value, str) else "" for node in nodes]
-    wraps = [at for at, word in enumerate(words) if at and word == "wrap" and is_forebay(words[at - 1])]
-    if not wraps:
+    positions = [at for at, word in enumerate(words) if at and word == "wrap" and is_forebay(words[at - 1])]
+    if not positions:
         return None
-    start = wraps[0] + 1
+    start = positions[0] + 1
     if "--" in words[start:]:
         end = words.index("--", start)
         return _WrapCommand(command, args, words[start:end], nodes[end + 1 :], None)
@@ -188,36 +192,36 @@ def _find_wrap_command(server: Node) -> _WrapCommand | None:
 
 
 def _restore_server(text: str, server: Node) -> list[Edit]:
-    wrapped = _find_wrap_command(server)
-    if wrapped is None:
+    wrap = _find_wrap_command(server)
+    if wrap is None:
         raise _SkipServer("is not behind forebay")
-    if wrapped.url is not None:
-        return _restore_url(text, server, wrapped, wrapped.url)
-    if not wrapped.server_words:
+    if wrap.url is not None:
+        return _restore_url(text, server, wrap, wrap.url)
+    if not wrap.server_words:
         raise _SkipServer("has forebay before nothing")
-    return _restore_command(text, server, wrapped)
+    return _restore_command(text, server, wrap)
 
 
-def _restore_command(text: str, server: Node, wrapped: _WrapCommand) -> list[Edit]:
-    (own, *rest), args = wrapped.server_words, wrapped.args
-    first = (wrapped.command.node.start, wrapped.command.node.end, text[own.start : own.end])
+def _restore_command(text: str, server: Node, wrap: _WrapCommand) -> list[Edit]:
+    (command, *rest), args = wrap.server_words, wrap.args
+    new_command = (wrap.command.node.start, wrap.command.node.end, text[command.start : command.end])
     nodes = _array_nodes(args)
     if rest:
-        return [first, (nodes[0].start, rest[0].start, "")]
-    if _NO_ARGS_NOTE in wrapped.options:
-        return [first, _remove_member(server, args)]
-    # A comma that someone put behind the last word has nothing to stand behind.
+        return [new_command, (nodes[0].start, rest[0].start, "")]
+    if _NO_ARGS_NOTE in wrap.options:
+        return [new_command, _remove_member(server, args)]
+    # Also remove a trailing comma.
     comma = re.compile(r"\s*,").match(text, nodes[-1].end)
-    return [first, (nodes[0].start, comma.end() if comma else nodes[-1].end, "")]
+    return [new_command, (nodes[0].start, comma.end() if comma else nodes[-1].end, "")]
 
 
-def _restore_url(text: str, server: Node, wrapped: _WrapCommand, url: Node) -> list[Edit]:
-    command, args = wrapped.command, wrapped.args
+def _restore_url(text: str, server: Node, wrap: _WrapCommand, url: Node) -> list[Edit]:
+    command, args = wrap.command, wrap.args
     edits = _rename_variables_to_headers(text, server)
-    kind = server.member("type")
-    notes = [word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrapped.options if word.startswith(_TYPE_NOTE_PREFIX)]
-    if kind is not None and notes:
-        edits.append((kind.node.start, kind.node.end, _quote(notes[0])))
+    server_type = server.member("type")
+    notes = [word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap.options if word.startswith(_TYPE_NOTE_PREFIX)]
+    if server_type is not None and notes:
+        edits.append((server_type.node.start, server_type.node.end, _quote(notes[0])))
     member = f'"url"{text[command.key_end : command.node.start]}{text[url.start : url.end]}'
     return [*edits, (command.start, command.end, member), _remove_member(server, args)]
 
@@ -235,8 +239,8 @@ def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
 
 
 def _remove_member(server: Node, member: Member) -> Edit:
-    """Takes a member out, and the comma that parted it from its neighbour."""
-    members = sorted(server.value.values(), key=lambda one: one.start)
+    """Remove a member and the comma between it and its neighbour."""
+    members = sorted(server.value.values(), key=lambda other: other.start)
     at = members.index(member)
     return (members[at - 1].end, member.end, "") if at else (member.start, members[1].start, "")
 
@@ -269,13 +273,13 @@ def _require_nonempty_string(what: str, member: Member) -> None:
 
 
 def _leading_whitespace(text: str, at: int) -> str:
-    """What stands before a place, if it begins a line: its neighbours look like it then."""
+    """Return the line break and indentation before a position, or a space if it does not begin a line."""
     space = text[len(text[:at].rstrip(" \t\r\n")) : at]
     return space if "\n" in space else " "
 
 
 def _key_separator(text: str, member: Member) -> str:
-    """How this object parts keys and values, unless there is more than that between them."""
+    """Return the text between a member's key and value, or `": "` if there is a comment in it."""
     between = text[member.key_end : member.node.start]
     return between if between.strip() == ":" else ": "
 
@@ -284,25 +288,22 @@ def _quote(word: str) -> str:
     return json.dumps(word, ensure_ascii=False)
 
 
-_BACKUP_SUFFIX = ".forebay-backup"
-
-
 class FileNotChanged(ForebayError, OSError):
-    """A file could not be written; it is as it was."""
+    """A file could not be written and is unchanged."""
 
     code = "file_not_changed"
 
 
 class _OwnerMismatch(OSError):
-    """A new file cannot be given to whom the old one belongs, who could not read it then."""
+    """The new file cannot get the owner of the old one, who then could not read it."""
 
 
 def replace_file(path: str, old: bytes, new: bytes) -> Path:
-    """Writes `new` in place of `old`, and says where the backup is. Its owner and permissions stay.
+    """Replace the content of a file atomically, and return the path of the backup. Owner and permissions stay.
 
-    Raises `InvalidArgument` if someone changed the file since `old` was read.
+    Raises `InvalidArgument` if the file no longer holds `old`, and `FileNotChanged` if it cannot be written.
     """
-    # A link to the file stays a link.
+    # A symbolic link to the file stays a link.
     file = Path(os.path.realpath(path))
     try:
         backup = _write_backup(file, old)
@@ -322,7 +323,7 @@ def replace_file(path: str, old: bytes, new: bytes) -> Path:
 
 
 def _write_backup(file: Path, old: bytes) -> Path:
-    """A backup beside the file: one that has these bytes already, else a new one."""
+    """Write a backup beside the file, unless there is one with the same bytes."""
     for backup in _backup_names(file):
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -332,15 +333,13 @@ def _write_backup(file: Path, old: bytes) -> Path:
             continue
         _write_file(descriptor, backup, file, old)
         return backup
-    raise AssertionError("names do not end")
+    raise AssertionError("_backup_names() is infinite")
 
 
 def _backup_names(file: Path) -> Iterator[Path]:
     yield file.with_name(file.name + _BACKUP_SUFFIX)
-    number = 2
-    while True:
+    for number in itertools.count(2):
         yield file.with_name(f"{file.name}{_BACKUP_SUFFIX}-{number}")
-        number += 1
 
 
 def _write_temporary(file: Path, new: bytes) -> Path:
@@ -350,7 +349,7 @@ def _write_temporary(file: Path, new: bytes) -> Path:
 
 
 def _write_file(descriptor: int, new: Path, like: Path, data: bytes) -> None:
-    """Writes a new file whole, or takes it away again: half of a backup is none."""
+    """Write a new file with the owner and permissions of another, or remove it if that fails."""
     try:
         with open(descriptor, "wb") as out:
             _copy_ownership(descriptor, like.stat())
@@ -367,5 +366,5 @@ def _copy_ownership(descriptor: int, like: os.stat_result) -> None:
         os.fchown(descriptor, like.st_uid, like.st_gid)
     except PermissionError:
         raise _OwnerMismatch from None
-    # A change of owners may take permissions away.
+    # Changing the owner may clear permission bits.
     os.fchmod(descriptor, stat.S_IMODE(like.st_mode))

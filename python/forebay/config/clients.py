@@ -1,4 +1,4 @@
-"""The files in which MCP clients keep their servers: Claude Desktop, Claude Code, Cursor, VS Code."""
+"""Configuration files of MCP clients: Claude Desktop, Claude Code, Cursor, VS Code."""
 
 import dataclasses
 import json
@@ -23,20 +23,20 @@ __all__ = [
 ]
 
 HEADER_VARIABLE_PREFIX = OPTIONS["headers"].variable
-"""How the variables begin that stand for the headers of an adopted server."""
+"""Prefix of the variables that hold the headers of an adopted server."""
 
 _SERVER_PATHS = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""The clients' own, VS Code's mcp.json, and VS Code's settings.json."""
+"""Keys of the servers: of most clients, of VS Code's mcp.json, and of VS Code's settings.json."""
 
 _PROJECTS_KEY = "projects"
-"""Where Claude Code keeps servers that are for one project each, beside those for all."""
+"""Key of Claude Code's projects, each with servers of its own."""
 
 _VARIABLE = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
 _KEYS_BY_KIND = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
 
 
 def read_client_file(path: str) -> str:
-    """What is in a file, to the letter."""
+    """Read a file without changing its line ends. Raises `InvalidArgument`."""
     try:
         return Path(path).read_bytes().decode()
     except OSError as error:
@@ -47,39 +47,39 @@ def read_client_file(path: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """A server of a client's file, and what stands there of it."""
+    """A server in a client's file."""
 
     name: str
     node: Node
     project: str | None = None
-    """The folder of the project that it is for; without one it is for all."""
+    """The folder of the project it belongs to; `None` for a server of all projects."""
 
     def __str__(self) -> str:
         return self.name if self.project is None else f"{self.name} of {self.project}"
 
 
 def find_servers(text: str, path: str) -> list[ServerEntry]:
-    """The servers of a client's file. Raises `InvalidArgument` if there is no place for any."""
+    """Return the servers of a client's file. Raises `InvalidArgument` if it has none of the known keys."""
     try:
         root = parse_jsonc(text)
     except InvalidArgument as error:
         raise InvalidArgument(f"{path} is no JSON: {error}", error.index) from None
-    places = [found for place in _SERVER_PATHS if (found := _find_object(root, *place)) is not None]
+    server_lists = [servers for keys in _SERVER_PATHS if (servers := _find_object(root, *keys)) is not None]
     projects = _find_object(root, _PROJECTS_KEY) or {}
-    in_projects = {project: _find_object(node, *_SERVER_PATHS[0]) for project, node in projects.items()}
-    if not places and not any(in_projects.values()):
-        wanted = ", ".join(".".join(place) for place in _SERVER_PATHS)
-        raise InvalidArgument(f"{path} has no servers; there should be one of {wanted}")
+    by_project = {project: _find_object(node, *_SERVER_PATHS[0]) or {} for project, node in projects.items()}
+    if not server_lists and not any(by_project.values()):
+        known = ", ".join(".".join(keys) for keys in _SERVER_PATHS)
+        raise InvalidArgument(f"{path} has no servers; there should be one of {known}")
     return [
-        *(ServerEntry(name, node) for name, node in (places[0] if places else {}).items()),
-        *(ServerEntry(name, node, project) for project, of in in_projects.items() for name, node in (of or {}).items()),
+        *(ServerEntry(name, node) for name, node in (server_lists[0] if server_lists else {}).items()),
+        *(ServerEntry(name, node, project) for project, nodes in by_project.items() for name, node in nodes.items()),
     ]
 
 
-def _find_object(node: Node, *names: str) -> dict[str, Node] | None:
-    """What the object at a place has, if there is one."""
-    for name in names:
-        member = node.member(name)
+def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
+    """Return the members of the object below these keys, or `None` if there is no object."""
+    for key in keys:
+        member = node.member(key)
         if member is None:
             return None
         node = member.node
@@ -87,65 +87,70 @@ def _find_object(node: Node, *names: str) -> dict[str, Node] | None:
 
 
 def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
-    """The servers of a client's file as upstreams, but for those that are disabled, or for one project only."""
-    found: dict[str, UpstreamConfig] = {}
-    servers = find_servers(read_client_file(path), path)
-    if servers and all(one.project for one in servers):
+    """Return the servers of a client's file as upstreams, without those that are disabled or of one project only.
+
+    Raises `InvalidArgument`.
+    """
+    upstreams: dict[str, UpstreamConfig] = {}
+    entries = find_servers(read_client_file(path), path)
+    if entries and all(entry.project for entry in entries):
         raise InvalidArgument(
-            f"{path} has servers of single projects only, such as {servers[0]}, which are not for everyone; "
+            f"{path} has servers of single projects only, such as {entries[0]}, which are not for everyone; "
             "write those that are to be served as [upstreams.NAME] of a --config"
         )
-    for one in servers:
-        if one.project is not None:
+    for entry in entries:
+        if entry.project is not None:
             continue
-        server = one.node.to_python()
+        server = entry.node.to_python()
         if not isinstance(server, dict):
-            raise InvalidArgument(f"{path}: the server {one} is no object")
+            raise InvalidArgument(f"{path}: the server {entry} is no object")
         if server.get("disabled") is True:
             continue
-        target = _make_upstream(one.name, server, environ, path)
-        if target.name in found:
-            raise InvalidArgument(f"{path}: two servers are called {target.name}; rename one of them")
-        found[target.name] = target
-    return found
+        upstream = _make_upstream(entry.name, server, environ, path)
+        if upstream.name in upstreams:
+            raise InvalidArgument(f"{path}: two servers are called {upstream.name}; rename one of them")
+        upstreams[upstream.name] = upstream
+    return upstreams
 
 
 def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str], path: str) -> UpstreamConfig:
-    where = f"{path}: the server {name}"
+    location = f"{path}: the server {name}"
     if "envFile" in server:
-        raise InvalidArgument(f"{where} has an envFile, which only its client reads; give it env instead")
+        raise InvalidArgument(f"{location} has an envFile, which only its client reads; give it env instead")
     kind = "command" if "command" in server else "url"
     table = {
-        key: _expand_variables(server[key], environ, where)
+        key: _expand_variables(server[key], environ, location)
         for key in _KEYS_BY_KIND[kind]
         if server.get(key) is not None
     }
-    # Clients take any text for a name, tools do not.
-    return parse_upstream(re.sub(r"[^A-Za-z0-9_.-]+", "-", name), table, lambda *_: where)
+    # Clients allow any text as a name, but it may become part of a tool's name.
+    return parse_upstream(re.sub(r"[^A-Za-z0-9_.-]+", "-", name), table, lambda *_: location)
 
 
-def _expand_variables(value: Any, environ: Mapping[str, str], where: str) -> Any:
-    """Variables as the clients write them: `${VAR}`, `${VAR:-default}`, `${env:VAR}`."""
+def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> Any:
+    """Expand variables in the syntax of clients: `${VAR}`, `${VAR:-default}`, `${env:VAR}`."""
 
-    def variable(found: re.Match[str]) -> str:
+    def expand(found: re.Match[str]) -> str:
         if found["scope"] not in (None, "env:"):
-            raise InvalidArgument(f"{where} has {found[0]}, which only its client knows; write the value, or ${{VAR}}")
+            raise InvalidArgument(
+                f"{location} has {found[0]}, which only its client knows; write the value, or ${{VAR}}"
+            )
         text = environ.get(found["name"], found["default"])
         if text is None:
-            raise InvalidArgument(f"{where} needs the variable {found['name']}, which is not set; set it")
+            raise InvalidArgument(f"{location} needs the variable {found['name']}, which is not set; set it")
         return text
 
     if isinstance(value, str):
-        return _VARIABLE.sub(variable, value)
+        return _VARIABLE.sub(expand, value)
     if isinstance(value, dict):
-        return {key: _expand_variables(inner, environ, where) for key, inner in value.items()}
-    return [_expand_variables(inner, environ, where) for inner in value] if isinstance(value, list) else value
+        return {key: _expand_variables(inner, environ, location) for key, inner in value.items()}
+    return [_expand_variables(inner, environ, location) for inner in value] if isinstance(value, list) else value
 
 
 def mask_client_file(text: str, path: str) -> str:
-    """A client's file as it may be shown: without what its servers are given to be let in."""
+    """Mask the secrets in a client's file: variables, headers, and what looks like a secret in URLs and args."""
     edits: list[Edit] = []
-    for server in (one.node for one in find_servers(text, path)):
+    for server in (entry.node for entry in find_servers(text, path)):
         for name in ("env", "headers"):
             member = server.member(name)
             if member is not None and isinstance(member.node.value, dict):
@@ -155,9 +160,9 @@ def mask_client_file(text: str, path: str) -> str:
             edits.append(_replace_node(url.node, mask_url(url.node.value)))
         args = server.member("args")
         if args is not None and isinstance(args.node.value, list):
-            words = [node for node in args.node.value if isinstance(node.value, str)]
-            shown = mask_args([str(word.value) for word in words])
-            edits += [_replace_node(word, told) for word, told in zip(words, shown, strict=True) if told != word.value]
+            nodes = [node for node in args.node.value if isinstance(node.value, str)]
+            masked = mask_args([str(node.value) for node in nodes])
+            edits += [_replace_node(node, word) for node, word in zip(nodes, masked, strict=True) if word != node.value]
     return apply_edits(text, [edit for edit in edits if edit[2] != text[edit[0] : edit[1]]])
 
 
@@ -165,5 +170,5 @@ def _mask_node(node: Node) -> Edit:
     return _replace_node(node, mask_secret(node.value) if isinstance(node.value, str) else MASK)
 
 
-def _replace_node(node: Node, shown: str) -> Edit:
-    return node.start, node.end, json.dumps(shown, ensure_ascii=False)
+def _replace_node(node: Node, text: str) -> Edit:
+    return node.start, node.end, json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A forebay.toml: what it says, on which line, and what its `${VAR}` stand for."""
+"""A forebay.toml: its values, the lines they are on, and the variables in them."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ _PAIR_LINE = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
 
 
 class ConfigFile:
-    """What is written in a file; without one, nothing."""
+    """A configuration file. With the path `None` it is empty."""
 
     def __init__(self, path: str | None) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class ConfigFile:
             raise InvalidArgument(f"{path} is no TOML: {error}") from None
 
     def location(self, *keys: str) -> str:
-        """The file and the line of a key, as far as they can be told."""
+        """Return the file and line of a key, or of the nearest table above it that has a line of its own."""
         while keys:
             for number, found in enumerate(_keys_by_line(self._text), 1):
                 if found[: len(keys)] == keys:
@@ -38,7 +38,7 @@ class ConfigFile:
         return str(self.path)
 
     def resolve_path(self, path: str) -> str:
-        """A path that the file names: relative to the file."""
+        """Return a path from the file, relative to the file's folder."""
         return str(Path(self.path or ".").parent / Path(path).expanduser())
 
 
@@ -52,26 +52,29 @@ def _read_text(path: str) -> str:
 
 
 def _keys_by_line(text: str) -> list[tuple[str, ...]]:
-    """The whole key that each line sets or opens; nothing for other lines."""
+    """Return the full key that each line sets or opens; an empty tuple for other lines."""
     table: tuple[str, ...] = ()
-    found = []
+    keys = []
     for line in text.split("\n"):
         if opened := _TABLE_LINE.match(line):
             table = _split_key(opened[1])
-            found.append(table)
+            keys.append(table)
         elif pair := _PAIR_LINE.match(line):
-            found.append((*table, *_split_key(pair[1])))
+            keys.append((*table, *_split_key(pair[1])))
         else:
-            found.append(())
-    return found
+            keys.append(())
+    return keys
 
 
-def _split_key(keys: str) -> tuple[str, ...]:
-    return tuple(key.strip("\"'") for key in re.findall(_KEY, keys))
+def _split_key(dotted: str) -> tuple[str, ...]:
+    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted))
 
 
 def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
-    """A value with every `${VAR}` in its texts read from the environment; `$${VAR}` is not one."""
+    """Replace every `${VAR}` in a value's strings. `$${VAR}` becomes a literal `${VAR}`.
+
+    Raises `ValueError` if a variable is not set.
+    """
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable_value(found, environ), value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Every option, what is in force, and where that came from. Secrets are not shown."""
+"""Every option with its value and where that was set. Secrets are masked."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,64 +16,64 @@ _URL_KEYS = ("url", "openapi", "base_url")
 
 
 def explain(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """`options`, and the `upstreams` of the file."""
-    document, found = read_options("config", flags, environ)
-    _check_settings(found)
-    tables = document.values.get("upstreams", {})
+    """Return the `options` of all commands and the `upstreams` of the file. Raises `InvalidArgument`."""
+    file, values = read_options("config", flags, environ)
+    _check_settings(values)
+    tables = file.values.get("upstreams", {})
     return {
-        "options": [_option_row(option, found.get(option.name)) for option in OPTIONS.values()],
-        "upstreams": [{"name": name, **_mask_upstream(tables[name])} for name in parse_upstreams(document, environ)],
+        "options": [_option_row(option, values.get(option.name)) for option in OPTIONS.values()],
+        "upstreams": [{"name": name, **_mask_upstream(tables[name])} for name in parse_upstreams(file, environ)],
     }
 
 
-def _check_settings(found: Mapping[str, OptionValue]) -> None:
-    """What `serve` or `wrap` would refuse to begin with."""
+def _check_settings(values: Mapping[str, OptionValue]) -> None:
+    """Raise `InvalidArgument` for settings that `serve` or `wrap` would refuse."""
     settings = Settings(
-        **{name: one.value for name, one in found.items()}, sources={name: one.source for name, one in found.items()}
+        **{name: value.value for name, value in values.items()},
+        sources={name: value.source for name, value in values.items()},
     )
     check_listening(settings)
     check_file_references(settings)
 
 
-def _option_row(option: Option, one: OptionValue | None) -> dict[str, Any]:
+def _option_row(option: Option, value: OptionValue | None) -> dict[str, Any]:
     return {
         "name": option.name,
         "flag": option.flag,
         "key": option.key,
         "variable": f"{option.variable}NAME" if option.name == "headers" else option.variable,
         "default": option.default,
-        "value": option.default if one is None else _mask_option(option, one),
-        "source": "default" if one is None else one.source,
+        "value": option.default if value is None else _mask_option(option, value),
+        "source": "default" if value is None else value.source,
         "commands": list(option.commands),
         "help": option.help,
     }
 
 
-def _mask_option(option: Option, one: OptionValue) -> Any:
+def _mask_option(option: Option, value: OptionValue) -> Any:
     if option.is_secret:
-        return dict.fromkeys(one.value, MASK)
-    if _has_variable(one.raw):
-        return one.raw
-    return mask_url(one.value) if option.name == "url" else one.value
+        return dict.fromkeys(value.value, MASK)
+    if _has_variable(value.raw):
+        return value.raw
+    return mask_url(value.value) if option.name == "url" else value.value
 
 
-def _has_variable(written: Any) -> bool:
-    """Whether it was read from a variable, which may be a secret."""
-    if isinstance(written, Mapping):
-        return any(map(_has_variable, written.values()))
-    if isinstance(written, list | tuple):
-        return any(map(_has_variable, written))
-    return isinstance(written, str) and "${" in written
+def _has_variable(raw: Any) -> bool:
+    """Return whether a value contains `${VAR}`, which may stand for a secret."""
+    if isinstance(raw, Mapping):
+        return any(map(_has_variable, raw.values()))
+    if isinstance(raw, list | tuple):
+        return any(map(_has_variable, raw))
+    return isinstance(raw, str) and "${" in raw
 
 
 def _mask_upstream(table: Mapping[str, Any]) -> dict[str, Any]:
-    """An upstream as it is written: what it is given to be let in is masked."""
-    return {key: _mask_upstream_value(key, written) for key, written in table.items()}
+    return {key: _mask_upstream_value(key, value) for key, value in table.items()}
 
 
-def _mask_upstream_value(key: str, written: Any) -> Any:
+def _mask_upstream_value(key: str, value: Any) -> Any:
     if key in _SECRET_KEYS:
-        return dict.fromkeys(written, MASK)
+        return dict.fromkeys(value, MASK)
     if key == "args":
-        return mask_args(written)
-    return mask_url(written) if key in _URL_KEYS else written
+        return mask_args(value)
+    return mask_url(value) if key in _URL_KEYS else value

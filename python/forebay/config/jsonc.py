@@ -1,4 +1,4 @@
-"""JSON as people keep it, with comments and trailing commas: where each value stands, so that edits leave the rest."""
+"""JSON with comments and trailing commas, parsed with positions, so that an edit changes nothing else."""
 
 import dataclasses
 import json
@@ -14,23 +14,26 @@ _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _MAX_DEPTH = 200
-"""Deeper than any such file, and not so deep that Python gives up."""
+"""Nesting limit, below Python's recursion limit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A value and its place: `text[start:end]`. Of an object `value` has members, of an array nodes."""
+    """A value and its position, `text[start:end]`.
+
+    `value` is a dict of members for an object, a list of nodes for an array, and the Python value for the rest.
+    """
 
     start: int
     end: int
     value: Any
 
     def member(self, name: str) -> "Member | None":
-        """The member of an object that has this name."""
+        """Return a member of an object, or `None`."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
     def to_python(self) -> Any:
-        """The value without its places."""
+        """Return the value without positions."""
         if isinstance(self.value, dict):
             return {name: member.node.to_python() for name, member in self.value.items()}
         if isinstance(self.value, list):
@@ -40,7 +43,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A value of an object with its key, which is at `text[start:key_end]`."""
+    """A member of an object. Its key is at `text[start:key_end]`."""
 
     start: int
     key_end: int
@@ -52,26 +55,26 @@ class Member:
 
 
 Edit = tuple[int, int, str]
-"""`text[start:end]` is to be something else."""
+"""Start, end, and the text to put there."""
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """The text with edits that do not overlap; of those at one place the first stands first."""
-    pieces, done = [], 0
-    for start, end, instead in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [text[done:start], instead]
-        done = end
-    return "".join([*pieces, text[done:]])
+    """Apply edits that do not overlap. Edits at the same position keep their order."""
+    pieces, copied = [], 0
+    for start, end, replacement in sorted(edits, key=lambda edit: edit[:2]):
+        pieces += [text[copied:start], replacement]
+        copied = end
+    return "".join([*pieces, text[copied:]])
 
 
 def parse_jsonc(text: str) -> Node:
-    """The value of a document. Raises `InvalidArgument` with the line of what cannot be right."""
-    reader = _Parser(text)
-    start = reader.skip_space(1 if text.startswith("\ufeff") else 0)
-    node = reader.parse_value(start, 0)
-    end = reader.skip_space(node.end)
+    """Parse a document. Raises `InvalidArgument` with the line of an error."""
+    parser = _Parser(text)
+    start = parser.skip_space(1 if text.startswith("\ufeff") else 0)
+    node = parser.parse_value(start, 0)
+    end = parser.skip_space(node.end)
     if end != len(text):
-        reader.fail(end, "nothing more")
+        parser.fail(end, "nothing more")
     return node
 
 
@@ -79,10 +82,10 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def fail(self, at: int, wanted: str) -> NoReturn:
+    def fail(self, at: int, expected: str) -> NoReturn:
         line = self._text.count("\n", 0, at) + 1
         what = "the end" if at >= len(self._text) else repr(self._text[at])
-        raise InvalidArgument(f"line {line} has {what} where {wanted} should be", at)
+        raise InvalidArgument(f"line {line} has {what} where {expected} should be", at)
 
     def skip_space(self, at: int) -> int:
         found = _SPACE.match(self._text, at)
@@ -104,7 +107,7 @@ class _Parser:
         try:
             return Node(at, found.end(), json.loads(found[0]))
         except ValueError:
-            # Python reads no number of thousands of digits.
+            # Python refuses to convert thousands of digits.
             self.fail(at, "a shorter number")
 
     def _parse_string(self, at: int) -> Node:
@@ -129,7 +132,7 @@ class _Parser:
                 self.fail(at, "a key")
             key = self._parse_string(at)
             if key.value in members:
-                # Which of the two a client takes is a guess.
+                # Clients differ in which of the two they use.
                 self.fail(at, f"no second {key.value}")
             colon = self.skip_space(key.end)
             if self._text[colon : colon + 1] != ":":
@@ -140,7 +143,7 @@ class _Parser:
         return Node(start, at + 1, members)
 
     def _skip_separator(self, end: int, closing: str) -> int:
-        """Where the next one begins, or the closing bracket stands."""
+        """Return the position of the next element or of the closing bracket."""
         at = self.skip_space(end)
         if self._text[at : at + 1] == ",":
             return self.skip_space(at + 1)

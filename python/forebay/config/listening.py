@@ -1,4 +1,4 @@
-"""What `serve` may listen on, and who can reach it there."""
+"""Checks of the address that `serve` listens on: who can reach it, and who may call."""
 
 import ipaddress
 import re
@@ -21,28 +21,29 @@ _OAUTH_OPTIONS = ("oauth_issuer", "oauth_audience", "oauth_jwks_url")
 
 
 def has_authentication(settings: "Settings") -> bool:
-    """Whether callers have to say who they are."""
+    """Return whether callers need a token."""
     return settings.token_file is not None or settings.oauth_issuer is not None
 
 
 def is_beyond_loopback(settings: "Settings") -> bool:
-    """Whether others can reach it: by its address, or through a proxy that passes on a name of its own."""
+    """Return whether other machines can call: by the address, or through a proxy under an allowed host name."""
     if settings.http is None:
         return False
     return not all(map(_is_loopback, (settings.http[0], *map(_without_port, settings.allowed_hosts))))
 
 
 def check_listening(settings: "Settings") -> None:
-    """Raises `InvalidArgument` for what would let in who should stay out, or keep out who should come in."""
+    """Raise `InvalidArgument` for settings that admit unauthenticated callers or lock out all callers."""
     _check_oauth(settings)
     _check_names(settings)
     if settings.http is None:
         return
     host, _ = settings.http
     if is_beyond_loopback(settings) and not settings.insecure and not has_authentication(settings):
-        reached = host if not _is_loopback(host) else ", ".join(settings.allowed_hosts)
+        reachable = host if not _is_loopback(host) else ", ".join(settings.allowed_hosts)
         raise InvalidArgument(
-            f"{reached} can be reached by others; give --token-file or --oauth-issuer, or --insecure if anyone may call"
+            f"{reachable} can be reached by others; "
+            "give --token-file or --oauth-issuer, or --insecure if anyone may call"
         )
     if _is_unspecified(host) and not settings.allowed_hosts:
         raise InvalidArgument(
@@ -61,8 +62,8 @@ def _check_oauth(settings: "Settings") -> None:
         raise InvalidArgument(f"{', '.join(_OAUTH_OPTIONS)} go together; give {' and '.join(missing)} too")
     if settings.oauth_scopes and missing:
         raise InvalidArgument(f"oauth_scopes are of tokens that an issuer gives; give {' and '.join(missing)} too")
-    keys = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
-    if keys.scheme == "http" and not _is_loopback(keys.hostname or ""):
+    jwks_url = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
+    if jwks_url.scheme == "http" and not _is_loopback(jwks_url.hostname or ""):
         raise InvalidArgument("oauth_jwks_url begins with https://, or anyone on the way could put keys in it")
 
 

@@ -1,4 +1,4 @@
-"""What the value of an option is, and how it is read: a text from a flag or variable, or what TOML has."""
+"""Types of options: each parses a string from a flag or variable, or a value from TOML."""
 
 import dataclasses
 import math
@@ -28,7 +28,6 @@ __all__ = [
     "line_list",
     "name_list",
     "name_map",
-    "number_choice",
     "optional",
     "path_list",
     "positive",
@@ -37,37 +36,36 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OptionType:
-    """`read` takes a text or a TOML value, and raises `ValueError` with what it should have been."""
+    """How to parse and describe the value of an option."""
 
     parse: Callable[[Any], Any]
+    """Takes a string or a TOML value. Raises `ValueError` with a description of valid values."""
     metavar: str
     example: str
-    """Empty where what it should have been says it all."""
+    """Shown after the description of valid values. Empty where that lists them all."""
     separator: str | None = None
-    """Between the values in a variable; only what has one may be given more than once."""
+    """Separates values in a variable. The flag is repeatable if there is one."""
     is_flag: bool = False
     is_value_optional: bool = False
-    """Whether the flag may stand without a value."""
+    """Whether the flag may be given without a value."""
     is_path: bool = False
-    """Whether a file that gives it means it relative to itself."""
+    """Whether a relative value in a file is relative to that file."""
 
 
 _SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _SIZE_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-_TIME_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_SECONDS_BY_UNIT = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_MAX_SECONDS = 100 * 366 * 24 * 3600
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", re.ASCII)
-_CENTURY_SECONDS = 100 * 366 * 24 * 3600
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 _MAX_PORT = 65535
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError("a text")
     return value
-
-
-_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 def _parse_flag(value: Any) -> bool:
@@ -78,35 +76,36 @@ def _parse_flag(value: Any) -> bool:
     raise ValueError("true or false")
 
 
-def _parse_amount(value: Any, units: Mapping[str, float], what: str) -> float:
-    """A number, of the unit that stands behind it or of the one that has no name."""
+def _parse_amount(value: Any, units: Mapping[str, float], expected: str) -> float:
+    """Return a number times its unit. `units[""]` is the unit of a bare number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
-        return value
+        return value * units[""]
     found = _AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or found[2].lower() not in units:
-        raise ValueError(what)
+        raise ValueError(expected)
     number = float(found[1]) if "." in found[1] else int(found[1])
     return number * units[found[2].lower()]
 
 
-def _integer_parser(units: Mapping[str, float], what: str) -> Callable[[Any], int]:
+def _integer_parser(units: Mapping[str, float], expected: str) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
-        amount = _parse_amount(value, units, what)
+        amount = _parse_amount(value, units, expected)
         if amount != int(amount):
-            raise ValueError(what)
+            raise ValueError(expected)
         return int(amount)
 
     return parse
 
 
-def _duration_parser(unit: int, what: str) -> Callable[[Any], float]:
-    units = {"": 1} | {name: seconds / unit for name, seconds in _TIME_UNITS.items()}
+def _duration_parser(default_unit: int, expected: str) -> Callable[[Any], float]:
+    """Return a parser of times, which gives seconds. A bare number is in units of `default_unit` seconds."""
+    units = {"": default_unit, **_SECONDS_BY_UNIT}
 
     def parse(value: Any) -> float:
-        amount = float(_parse_amount(value, units, what))
-        if amount * unit > _CENTURY_SECONDS:
-            raise ValueError(f"{what}, a century at most")
-        return amount
+        seconds = float(_parse_amount(value, units, expected))
+        if seconds > _MAX_SECONDS:
+            raise ValueError(f"{expected}, a century at most")
+        return seconds
 
     return parse
 
@@ -118,14 +117,15 @@ def _parse_prefix(value: Any) -> str:
 
 
 def _parse_url(value: Any) -> str:
-    what = "an address that begins with http:// or https://"
+    expected = "an address that begins with http:// or https://"
     try:
         parts = urllib.parse.urlsplit(value if isinstance(value, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(what)
+            raise ValueError(expected)
+        # Reading the port checks it.
         _ = parts.port
     except ValueError:
-        raise ValueError(what) from None
+        raise ValueError(expected) from None
     return str(value)
 
 
@@ -151,34 +151,34 @@ URL = OptionType(_parse_url, "URL", "https://example.com/mcp")
 ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")
 
 
-def optional(kind: OptionType) -> OptionType:
-    """`none` where there is to be no limit."""
+def optional(value_type: OptionType) -> OptionType:
+    """Return a type that also accepts `none`."""
 
     def parse(value: Any) -> Any:
         if isinstance(value, str) and value.lower() == "none":
             return None
         try:
-            return kind.parse(value)
+            return value_type.parse(value)
         except ValueError as error:
             raise ValueError(f"{error}, or none") from None
 
-    return dataclasses.replace(kind, parse=parse)
+    return dataclasses.replace(value_type, parse=parse)
 
 
-def positive(kind: OptionType) -> OptionType:
-    """More than nothing."""
+def positive(value_type: OptionType) -> OptionType:
+    """Return a type that rejects 0."""
 
     def parse(value: Any) -> Any:
-        amount = kind.parse(value)
+        amount = value_type.parse(value)
         if not amount > 0:
             raise ValueError("more than 0")
         return amount
 
-    return dataclasses.replace(kind, parse=parse)
+    return dataclasses.replace(value_type, parse=parse)
 
 
 def choice(*allowed: str) -> OptionType:
-    """One of a few words."""
+    """Return a type that accepts these words only."""
 
     def parse(value: Any) -> str:
         if value not in allowed:
@@ -188,71 +188,60 @@ def choice(*allowed: str) -> OptionType:
     return OptionType(parse, "|".join(allowed), "")
 
 
-def number_choice(*allowed: int) -> OptionType:
-    """One of a few numbers."""
-
-    def parse(value: Any) -> int:
-        if isinstance(value, bool) or str(value) not in map(str, allowed):
-            raise ValueError(" or ".join(map(str, allowed)))
-        return int(value)
-
-    return OptionType(parse, "|".join(map(str, allowed)), "")
-
-
 MODE = choice("inline", "handle", "auto")
 _CATEGORIES = ("execution", "list", "status", "scan", "config")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def _parse_texts(value: Any, what: str = "a list of texts") -> list[str]:
+def _parse_texts(value: Any, expected: str = "a list of texts") -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ValueError(what)
+        raise ValueError(expected)
     return list(texts)
 
 
 def name_list(metavar: str, example: str) -> OptionType:
-    """Names with commas between them, or one at a time."""
+    """Return a type of names, separated by commas or in a list."""
 
     def parse(value: Any) -> tuple[str, ...]:
-        parts = [part.strip() for text in _parse_texts(value) for part in text.split(",")]
-        if not all(parts):
+        names = [name.strip() for text in _parse_texts(value) for name in text.split(",")]
+        if not all(names):
             raise ValueError("names, with a comma between them")
-        return tuple(parts)
+        return tuple(names)
 
     return OptionType(parse, metavar, example, ",")
 
 
 def line_list(metavar: str, example: str) -> OptionType:
-    """Texts that may have any character in them: one a line in a variable."""
+    """Return a type of strings that may contain commas. A variable has one on each line."""
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, "\n")
 
 
 def path_list(metavar: str, example: str, separator: str) -> OptionType:
-    """Paths, as a variable such as PATH has them."""
+    """Return a type of paths."""
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, separator, is_path=True)
 
 
-def _parse_rules(value: Any, rule: Callable[[Any], Any], what: str) -> dict[str, Any]:
-    """Rules that a flag gives as PATTERN=RULE and TOML as a table."""
+def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], expected: str) -> dict[str, Any]:
+    """Return rules by pattern: `PATTERN=RULE` in a flag, a table in TOML."""
     if not isinstance(value, dict):
-        split = [text.rpartition("=") for text in _parse_texts(value, what)]
-        value = {pattern.strip(): said.strip() for pattern, _, said in split}
+        split = [text.rpartition("=") for text in _parse_texts(value, expected)]
+        value = {pattern.strip(): rule.strip() for pattern, _, rule in split}
     if not all(value):
-        raise ValueError(what)
-    return {pattern: rule(said) for pattern, said in value.items()}
+        raise ValueError(expected)
+    return {pattern: parse_rule(rule) for pattern, rule in value.items()}
 
 
 def name_map(metavar: str, example: str) -> OptionType:
-    """Names by pattern."""
-    what = f"{metavar} for each"
+    """Return a type of names by pattern."""
+    expected = f"{metavar} for each"
 
-    def rule(value: Any) -> str:
+    def parse_name(value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise ValueError(what)
+            raise ValueError(expected)
         return value
 
-    return OptionType(lambda value: _parse_rules(value, rule, what), metavar, example, ",")
+    return OptionType(lambda value: _parse_rules(value, parse_name, expected), metavar, example, ",")
 
 
 _TOOL_RULE_PARSERS = {"output_mode": MODE.parse, "output_inline_limit_bytes": SIZE.parse}
@@ -264,11 +253,7 @@ def _parse_tool_rule(value: Any) -> Any:
     unknown = sorted(value.keys() - _TOOL_RULE_PARSERS.keys())
     if unknown:
         raise ValueError(f"a table of {' and '.join(_TOOL_RULE_PARSERS)}, and has no {', '.join(unknown)}")
-    return {name: _TOOL_RULE_PARSERS[name](given) for name, given in value.items()}
-
-
-def _parse_tool_rules(value: Any) -> dict[str, Any]:
-    return _parse_rules(value, _parse_tool_rule, "PATTERN=MODE for each")
+    return {name: _TOOL_RULE_PARSERS[name](setting) for name, setting in value.items()}
 
 
 _CONTRACT_FORMAT = f"true, false, or patterns of tools, each with =CATEGORY if wanted ({', '.join(_CATEGORIES)})"
@@ -289,7 +274,7 @@ def _parse_contract(value: Any) -> bool | dict[str, bool | str]:
     if len(texts) == 1 and texts[0].lower() in ("true", "false"):
         return texts[0].lower() == "true"
     split = [text.rpartition("=") if "=" in text else (text, "", True) for text in texts]
-    return _parse_rules({pattern: said for pattern, _, said in split}, _parse_category, _CONTRACT_FORMAT)
+    return _parse_rules({pattern: category for pattern, _, category in split}, _parse_category, _CONTRACT_FORMAT)
 
 
 _HEADERS_FORMAT = "Name: value for each"
@@ -300,13 +285,15 @@ def _parse_headers(value: Any) -> dict[str, str]:
         split = [text.partition(":") for text in _parse_texts(value, _HEADERS_FORMAT)]
         if not all(colon for _, colon, _ in split):
             raise ValueError(_HEADERS_FORMAT)
-        value = {name.strip(): said.strip() for name, _, said in split}
-    for name, said in value.items():
-        if not HEADER_NAME.fullmatch(name) or not isinstance(said, str) or set(said) & set("\r\n\0"):
+        value = {name.strip(): text.strip() for name, _, text in split}
+    for name, text in value.items():
+        if not HEADER_NAME.fullmatch(name) or not isinstance(text, str) or set(text) & set("\r\n\0"):
             raise ValueError(_HEADERS_FORMAT)
     return dict(value)
 
 
-TOOLS = OptionType(_parse_tool_rules, "PATTERN=MODE", "*_list=auto", ",")
+TOOLS = OptionType(
+    lambda value: _parse_rules(value, _parse_tool_rule, "PATTERN=MODE for each"), "PATTERN=MODE", "*_list=auto", ","
+)
 CONTRACT = OptionType(_parse_contract, "PATTERN[=CATEGORY]", "*_list=list", ",", is_value_optional=True)
 HEADERS = OptionType(_parse_headers, "NAME:VALUE", "Authorization: Bearer ${TOKEN}", "\n")

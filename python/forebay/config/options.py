@@ -1,8 +1,9 @@
-"""Every option once: flags, TOML keys, variables, what is explained and what is in force all come from here."""
+"""The table of options: flags, keys of forebay.toml, variables and `Settings` are all defined here."""
 
 import dataclasses
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from forebay.config.option_types import (
@@ -25,26 +26,28 @@ from forebay.config.option_types import (
     line_list,
     name_list,
     name_map,
-    number_choice,
     optional,
     path_list,
     positive,
 )
 
-__all__ = ["OPTIONS", "Option", "Settings", "option", "option_from_field"]
-
 if TYPE_CHECKING:
     from forebay.config.upstreams import UpstreamConfig
 
+__all__ = ["OPTIONS", "REMOVED", "SPELLINGS", "Option", "Settings"]
 
-_EMPTY: Mapping[str, Any] = {}
 _T = TypeVar("_T")
-_BOTH = ("wrap", "serve")
+_EMPTY: Mapping[str, Any] = {}
+_TEXT_UNITS = {
+    "BYTES": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
+    "SECONDS": (("h", 3600), ("min", 60), ("s", 1)),
+}
+"""Units of defaults in help, largest first."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """`name` is its key in TOML and its field of `Settings`; where forebay's own API calls it otherwise, `gate`."""
+    """One option and its names in every place it can be set."""
 
     name: str
     type: OptionType
@@ -53,301 +56,294 @@ class Option:
     flag: str
     variable: str
     commands: tuple[str, ...]
-    policy_name: str | None
+    is_policy: bool
+    """Whether `OutputPolicy` takes it, under the same name."""
     is_secret: bool
     in_file: bool
+    aliases: "tuple[Option, ...]" = ()
+    """Other names of the option. Their values are in the same unit once they are parsed."""
+    is_alias: bool = False
 
     @property
     def key(self) -> str | None:
-        """What TOML calls it; a file does not name itself."""
+        """The key in forebay.toml."""
         return self.name if self.in_file else None
 
+    @property
+    def default_text(self) -> str:
+        """The default as a user would write it, such as `24h`; empty if there is none."""
+        if self.default in (None, "", (), {}):
+            return ""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        for unit, factor in _TEXT_UNITS.get(self.type.metavar, ()):
+            if self.default % factor == 0:
+                return f"{self.default / factor:g}{unit}"
+        return str(self.default)
 
-def option(
+
+def _option(
     default: _T,
     value_type: OptionType,
     about: str,
     *,
+    commands: tuple[str, ...] = ("wrap", "serve"),
     flag: str | None = None,
     variable: str | None = None,
-    commands: tuple[str, ...] = _BOTH,
-    policy_name: str | None = None,
+    aliases: Mapping[str, OptionType] = _EMPTY,
+    is_policy: bool = False,
     is_secret: bool = False,
     in_file: bool = True,
 ) -> _T:
-    """A field of `Settings` that is an option; its flag and its variable are named as it is, if not otherwise."""
+    """Define a field of `Settings` that is an option. By default its flag and variable are named after the field."""
     metadata = {
         "default": default,
         "type": value_type,
         "help": about,
+        "commands": commands,
         "flag": flag,
         "variable": variable,
-        "commands": commands,
-        "policy_name": policy_name,
+        "aliases": aliases,
+        "is_policy": is_policy,
         "is_secret": is_secret,
         "in_file": in_file,
     }
-    # Dataclasses want every mapping to be one of its own.
+    # Dataclasses refuse a mutable default, and some defaults are mappings.
     return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
 
 
-def option_from_field(field: "dataclasses.Field[Any]") -> Option:
-    """The option that a field is."""
-    about = dict(field.metadata)
-    flag = about.pop("flag") or "--" + field.name.replace("_", "-")
-    variable = about.pop("variable") or f"FOREBAY_{field.name.upper()}"
-    return Option(name=field.name, flag=flag, variable=variable, **about)
+_policy_option = partial(_option, is_policy=True)
+_wrap_option = partial(_option, commands=("wrap",))
+_serve_option = partial(_option, commands=("serve",))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is in force. Sizes are bytes; times are in the unit that the name says."""
+    """The values in force. Sizes are bytes, times are seconds."""
 
-    config: str | None = option(None, PATH, "a forebay.toml to read; none is searched for", in_file=False)
+    config: str | None = _option(None, PATH, "read options from this file; none is searched for", in_file=False)
 
-    store: str | None = option(
-        None, TEXT, "where results are stored: file:///path; else the user's own", policy_name="store"
+    # What to store, and for how long.
+    store: str | None = _policy_option(
+        None, TEXT, "where to store results, such as file:///path; by default in the user's home"
     )
-    output_mode: str = option(
-        "auto",
-        MODE,
-        "auto stores what is too large to go inline, handle stores all, inline nothing",
-        policy_name="output_mode",
+    output_mode: str = _policy_option(
+        "auto", MODE, "auto stores results above the inline limit, handle stores all, inline stores none"
     )
-    output_inline_limit_bytes: int = option(
-        32768, SIZE, "how large a result may be to go inline", policy_name="output_inline_limit_bytes"
+    output_inline_limit_bytes: int = _policy_option(32768, SIZE, "send results up to this size inline")
+    ttl: float = _policy_option(
+        86400.0, SECONDS, "keep a stored result for this long", aliases={"output_handle_ttl_hours": HOURS}
     )
-    output_handle_ttl_hours: float = option(24.0, HOURS, "how long a stored result is kept", policy_name="ttl")
-    output_handle_sweep_interval_seconds: float = option(
-        300.0, SECONDS, "how often what has expired is removed; 0 for never", policy_name="sweep_interval"
+    sweep_interval: float = _policy_option(
+        300.0,
+        SECONDS,
+        "remove expired results this often; 0 for never",
+        aliases={"output_handle_sweep_interval_seconds": SECONDS},
     )
-    handle_chars: int | None = option(
-        None,
-        number_choice(12, 26),
-        "characters of a handle; 12 over stdio and 26 over HTTP if not given",
-        policy_name="handle_length",
+    quota_bytes: int | None = _policy_option(4 << 30, optional(SIZE), "store at most this much in all")
+    principal_quota_bytes: int | None = _policy_option(
+        1 << 30, optional(SIZE), "store at most this much for each principal"
     )
-    quota_bytes: int | None = option(
-        4 << 30, optional(SIZE), "how much may be stored in all", policy_name="quota_bytes"
+    on_full: str = _policy_option(
+        "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
     )
-    principal_quota_bytes: int | None = option(
-        1 << 30, optional(SIZE), "how much each principal may store", policy_name="principal_quota_bytes"
-    )
-    on_full: str = option(
-        "refuse", choice("refuse", "evict"), "what a full store does with a new result", policy_name="on_full"
-    )
-    compression: str = option("zstd", choice("zstd", "none"), "how results are stored", policy_name="compression")
-    durability: str = option(
-        "process",
-        choice("process", "power"),
-        "what a stored result survives: the end of the process, or of the power",
-        policy_name="durability",
-    )
-    warn_bytes: int = option(
-        100_000_000, SIZE, "a principal that stores more than this is warned of in the log", policy_name="warn_bytes"
-    )
-    redact: tuple[str, ...] = option(
+    redact: tuple[str, ...] = _policy_option(
         (),
         line_list("EXPRESSION", "sk-[A-Za-z0-9]+"),
-        "a regular expression: what matches is stored as [redacted]; repeatable",
-        policy_name="redact",
+        "store matches of this regular expression as [redacted]; repeatable",
     )
 
-    tools: Mapping[str, Any] = option(
+    # Which tools clients see, and how they answer.
+    tools: Mapping[str, Any] = _policy_option(
         _EMPTY,
         TOOLS,
-        "modes of tools by name or pattern, the first that matches; repeatable",
+        "set the output mode of tools by name or pattern; the first match counts; repeatable",
         flag="--tool",
-        policy_name="tools",
     )
-    per_call: bool = option(False, FLAG, "let each call choose its mode", policy_name="per_call")
-    tool_prefix: str = option("", PREFIX, "goes before the names of the tools that forebay adds", policy_name="prefix")
-    journal: bool = option(False, FLAG, "add a tool that reads the journal", policy_name="journal")
-    contract: bool | Mapping[str, Any] = option(
-        False,
-        CONTRACT,
-        "answer by the response contract: all tools, or those of a pattern; repeatable",
-        policy_name="contract",
+    per_call: bool = _policy_option(False, FLAG, "let each call choose its output mode")
+    prefix: str = _policy_option("", PREFIX, "put this before the names of the tools that forebay adds")
+    journal: bool = _policy_option(False, FLAG, "add a tool that reads the journal")
+    contract: bool | Mapping[str, Any] = _policy_option(
+        False, CONTRACT, "use the response contract for all tools, or for those that match; repeatable"
     )
-    connection_limit_bytes: int = option(
-        25 * 1024,
-        SIZE,
-        "a connection that was answered more is noted in the journal",
-        policy_name="connection_limit_bytes",
+    tools_only: tuple[str, ...] | None = _policy_option(
+        None, name_list("NAMES", "core,search"), "allow only these capabilities"
     )
-
-    tools_only: tuple[str, ...] | None = option(
-        None,
-        name_list("NAMES", "core,search"),
-        "the capabilities that clients can see at most",
-        policy_name="tools_only",
-    )
-    disable_tools: tuple[str, ...] = option(
-        (), name_list("NAMES", "admin"), "capabilities to take away", policy_name="disable_tools"
-    )
-    capabilities: Mapping[str, str] = option(
+    disable_tools: tuple[str, ...] = _policy_option((), name_list("NAMES", "admin"), "disable these capabilities")
+    capabilities: Mapping[str, str] = _policy_option(
         _EMPTY,
         name_map("PATTERN=NAME", "browser_*=core"),
-        "capabilities of tools by name or pattern; repeatable",
+        "set the capability of tools by name or pattern; repeatable",
         flag="--capability",
-        policy_name="capabilities",
     )
-    hidden_tools: tuple[str, ...] = option(
-        (),
-        name_list("PATTERNS", "workflow_*"),
-        "tools that are listed only when a client asks for them",
-        policy_name="hidden_tools",
+    hidden_tools: tuple[str, ...] = _policy_option(
+        (), name_list("PATTERNS", "workflow_*"), "list these tools only after a client asks for them"
     )
 
-    file_refs: bool = option(
-        False, FLAG, "let arguments refer to files and stored results: $file, $handle", policy_name="file_refs"
+    # Arguments by reference.
+    file_refs: bool = _policy_option(
+        False, FLAG, "allow arguments that refer to files and stored results: $file, $handle"
     )
-    file_roots: tuple[str, ...] = option(
+    file_roots: tuple[str, ...] = _policy_option(
         (),
         path_list("FOLDER", "./data", os.pathsep),
-        "a folder that $file may read from; repeatable",
+        "allow $file to read from this folder; repeatable",
         flag="--file-root",
-        policy_name="file_roots",
     )
-    file_ref_max_bytes: int = option(64 << 20, SIZE, "how large such a file may be", policy_name="file_ref_max_bytes")
 
-    stream_above_bytes: int = option(8 << 20, SIZE, "messages larger than this go through a file, not memory")
-    call_timeout_seconds: float | None = option(
-        None, optional(positive(SECONDS)), "how long a call may take; none for as long as it likes"
+    # Calls and logs.
+    call_timeout_seconds: float | None = _option(
+        None, optional(positive(SECONDS)), "cancel a call that takes longer than this; none for no limit"
     )
-    answer_timeout_seconds: float = option(
-        600.0,
-        positive(SECONDS),
-        "how long a call waits for its client to answer what the server asks in it",
-        commands=("serve",),
+    shutdown_grace_seconds: float = _option(5.0, SECONDS, "give calls in flight this long to finish at shutdown")
+    log_level: str = _option(
+        "warning", choice("debug", "info", "warning", "error"), "write logs of this level and above to standard error"
     )
-    shutdown_grace_seconds: float = option(5.0, SECONDS, "how long calls in flight may take to finish at the end")
-    restart_limit: int = option(
-        5, COUNT, "how often at most a server that ends is restarted within the window; 0 never"
-    )
-    restart_window_seconds: float = option(60.0, SECONDS, "the window that restarts are counted in")
-    restart_delay_seconds: float = option(
-        0.5, SECONDS, "the wait before the second restart of a window; then it doubles"
-    )
-    log_level: str = option("warning", choice("debug", "info", "warning", "error"), "what is written to standard error")
 
-    url: str | None = option(None, URL, "an MCP server over HTTP, in place of a command", commands=("wrap",))
-    headers: Mapping[str, str] = option(
+    # The server behind `wrap`.
+    url: str | None = _wrap_option(None, URL, "wrap the MCP server at this URL instead of a command")
+    headers: Mapping[str, str] = _wrap_option(
         _EMPTY,
         HEADERS,
-        "goes with every request to the url; ${VAR} is read from the environment; repeatable",
+        "send this header with every request to the URL; ${VAR} is read from the environment; repeatable",
         flag="--header",
         variable="FOREBAY_HEADER_",
-        commands=("wrap",),
         is_secret=True,
     )
 
-    http: tuple[str, int] | None = option(None, ADDRESS, "listen here, not on stdio", commands=("serve",))
-    token_file: str | None = option(
-        None, PATH, "bearer tokens, each with its principal, one a line", commands=("serve",)
+    # How `serve` listens, and who may call.
+    http: tuple[str, int] | None = _serve_option(None, ADDRESS, "listen on this address instead of stdio")
+    token_file: str | None = _serve_option(None, PATH, "read bearer tokens from this file, one `name: token` a line")
+    insecure: bool = _serve_option(
+        False, FLAG, "allow callers without a token beyond loopback, and a token file that others can read"
     )
-    insecure: bool = option(
-        False, FLAG, "listen beyond loopback for anyone, and take tokens that others can read", commands=("serve",)
+    allowed_hosts: tuple[str, ...] = _serve_option(
+        (), name_list("HOSTS", "mcp.example.com"), "accept these host names in the Host header"
     )
-    allowed_hosts: tuple[str, ...] = option(
-        (),
-        name_list("HOSTS", "mcp.example.com"),
-        "names that requests may have in Host",
-        commands=("serve",),
+    allowed_origins: tuple[str, ...] = _serve_option(
+        (), name_list("ORIGINS", "https://app.example.com"), "accept these origins in the Origin header"
     )
-    allowed_origins: tuple[str, ...] = option(
-        (),
-        name_list("ORIGINS", "https://app.example.com"),
-        "what requests may have in Origin",
-        commands=("serve",),
+    oauth_issuer: str | None = _serve_option(
+        None, URL, "accept JWTs of this issuer; issuer and subject are the principal"
     )
-    oauth_issuer: str | None = option(
-        None, URL, "who gives out the JWTs that callers show; issuer and subject are the principal", commands=("serve",)
-    )
-    oauth_audience: str | None = option(
-        None, URL, "what they must be given out for: the URL that clients call", commands=("serve",)
-    )
-    oauth_jwks_url: str | None = option(None, URL, "where the keys are that they are signed with", commands=("serve",))
-    oauth_scopes: tuple[str, ...] = option(
-        (), name_list("SCOPES", "mcp:use"), "scopes that they must have", commands=("serve",)
-    )
-    body_limit_bytes: int = option(
-        4 << 20, positive(SIZE), "how large the body of a request may be", commands=("serve",)
-    )
-    read_timeout_seconds: float = option(
-        30.0,
-        positive(SECONDS),
-        "how long a request may take to arrive, and a connection may be idle",
-        commands=("serve",),
-    )
-    rate_limit_per_minute: int | None = option(
+    oauth_audience: str | None = _serve_option(None, URL, "accept only JWTs for this audience, the URL clients call")
+    oauth_jwks_url: str | None = _serve_option(None, URL, "read the keys that sign the JWTs from this URL")
+    oauth_scopes: tuple[str, ...] = _serve_option((), name_list("SCOPES", "mcp:use"), "require these scopes of a JWT")
+    body_limit_bytes: int = _serve_option(4 << 20, positive(SIZE), "reject larger request bodies")
+    rate_limit_per_minute: int | None = _serve_option(
         None,
         optional(positive(COUNT)),
-        "how many requests a principal may make, or an address without one",
-        commands=("serve",),
+        "allow this many requests a minute to each principal, or to each address without a token",
     )
-    max_connections: int = option(512, positive(COUNT), "how many connections may be open at once", commands=("serve",))
-    max_sessions: int = option(1000, positive(COUNT), "how many sessions may be open at once", commands=("serve",))
-    session_idle_seconds: float = option(
-        1800.0, positive(SECONDS), "how long a session lasts that nobody uses", commands=("serve",)
-    )
-    max_principals: int = option(
-        64,
+    max_connections: int = _serve_option(
+        512,
         positive(COUNT),
-        "for how many principals without a session there may be connections to upstreams at once",
-        commands=("serve",),
+        "keep at most this many connections open; sessions and principals grow with it",
     )
-    principal_idle_seconds: float = option(
-        1800.0,
-        positive(SECONDS),
-        "how long these last when nothing of the principal's is under way, and it does not listen",
-        commands=("serve",),
+    session_idle_seconds: float = _serve_option(
+        1800.0, positive(SECONDS), "close a session, or a principal's connections to upstreams, after this long unused"
     )
-    file_refs_beyond_loopback: bool = option(
-        False, FLAG, "let $file read files for callers from elsewhere, too", commands=("serve",)
-    )
-    mcp_servers: str | None = option(
-        None, PATH, "a client's file with mcpServers, which are served too", commands=("serve",)
-    )
+    file_refs_beyond_loopback: bool = _serve_option(False, FLAG, "allow $file to callers from other machines, too")
+    mcp_servers: str | None = _serve_option(None, PATH, "also serve the mcpServers of this client's file")
+
+    # Limits that are not options. Tests lower them.
+    spool_above_bytes: int = 8 << 20
+    """Messages above this size are spooled to disk."""
+    restart_limit: int = 5
+    """Restarts of a server that ends, within `restart_window_seconds`."""
+    restart_window_seconds: float = 60.0
+    restart_delay_seconds: float = 0.5
+    """Wait before the second restart; it doubles with each one."""
+    answer_timeout_seconds: float = 600.0
+    """How long a call waits for its client to answer a request of the server."""
+    read_timeout_seconds: float = 30.0
+    """How long a request may take to arrive, and a connection may be idle."""
+    max_sessions: int = 1000
+    max_principals: int = 64
+    """Principals without a session that have connections to upstreams."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
-    """What `serve` puts behind one server: TOML's `[upstreams.NAME]`, and the servers of `mcp_servers`."""
+    """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Where the values came from that are not defaults."""
+    """Where each value that is not a default was set: a flag, a variable, or a line of a file."""
 
     def policy_options(self) -> dict[str, Any]:
-        """What `Gate(...)` is to be made with: what was set, and what the gateway has another default for."""
-        given = {
-            option.policy_name: self._policy_value(option)
+        """Return the arguments for `OutputPolicy(...)`: the options that were set, and the gateway's own defaults."""
+        arguments = {
+            option.name: getattr(self, option.name)
             for option in OPTIONS.values()
-            if option.policy_name and self._is_set(option)
+            if option.is_policy and (option.name in self.sources or option.name == "output_mode")
         }
-        if self.file_refs and self._is_file_access_off():
-            given["file_roots"] = ()
+        if "redact" in arguments:
+            from forebay.config.masking import make_redaction
+
+            arguments["redact"] = [make_redaction(expression) for expression in self.redact]
         if self.file_refs:
-            # What lets people in, or us into servers, is nobody's to read.
+            if self._is_file_access_off():
+                arguments["file_roots"] = ()
+            # $file must not read tokens or credentials of upstreams.
             files = (self.config, self.token_file, self.mcp_servers)
-            given["secret_files"] = [file for file in files if file is not None]
-        return {str(name): value for name, value in given.items()}
+            arguments["secret_files"] = [file for file in files if file is not None]
+        return arguments
 
     def _is_file_access_off(self) -> bool:
-        """Whether `$file` leads nowhere, since whoever calls may be anywhere; `$handle` does no harm."""
+        """Whether `$file` reads nothing because callers may be on other machines. `$handle` still works."""
         from forebay.config.listening import is_beyond_loopback
 
         return is_beyond_loopback(self) and not self.file_refs_beyond_loopback
 
-    def _is_set(self, option: Option) -> bool:
-        return option.name in self.sources or option.name == "output_mode"
 
-    def _policy_value(self, option: Option) -> Any:
-        value = getattr(self, option.name)
-        if option.type is HOURS:
-            return value * 3600
-        if option.name == "redact":
-            from forebay.config.masking import make_redaction
+def _make_option(field: "dataclasses.Field[Any]") -> Option:
+    attributes = dict(field.metadata)
+    attributes["flag"] = attributes["flag"] or _flag_name(field.name)
+    attributes["variable"] = attributes["variable"] or _variable_name(field.name)
+    aliases = attributes.pop("aliases")
+    option = Option(name=field.name, **attributes)
+    return dataclasses.replace(
+        option,
+        aliases=tuple(
+            dataclasses.replace(
+                option,
+                name=name,
+                type=value_type,
+                flag=_flag_name(name),
+                variable=_variable_name(name),
+                is_alias=True,
+                help=f"same as {option.flag}, in {value_type.metavar.lower()}",
+            )
+            for name, value_type in aliases.items()
+        ),
+    )
 
-            return [make_redaction(expression) for expression in value]
-        return value
+
+def _flag_name(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
-OPTIONS = {field.name: option_from_field(field) for field in dataclasses.fields(Settings) if field.metadata}
+def _variable_name(name: str) -> str:
+    return f"FOREBAY_{name.upper()}"
+
+
+OPTIONS = {field.name: _make_option(field) for field in dataclasses.fields(Settings) if field.metadata}
+SPELLINGS = {spelling.name: spelling for option in OPTIONS.values() for spelling in (option, *option.aliases)}
+"""Options and their aliases by name."""
+
+REMOVED = {
+    "answer_timeout_seconds": "a client has 10 minutes to answer",
+    "compression": "stored results are always compressed",
+    "connection_limit_bytes": "the library's Forebay(...) still takes it",
+    "durability": "the library's open_store(...) still takes it",
+    "file_ref_max_bytes": "the library's Forebay(...) still takes it",
+    "handle_chars": "handles have 12 characters on stdio and 26 over HTTP",
+    "max_principals": "raise max_connections",
+    "max_sessions": "raise max_connections",
+    "principal_idle_seconds": "use session_idle_seconds",
+    "read_timeout_seconds": "a request has 30 seconds to arrive",
+    "restart_delay_seconds": "restarts are spaced by forebay",
+    "restart_limit": "a server is restarted up to 5 times a minute",
+    "restart_window_seconds": "a server is restarted up to 5 times a minute",
+    "stream_above_bytes": "messages above 8 MiB are always spooled to disk",
+    "tool_prefix": "use prefix",
+    "warn_bytes": "the library's open_store(...) still takes it",
+}
+"""Options of earlier versions, and what to do without them."""

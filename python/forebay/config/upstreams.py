@@ -1,8 +1,9 @@
-"""What `forebay serve` puts behind one server: MCP by command or URL, an OpenAPI document, a Python module."""
+"""Upstreams of `forebay serve`: MCP servers by command or URL, HTTP APIs, and Python modules."""
 
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ UPSTREAM_KEYS = {
     "openapi": ("base_url", "headers", "auth"),
     "python": (),
 }
-"""What an upstream may be, and what else each may say; any may have a prefix."""
+"""The kinds of upstreams, and the further keys of each. `prefix` goes with every kind."""
 
 _UPSTREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig:
-    """One upstream. Which of `command`, `url`, `openapi` and `python` it has says what it is."""
+    """One upstream. Exactly one of `command`, `url`, `openapi` and `python` is set."""
 
     name: str
     command: str | None = None
@@ -36,15 +37,16 @@ class UpstreamConfig:
     url: str | None = None
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     openapi: str | None = None
-    """A path, or an address."""
+    """The path or URL of an OpenAPI document."""
     base_url: str | None = None
     auth: Mapping[str, str | tuple[str, str]] = dataclasses.field(default_factory=dict, repr=False)
-    """A key or token, or user and password, by the names of the document's security schemes."""
+    """A key or token, or user and password, by the name of the security scheme."""
     python: str | None = None
+    """The name of a Python module."""
     folder: str | None = None
-    """Where the module may be, too: the folder of the file that names it."""
+    """The folder of the configuration file, where the module may be."""
     prefix: str | None = None
-    """Goes before the names of its tools; without one, only on a clash."""
+    """Prefix of all tool names. Without one, the upstream's name is the prefix of names that clash."""
 
     @property
     def kind(self) -> str:
@@ -70,14 +72,14 @@ def _parse_variables(value: Any) -> dict[str, str]:
 
 
 def _parse_auth(value: Any) -> dict[str, str | tuple[str, str]]:
-    what = 'a token, or ["user", "password"], by the name of a security scheme'
+    expected = 'a token, or ["user", "password"], by the name of a security scheme'
     if not isinstance(value, dict):
-        raise ValueError(what)
-    for given in value.values():
-        is_basic = isinstance(given, list) and len(given) == 2 and all(isinstance(text, str) for text in given)
-        if not is_basic and not isinstance(given, str):
-            raise ValueError(what)
-    return {name: given if isinstance(given, str) else (given[0], given[1]) for name, given in value.items()}
+        raise ValueError(expected)
+    for secret in value.values():
+        is_basic = isinstance(secret, list) and len(secret) == 2 and all(isinstance(text, str) for text in secret)
+        if not is_basic and not isinstance(secret, str):
+            raise ValueError(expected)
+    return {name: secret if isinstance(secret, str) else (secret[0], secret[1]) for name, secret in value.items()}
 
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
@@ -95,46 +97,43 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def parse_upstreams(document: ConfigFile, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
-    """The upstreams of a forebay.toml."""
-    tables = document.values.get("upstreams", {})
+def parse_upstreams(file: ConfigFile, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
+    """Return the `[upstreams.NAME]` of a forebay.toml. Raises `InvalidArgument`."""
+    tables = file.values.get("upstreams", {})
     if not isinstance(tables, dict):
-        raise InvalidArgument(f"{document.location('upstreams')}: upstreams are tables, such as [upstreams.files]")
-    found = {}
+        raise InvalidArgument(f"{file.location('upstreams')}: upstreams are tables, such as [upstreams.files]")
+    upstreams = {}
     for name, table in tables.items():
+        location_of = partial(file.location, "upstreams", name)
         if not isinstance(table, dict):
-            place = document.location("upstreams", name)
-            raise InvalidArgument(f"{place}: an upstream is a table, such as [upstreams.{name}]")
-
-        def place_of(*keys: str, name: str = name) -> str:
-            return document.location("upstreams", name, *keys)
-
-        target = parse_upstream(name, table, place_of, lambda written: expand_variables(written, environ))
-        found[name] = _resolve_paths(target, document)
-    check_prefixes(found, document)
-    return found
+            raise InvalidArgument(f"{location_of()}: an upstream is a table, such as [upstreams.{name}]")
+        upstream = parse_upstream(name, table, location_of, lambda value: expand_variables(value, environ))
+        upstreams[name] = _resolve_paths(upstream, file)
+    check_prefixes(upstreams, file)
+    return upstreams
 
 
-def check_prefixes(targets: Mapping[str, UpstreamConfig], document: ConfigFile) -> None:
-    """Refuses prefixes by which nobody could tell whose a tool is: of two upstreams, or the name of another.
+def check_prefixes(upstreams: Mapping[str, UpstreamConfig], file: ConfigFile) -> None:
+    """Raise `InvalidArgument` if two upstreams have the same prefix, or one has the name of another as its prefix.
 
-    A name goes before a tool as a prefix does, where two tools are called the same.
+    Where tools clash, the upstream's name is put before them like a prefix, so either would be ambiguous.
     """
     owners: dict[str, str] = {}
-    for name, target in targets.items():
-        if not target.prefix:
+    for name, upstream in upstreams.items():
+        prefix = upstream.prefix
+        if not prefix:
             continue
-        place = document.location("upstreams", name, "prefix")
-        owner = owners.setdefault(target.prefix, name)
+        location = file.location("upstreams", name, "prefix")
+        owner = owners.setdefault(prefix, name)
         if owner != name:
             raise InvalidArgument(
-                f"{place}: the upstreams {owner} and {name} have the same prefix {target.prefix}; give one another"
+                f"{location}: the upstreams {owner} and {name} have the same prefix {prefix}; give one another"
             )
-        named = target.prefix.rstrip("_.-")
-        if named != name and named in targets:
+        other = prefix.rstrip("_.-")
+        if other != name and other in upstreams:
             raise InvalidArgument(
-                f"{place}: the prefix {target.prefix} of the upstream {name} is what tools of the upstream {named} "
-                f"have before them when they clash; give {name} another prefix, or rename {named}"
+                f"{location}: the prefix {prefix} of the upstream {name} is what tools of the upstream {other} "
+                f"have before them when they clash; give {name} another prefix, or rename {other}"
             )
 
 
@@ -144,17 +143,20 @@ def parse_upstream(
     location_of: Callable[..., str],
     expand: Callable[[Any], Any] = lambda value: value,
 ) -> UpstreamConfig:
-    """What a table says of an upstream; `place_of` names where a key is written, `expand` reads its variables."""
+    """Parse the table of an upstream. Raises `InvalidArgument`.
+
+    `location_of` returns the place of a key for messages, `expand` expands the variables of a value.
+    """
     if not _UPSTREAM_NAME.fullmatch(name):
         raise InvalidArgument(f"{location_of()}: upstreams have names of letters, digits, dots, dashes and underscores")
     _check_keys(name, table, location_of)
-    read = {}
-    for key, written in table.items():
+    values = {}
+    for key, raw in table.items():
         try:
-            read[key] = _PARSERS[key](expand(written))
+            values[key] = _PARSERS[key](expand(raw))
         except ValueError as error:
             raise InvalidArgument(f"{location_of(key)}: {key} of the upstream {name}: {error}") from None
-    return UpstreamConfig(name=name, **read)
+    return UpstreamConfig(name=name, **values)
 
 
 def _check_keys(name: str, table: Mapping[str, Any], location_of: Callable[..., str]) -> None:
@@ -163,21 +165,21 @@ def _check_keys(name: str, table: Mapping[str, Any], location_of: Callable[..., 
             hint = did_you_mean(key, _PARSERS, f"an upstream has {', '.join(_PARSERS)}")
             raise InvalidArgument(f"{location_of(key)}: an upstream has no {key}; {hint}")
     kinds = [kind for kind in UPSTREAM_KEYS if kind in table]
-    if len(kinds) != 1:
-        what = (
-            f"{' and '.join(kinds)}: leave one of them" if kinds else f"none of {', '.join(UPSTREAM_KEYS)}: give it one"
-        )
-        raise InvalidArgument(f"{location_of()}: the upstream {name} has {what}")
+    if not kinds:
+        allowed = ", ".join(UPSTREAM_KEYS)
+        raise InvalidArgument(f"{location_of()}: the upstream {name} has none of {allowed}: give it one")
+    if len(kinds) > 1:
+        raise InvalidArgument(f"{location_of()}: the upstream {name} has {' and '.join(kinds)}: leave one of them")
     for key in table:
         if key not in (*kinds, *UPSTREAM_KEYS[kinds[0]], "prefix"):
             raise InvalidArgument(f"{location_of(key)}: an upstream by {kinds[0]} has no {key}; take it out")
 
 
-def _resolve_paths(target: UpstreamConfig, document: ConfigFile) -> UpstreamConfig:
-    cwd, openapi = target.cwd, target.openapi
+def _resolve_paths(upstream: UpstreamConfig, file: ConfigFile) -> UpstreamConfig:
+    cwd, openapi = upstream.cwd, upstream.openapi
     return dataclasses.replace(
-        target,
-        cwd=cwd and document.resolve_path(cwd),
-        openapi=openapi if openapi is None or "://" in openapi else document.resolve_path(openapi),
-        folder=target.python and str(Path(document.resolve_path(".")).resolve()),
+        upstream,
+        cwd=cwd and file.resolve_path(cwd),
+        openapi=openapi if openapi is None or "://" in openapi else file.resolve_path(openapi),
+        folder=upstream.python and str(Path(file.resolve_path(".")).resolve()),
     )

@@ -77,11 +77,12 @@ class HubServer:
         self._settings = settings
         # Import modules first, so that errors show before the first client connects.
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
-        self.policy = Forebay(
+        middleware = Forebay(
             **settings.policy_options(),
             default_capability=self._default_capability,
             known_capabilities=settings.upstreams,
         )
+        self.policy = middleware.policy
         self.policy.capabilities.upstream_name = self._upstream_tool_name
         self.server: Server[Any] = Server(
             "forebay",
@@ -90,7 +91,7 @@ class HubServer:
             on_subscriptions_listen=self._listen,
         )
         # On stdio the only client never expires.
-        idle = None if settings.http is None else settings.principal_idle_seconds
+        idle = None if settings.http is None else settings.session_idle_seconds
         self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle)
         self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
         self._forwarding = Forwarding(
@@ -98,7 +99,7 @@ class HubServer:
         )
         self.server.add_request_handler("tools/list", PaginatedRequestParams, self._list_tools)
         self.server.add_request_handler("tools/call", CallToolRequestParams, self._call_tool)
-        self.policy.install(self.server)
+        middleware.install(self.server)
         self.server.middleware.append(self._forwarding)
         self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         self._operation_ids: dict[str, str] = {}
@@ -220,7 +221,7 @@ async def _run_stdio(settings: "Settings") -> int:
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
     lines = LineReader(
         sys.stdin.fileno(),
-        spool_above_bytes=settings.stream_above_bytes,
+        spool_above_bytes=settings.spool_above_bytes,
         make_spool=partial(create_spool, hub.policy.store),
     )
 

@@ -190,7 +190,7 @@ class TenantPool:
         if idle is None:
             message = (
                 f"{self._max_tenants} principals are being served, and that is all that may be at once; try again in "
-                "a while, or ask whoever runs this server to raise max_principals"
+                "a while, or ask whoever runs this server to raise max_connections"
             )
             raise MCPError(code=_SERVER_BUSY, message=message)
         return idle

@@ -194,7 +194,7 @@ class MCPUpstream:
     def _make_upstream(self) -> StdioUpstream | HttpUpstream:
         config, settings = self._config, self._settings
         make_spool = partial(create_spool, self._policy.store)
-        limits: dict[str, Any] = {"spool_above_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         if config.url is not None:
             headers = [f"{name}: {value}" for name, value in config.headers.items()]
             return HttpUpstream(config.url, headers=headers, find_schema=self._input_schema, **limits)

@@ -1,21 +1,22 @@
-"""Values made to fit a schema: what matches is kept, what is not named goes, defaults come in.
+"""Casts of values to JSON Schemas: matching data is kept, surplus properties are stripped, defaults are filled in.
 
-Words that say how a value is built are followed: `type`, `properties`, `required`, `items`, `enum`, unions and their
-like. A value that only breaks a rule of another kind, such as `minimum` or `pattern`, is kept: whoever validates tells.
-A value of two members of a `oneOf` is changed until it is one of them only, by as little as is found.
-What is more than 128 levels down in a value is left as it is.
+A cast follows the keywords that describe the structure of a value: `type`, `properties`, `required`, `items`, `enum`,
+unions and the like. A value of the right structure that breaks another rule, such as `minimum`, `pattern`, or a `oneOf`
+of which two members match, is kept for validation to report. So is data more than 128 levels deep.
 """
 
+import contextlib
+import dataclasses
+import functools
 import logging
+import operator
 import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from forebay.operations.casting.changing import Change, Defaults
-from forebay.operations.casting.endings import HEAVIEST
-from forebay.operations.casting.mending import Mend, Mender
-from forebay.operations.casting.scalars import NO, weight
-from forebay.operations.casting.shapes import Shapes
+from forebay.operations.json_values import MISSING, canonicalize, convert, count_values, json_type
+from forebay.operations.schema_shapes import SchemaShapes, Shape
+from forebay.operations.schema_values import SchemaValues
 from forebay.operations.validation import Schema, is_meaningful, pointer
 
 __all__ = ["Caster", "OnReplaced", "cast"]
@@ -23,129 +24,227 @@ __all__ = ["Caster", "OnReplaced", "cast"]
 _log = logging.getLogger("forebay")
 
 OnReplaced: TypeAlias = Callable[[str, Any], None]
-"""Told of every value that was thrown away because nothing like it fits: its JSON Pointer, and what it was."""
+"""Called with the JSON Pointer and the old value of everything that a cast replaces by a placeholder."""
 
-_ROUNDS = 4
-"""What is mended may leave something to fit, and the other way around."""
+MAX_DEPTH = 128
+"""Levels of a value that are cast; Python's stack has no room for many more."""
+
+MAX_FILLED_VALUES = 1_000_000
+"""Values that one cast fills in. After that, missing data stays missing."""
+
+MAX_TRIALS = 64
+"""Alternatives of a union that are tried for one value."""
+
+UNFIT, INVENTED, STRIPPED, CHANGED = range(4)
+"""Costs of a cast, worst first: values that stay although they do not fit; values replaced by placeholders, required
+ones that were missing, and objects of which no property is left; surplus values; conversions and defaults."""
 
 
 def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
-    """A value that fits the schema, as near to the one that is given as can be.
+    """Return a value that fits a schema and keeps as much as possible of the one given.
 
-    What needs no change is the same object; what is given is never changed itself.
+    What needs no change is returned as the same object. The given value is never modified.
     """
     return Caster(schema).cast(value, on_replaced=on_replaced)
 
 
-_Path: TypeAlias = tuple[str | int, ...]
-
-
 class Caster:
-    """A schema that was read once, for many casts in any thread. One that cannot be understood changes nothing.
-
-    That is told of once. It is so for one that refers to other documents, or has schemas with an `$id` in it.
-    """
+    """A schema prepared for many casts, in any thread. One that cannot be used is logged once, and changes nothing."""
 
     def __init__(self, schema: Schema | None) -> None:
-        self._schema = schema if is_meaningful(schema) else None
-        self._defaults = Defaults()
-        self._is_told = False
-        # What is found out about shapes and their defaults is found while values are cast.
+        self._schema = schema
+        self._values = SchemaValues(self._fit_default)
+        # Guards shapes, defaults and placeholders, which are found as values need them.
         self._lock = threading.Lock()
-        self._shapes = self._read()
 
     @property
     def is_busy(self) -> bool:
-        """Whether another thread casts just now, so that one here would wait for it."""
+        """Whether another thread is casting, so that a cast would have to wait."""
         return self._lock.locked()
 
-    def _read(self) -> Shapes | None:
-        if self._schema is None:
-            return None
-        try:
-            return Shapes(self._schema)
-        except RecursionError as error:
-            # Perhaps whoever called was deep in other calls: the next cast reads it again.
-            self._tell(error)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            self._schema = None
-            self._tell(error)
-        return None
-
-    def _tell(self, error: Exception) -> None:
-        if not self._is_told:
-            self._is_told = True
-            _log.warning("forebay: nothing is made to fit a schema that cannot be understood: %.200s", error)
-
     def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
-        """See `cast`."""
-        try:
-            fitted, paths = self._built(value)
-        except RecursionError:
-            return value
+        """Return a value that fits the schema; see the function `cast`."""
+        fitted, attempt = self._fit(value, has_placeholders=True)
         if on_replaced is not None:
-            for path in paths:
-                on_replaced(pointer([*path]), _at(value, path))
+            for path, old in attempt.replaced:
+                on_replaced(pointer(path[::-1]), old)
         return fitted
 
-    def normalized(self, value: Any) -> Any:
-        """A value that fits, if nothing has to be thrown away or made up for it; else the value itself.
+    def normalize(self, value: Any) -> Any:
+        """Return a value that fits if nothing has to be discarded or invented for that, else the value itself.
 
-        An object that says what went wrong must not become one that says that all is well, with a price of 0.
+        An object that reports an error must not become one that reports success with a price of 0.
         """
+        fitted, attempt = self._fit(value, has_placeholders=False)
+        return value if any(attempt.costs[:STRIPPED]) else fitted
+
+    def _fit(self, value: Any, *, has_placeholders: bool) -> "tuple[Any, _Attempt]":
+        run = _Run(self._values, has_placeholders)
+        # The caller may be deep in other calls, and bounds in the schema too large for floats: then the value stays.
+        with contextlib.suppress(RecursionError, OverflowError):
+            with self._lock:
+                shapes = self._shapes
+            if shapes is not None and not shapes.needs_no_change(value):
+                attempt = _Attempt(run)
+                with self._lock:
+                    fitted = attempt.fit(shapes.root, value, 0)
+                if fitted is value or shapes.accepts(fitted) or not shapes.accepts(value):
+                    return fitted, attempt
+        return value, _Attempt(run)
+
+    @functools.cached_property
+    def _shapes(self) -> SchemaShapes | None:
         try:
-            fitted, change = self._fitted(value)
-        except RecursionError:
+            return SchemaShapes(self._schema) if self._schema is not None and is_meaningful(self._schema) else None
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            _log.warning("forebay: nothing is made to fit a schema that cannot be understood: %.200s", error)
+            return None
+
+    def _fit_default(self, shape: Shape, default: Any) -> Any:
+        attempt = _Attempt(_Run(self._values, has_placeholders=False))
+        fitted = attempt.fit(shape, default, 0)
+        return MISSING if any(attempt.costs[:STRIPPED]) else fitted
+
+
+@dataclasses.dataclass
+class _Run:
+    """State that all attempts of one cast share."""
+
+    values: SchemaValues
+    has_placeholders: bool
+    room: int = MAX_FILLED_VALUES
+    chosen: "dict[tuple[int, int], tuple[Any, _Attempt]]" = dataclasses.field(default_factory=dict)
+    """The best attempts for values of unions, by the ids of shape and value. Both live as long as the cast."""
+
+    def fill(self, shape: Shape, *, with_default: bool) -> Any:
+        """Return the default or a placeholder, or `MISSING`."""
+        if self.room <= 0 or not (with_default or self.has_placeholders):
+            return MISSING
+        value = self.values.copy_default(shape) if with_default else self.values.create_placeholder(shape)
+        self.room -= count_values(value)
+        return value
+
+
+class _Attempt:
+    """One way to fit a value, and what it costs."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self.costs = [0, 0, 0, 0]
+        self.replaced: list[tuple[list[str | int], Any]] = []
+        """The path, innermost name first, and the old value of everything replaced by a placeholder."""
+
+    @property
+    def loss(self) -> tuple[int, int]:
+        return self.costs[UNFIT], self.costs[INVENTED] + self.costs[STRIPPED]
+
+    def fit(self, shape: Shape, value: Any, depth: int) -> Any:
+        """Return the value itself if it fits, else the nearest that does."""
+        if type(value) in shape.accepted_types or depth > MAX_DEPTH or shape.is_impossible:
             return value
-        return value if change.replaced or change.is_made_up else fitted
+        if shape.enum is not None:
+            return self._fit_enum(shape, shape.enum, value)
+        if shape.alternatives:
+            return self._fit_union(shape, value, depth)
+        type_name = json_type(value)
+        if type_name is not None and not shape.takes(type_name):
+            for converted in (convert(value, name) for name in shape.types or ()):
+                if converted is not MISSING:
+                    self.costs[CHANGED] += converted is not value
+                    return converted
+            return self._replace(shape, value)
+        if type_name == "object":
+            return self._fit_object(shape, value, depth + 1)
+        return self._fit_array(shape, value, depth + 1) if type_name == "array" else value
 
-    def _built(self, value: Any) -> tuple[Any, list[_Path]]:
-        """A value that is built as the schema says, and where something was thrown away for it."""
-        fitted, change = self._fitted(value)
-        paths = [tuple(path[::-1]) for path, _ in change.replaced]
-        shapes = self._shapes
-        for _ in range(_ROUNDS):
-            if shapes is None or change.room.is_out:
-                break
-            mend = Mend(fitted) if shapes.allow(fitted) else self._mended(shapes, fitted)
-            better, change = self._fitted(mend.value, HEAVIEST)
-            if better is fitted or weight(better) > weight(value) + HEAVIEST:
-                break
-            fitted = better
-            paths += [path for path, _ in mend.lost]
-            paths = _outermost(value, paths + [tuple(path[::-1]) for path, _ in change.replaced])
-        return fitted, paths
+    def _replace(self, shape: Shape, value: Any) -> Any:
+        placeholder = self._run.fill(shape, with_default=False)
+        self.costs[UNFIT if placeholder is MISSING else INVENTED] += count_values(value)
+        if placeholder is MISSING:
+            return value
+        self.replaced.append(([], value))
+        return placeholder
 
-    def _mended(self, shapes: Shapes, fitted: Any) -> Mend:
-        with self._lock:
-            return Mender(self._defaults.maker).mended(shapes.root, fitted)
+    def _fit_enum(self, shape: Shape, enum: dict[str, Any], value: Any) -> Any:
+        if canonicalize(value) in enum:
+            return value
+        for converted in (convert(value, json_type(choice)) for choice in enum.values()):
+            if converted is not MISSING and canonicalize(converted) in enum:
+                self.costs[CHANGED] += 1
+                return converted
+        return self._replace(shape, value)
 
-    def _fitted(self, value: Any, *most_put_in: int) -> tuple[Any, Change]:
-        """Raises `RecursionError` if whoever called is deep in other calls: the value stays, and validation tells."""
-        with self._lock:
-            shapes = self._shapes = self._shapes or self._read()
-        change = Change(self._defaults, *most_put_in)
-        if shapes is None or shapes.stay(value):
-            return value, change
-        with self._lock:
-            fitted = change.fitted(shapes.root, value, 0)
-        if fitted is not value and shapes.is_broken_by(value, fitted):
-            return value, Change(self._defaults)
-        return fitted, change
+    def _fit_object(self, shape: Shape, value: dict[Any, Any], depth: int) -> Any:
+        members = shape.members
+        better: dict[Any, Any] = {}
+        surplus = []
+        for name, item in value.items():
+            member = members[name] if name in members else shape.member(name)
+            if member is None:
+                surplus.append(name)
+            elif type(item) not in member.accepted_types:
+                fitted = self._fit_inner(member, item, name, depth)
+                if fitted is not item:
+                    better[name] = fitted
+        if not shape.expected.keys() <= value.keys():
+            self._fill(shape, value, better)
+        if not better and not surplus:
+            return value
+        self.costs[INVENTED] += len(surplus) if len(surplus) == len(value) else 0
+        result = {**value, **better}
+        for name in surplus:
+            self.costs[STRIPPED] += count_values(result.pop(name))
+        return result
 
+    def _fill(self, shape: Shape, value: dict[Any, Any], filled: dict[Any, Any]) -> None:
+        for name, member in shape.expected.items():
+            if name not in value:
+                item = self._run.fill(member, with_default=True)
+                if item is MISSING and name in shape.required:
+                    self.costs[INVENTED] += 1
+                    item = self._run.fill(member, with_default=False)
+                if item is not MISSING:
+                    self.costs[CHANGED] += 1
+                    filled[name] = item
 
-def _outermost(value: Any, paths: list[_Path]) -> list[_Path]:
-    """Those that lead to something that was given, and are not within another."""
-    every = {*paths}
-    outer = (path for path in dict.fromkeys(paths) if not any(path[:end] in every for end in range(len(path))))
-    return [path for path in outer if _at(value, path) is not NO]
+    def _fit_array(self, shape: Shape, value: Any, depth: int) -> Any:
+        first, other = shape.items
+        if not first and other.accepted_types.issuperset(map(type, value)):
+            return value
+        room = next((number for number, item in enumerate([*first, other]) if item.is_impossible), len(value))
+        result = []
+        for number, item in enumerate(value[:room]):
+            inner = first[number] if number < len(first) else other
+            is_kept = type(item) in inner.accepted_types
+            result.append(item if is_kept else self._fit_inner(inner, item, number, depth))
+        self.costs[STRIPPED] += sum(map(count_values, value[room:]))
+        return value if len(result) == len(value) and all(map(operator.is_, result, value)) else result
 
+    def _fit_inner(self, shape: Shape, item: Any, name: str | int, depth: int) -> Any:
+        count = len(self.replaced)
+        fitted = self.fit(shape, item, depth)
+        for path, _ in self.replaced[count:]:
+            path.append(name)
+        return fitted
 
-def _at(value: Any, path: _Path) -> Any:
-    """What is there; `NO` if nothing is."""
-    for name in path:
-        try:
-            value = value[name]
-        except (LookupError, TypeError):
-            return NO
-    return value
+    def _fit_union(self, shape: Shape, value: Any, depth: int) -> Any:
+        key = (id(shape), id(value))
+        if key not in self._run.chosen:
+            self._run.chosen[key] = self._choose(shape, value, depth)
+        fitted, attempt = self._run.chosen[key]
+        self.replaced += [([*path], old) for path, old in attempt.replaced]
+        self.costs = [*map(operator.add, self.costs, attempt.costs)]
+        return fitted
+
+    def _choose(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, _Attempt]":
+        """Return the cheapest attempt; of several that lose the same, the first that is valid."""
+        alternatives = shape.alternatives_for(value)
+        if len(alternatives) > 1:
+            alternatives = [alternative for alternative in alternatives if alternative.accepts(value)] or alternatives
+        attempts = []
+        for alternative in alternatives[:MAX_TRIALS]:
+            attempt = _Attempt(self._run)
+            attempts.append((attempt.fit(alternative, value, depth + 1), attempt))
+        attempts.sort(key=lambda pair: (pair[1].loss, pair[1].costs[CHANGED]))
+        cheapest = [pair for pair in attempts if pair[1].loss == attempts[0][1].loss]
+        return next((pair for pair in cheapest if len(cheapest) > 1 and shape.accepts(pair[0])), cheapest[0])

@@ -1,124 +1,122 @@
-"""Schemas in the words of JSON Schema 2020-12, whatever they were written in: OpenAPI 3.0, or an older draft."""
+"""Translation of OpenAPI 3.0 schemas and older JSON Schema drafts to JSON Schema 2020-12."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["Schema", "in_modern_words", "is_openapi_3_0", "mapped", "modern"]
+__all__ = ["Change", "Schema", "is_openapi_3_0", "map_schemas", "modernize", "modernize_keywords"]
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 """A JSON Schema."""
 
-_ONE = {"additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"}
-_ONE |= {"unevaluatedItems", "unevaluatedProperties"}
-_MANY = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
-_NAMED = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties", "schemas"}
+Change: TypeAlias = Callable[[dict[str, Any], str], Any]
+"""Takes the keywords of a schema, which it may change, and the JSON Pointer of that schema."""
 
-_BESIDE_A_REFERENCE = {"$ref", "$defs", "components", "definitions", "openapi"}
-"""What is no rule of its own, so it stays where rules beside a reference do not count."""
+_SCHEMA_KEYWORDS = {"additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"}
+_SCHEMA_KEYWORDS |= {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
+_LIST_KEYWORDS = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
+_MAP_KEYWORDS = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties", "schemas"}
 
-_NO_RULES = {"$anchor", "$defs", "$id", "$schema", "components", "definitions", "openapi"}
-"""What others refer to by where it is, so it stays there when rules are put into a schema of their own."""
+_KEPT_BESIDE_REF = {"$ref", "$defs", "components", "definitions", "openapi"}
+"""Keywords that stay beside a `$ref` in dialects that ignore rules there."""
+
+_LOCATED = {"$anchor", "$defs", "$id", "$schema", "components", "definitions", "openapi"}
+"""Keywords that must not move into a nested schema, because references depend on their location."""
 
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
-_Told: TypeAlias = dict[str, Any]
 
-
-def modern(schema: Schema) -> Schema:
-    """The same rules in the words of 2020-12."""
+def modernize(schema: Schema) -> Schema:
+    """Return a copy of a schema with the same rules in the keywords of 2020-12."""
     if isinstance(schema, bool):
         return schema
-    has_lonely_references = is_openapi_3_0(schema) or any(draft in str(schema.get("$schema")) for draft in _OLD_DRAFTS)
+    ignores_beside_ref = is_openapi_3_0(schema) or any(draft in str(schema.get("$schema")) for draft in _OLD_DRAFTS)
 
-    def change(told: _Told) -> Any:
-        if has_lonely_references and "$ref" in told:
-            return {key: value for key, value in told.items() if key in _BESIDE_A_REFERENCE}
-        # It is not in the words of that any more.
-        told.pop("$schema", None)
-        return in_modern_words(told)
+    def change(keywords: dict[str, Any], _: str) -> dict[str, Any]:
+        if ignores_beside_ref and "$ref" in keywords:
+            return {key: value for key, value in keywords.items() if key in _KEPT_BESIDE_REF}
+        keywords.pop("$schema", None)
+        return modernize_keywords(keywords)
 
-    modernized: Schema = mapped(schema, change)
-    return modernized
+    modern: Schema = map_schemas(schema, change)
+    return modern
 
 
-def in_modern_words(told: _Told) -> _Told:
-    """One schema, without those in it, in the words of 2020-12."""
-    return _with_null(_with_prefix(_with_bounds(told)))
+def modernize_keywords(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return one schema in the keywords of 2020-12; schemas nested in it stay as they are."""
+    return _translate_nullable(_translate_item_list(_translate_bounds(keywords)))
 
 
 def is_openapi_3_0(schema: Schema) -> bool:
-    """Whether a schema says so, or uses a word that nobody else has."""
+    """Return whether a schema declares OpenAPI 3.0 or uses a keyword that only OpenAPI 3.0 has."""
     if isinstance(schema, bool):
         return False
-    return str(schema.get("openapi", "")).startswith("3.0") or any(map(_has_words_of_3_0, _all_in(schema)))
+    found: list[dict[str, Any]] = []
+    map_schemas(schema, lambda keywords, _: found.append(keywords))
+    return str(schema.get("openapi", "")).startswith("3.0") or any(map(_has_openapi_keyword, found))
 
 
-def _has_words_of_3_0(schema: Mapping[str, Any]) -> bool:
+def _has_openapi_keyword(schema: Mapping[str, Any]) -> bool:
     bounds = (schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"))
     return isinstance(schema.get("nullable"), bool) or any(isinstance(bound, bool) for bound in bounds)
 
 
-def mapped(schema: Any, change: Callable[[_Told], Any]) -> Any:
-    """A schema with each schema in it changed, from the inside out. What only looks like one, as in an enum, is not."""
+def map_schemas(schema: Any, change: Change, pointer: str = "") -> Any:
+    """Return a copy with `change` applied to each schema, innermost first. Values of `enum` and the like are not."""
     if not isinstance(schema, Mapping):
         return schema
 
-    def below(key: str, value: Any) -> Any:
-        if key in _MANY and isinstance(value, list):
-            return [mapped(item, change) for item in value]
-        if key in _ONE:
-            return mapped(value, change)
-        if key in _NAMED and isinstance(value, Mapping):
-            return {name: mapped(item, change) for name, item in value.items()}
+    def map_keyword(key: str, value: Any, pointer: str) -> Any:
+        pointer = f"{pointer}/{key}"
+        if key in _LIST_KEYWORDS and isinstance(value, list):
+            return [map_schemas(item, change, f"{pointer}/{number}") for number, item in enumerate(value)]
+        if key in _SCHEMA_KEYWORDS:
+            return map_schemas(value, change, pointer)
+        if key in _MAP_KEYWORDS and isinstance(value, Mapping):
+            return {name: map_schemas(item, change, f"{pointer}/{_escape(name)}") for name, item in value.items()}
         if key == "components" and isinstance(value, Mapping):
-            return {name: below(name, item) for name, item in value.items()}
+            return {name: map_keyword(name, item, pointer) for name, item in value.items()}
         return value
 
-    return change({key: below(key, value) for key, value in schema.items()})
+    return change({key: map_keyword(key, value, pointer) for key, value in schema.items()}, pointer)
 
 
-def _all_in(schema: Schema) -> Iterator[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-
-    def note(told: _Told) -> _Told:
-        found.append(told)
-        return told
-
-    mapped(schema, note)
-    return iter(found)
+def _escape(name: Any) -> str:
+    return str(name).replace("~", "~0").replace("/", "~1")
 
 
-def _with_bounds(told: _Told) -> _Told:
+def _translate_bounds(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Turn a boolean `exclusiveMinimum` or `exclusiveMaximum` into a number."""
     for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        match told.get(exclusive):
-            case True if inclusive in told:
-                told = {**told, exclusive: told[inclusive]}
-                del told[inclusive]
+        match keywords.get(exclusive):
+            case True if inclusive in keywords:
+                keywords = {**keywords, exclusive: keywords[inclusive]}
+                del keywords[inclusive]
             case bool():
-                told = {key: value for key, value in told.items() if key != exclusive}
-    return told
+                keywords = {key: value for key, value in keywords.items() if key != exclusive}
+    return keywords
 
 
-def _with_prefix(told: _Told) -> _Told:
-    """A list of schemas for the first items was `items` once, and `additionalItems` spoke of the others."""
-    if not isinstance(told.get("items"), list):
-        return told
-    others = {key: value for key, value in told.items() if key not in ("items", "additionalItems")}
-    return {**others, "prefixItems": told["items"], "items": told.get("additionalItems", True)}
+def _translate_item_list(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Turn a list in `items` into `prefixItems`, and `additionalItems` into `items`."""
+    if not isinstance(keywords.get("items"), list):
+        return keywords
+    others = {key: value for key, value in keywords.items() if key not in ("items", "additionalItems")}
+    return {**others, "prefixItems": keywords["items"], "items": keywords.get("additionalItems", True)}
 
 
-def _with_null(told: _Told) -> _Told:
-    if told.get("nullable") is not True:
-        return told
-    told = {key: value for key, value in told.items() if key != "nullable"}
-    if "type" not in told:
-        # A reference or a union that may be null is written in this way by many, and nothing else can be meant.
-        if not told.keys() & {"allOf", "anyOf", "oneOf", "enum"}:
-            return told
-        rules = {key: value for key, value in told.items() if key not in _NO_RULES}
-        return {**{key: told[key] for key in told if key in _NO_RULES}, "anyOf": [rules, {"type": "null"}]}
-    types = told["type"] if isinstance(told["type"], list) else [told["type"]]
-    told["type"] = types if "null" in types else [*types, "null"]
-    if isinstance(told.get("enum"), list) and None not in told["enum"]:
-        told["enum"] = [*told["enum"], None]
-    return told
+def _translate_nullable(keywords: dict[str, Any]) -> dict[str, Any]:
+    if keywords.get("nullable") is not True:
+        return keywords
+    keywords = {key: value for key, value in keywords.items() if key != "nullable"}
+    if "type" not in keywords:
+        # OpenAPI 3.0 ignores `nullable` without `type`, but authors who write it beside a union mean it.
+        if not keywords.keys() & {"allOf", "anyOf", "oneOf", "enum"}:
+            return keywords
+        rules = {key: value for key, value in keywords.items() if key not in _LOCATED}
+        located = {key: value for key, value in keywords.items() if key in _LOCATED}
+        return {**located, "anyOf": [rules, {"type": "null"}]}
+    types = keywords["type"] if isinstance(keywords["type"], list) else [keywords["type"]]
+    keywords["type"] = types if "null" in types else [*types, "null"]
+    if isinstance(keywords.get("enum"), list) and None not in keywords["enum"]:
+        keywords["enum"] = [*keywords["enum"], None]
+    return keywords

@@ -68,7 +68,7 @@ def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     envelope = _wrap(result, spec)
     if not is_meaningful(spec.output_schema) or not _is_covered_by_schema(envelope):
         return envelope
-    envelope = dataclasses.replace(envelope, data=spec.caster.normalized(_to_json_types(envelope.data)))
+    envelope = dataclasses.replace(envelope, data=spec.caster.normalize(_to_json_types(envelope.data)))
     for problem in spec.output.problems(envelope.data):
         _log.warning(
             "forebay: %s answered what its schema does not say, at %r: %s",

@@ -1,4 +1,4 @@
-"""JSON Schemas, compiled once each: what is wrong with a value, and where."""
+"""Validation of values against JSON Schemas, with the path of each problem."""
 
 import base64
 import itertools
@@ -8,72 +8,76 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
-from forebay.operations.casting.scalars import weight
-from forebay.operations.dialect import Schema, is_openapi_3_0, modern
+from forebay.operations.dialect import Schema, is_openapi_3_0, modernize
+from forebay.operations.json_values import count_values
 
 __all__ = ["Problem", "Schema", "Validator", "is_meaningful", "pointer"]
 
 _log = logging.getLogger("forebay")
 
 Problem: TypeAlias = dict[str, str]
-"""What is wrong with a value: `path`, a JSON Pointer, and `message`."""
+"""A rule that a value breaks: `path`, a JSON Pointer, and `message`."""
 
-_MOST_PROBLEMS = 8
-"""Nobody reads more of them."""
+MAX_PROBLEMS = 8
+"""Problems that are reported for one value."""
 
-_MOST_LOOKED_THROUGH = 10_000
-"""Values in one. A validator that is asked for all problems finds all before it tells of one, and keeps each in memory
-with what it is about: a megabyte that is wrong throughout takes seconds, and gigabytes. Of more, the first is told.
+MAX_VALUES_FOR_ALL_PROBLEMS = 10_000
+"""For a value that contains more values, only the first problem is reported.
+
+A validator collects all problems before it returns the first, each with a copy of what it is about: for a megabyte that
+is wrong throughout this takes seconds and gigabytes.
 """
 
-_LONGEST = 200
+MAX_MESSAGE_CHARACTERS = 200
 
 
 def is_meaningful(schema: Schema | None) -> bool:
-    """Whether a schema says anything: without one, or with one that takes everything, there is nothing to check."""
+    """Return whether a schema has rules: `None`, `true` and `{}` accept everything."""
     return schema is not None and schema is not True and schema != {}
 
 
 class Validator:
-    """A schema that was read once. One that cannot be understood is told of, once, and takes everything."""
+    """A compiled schema. One that is invalid is logged once and accepts everything."""
 
     def __init__(self, schema: Schema | None, what: str = "a value") -> None:
         self._validator: Any = None
         if schema is None or not is_meaningful(schema):
             return
         try:
-            read = modern(schema) if is_openapi_3_0(schema) else schema
-            # Whoever wrote the schema must not make this process fetch anything.
-            self._validator = jsonschema_rs.validator_for(read if isinstance(read, bool) else dict(read), offline=True)
+            modern = modernize(schema) if is_openapi_3_0(schema) else schema
+            # A schema must not make this process fetch anything.
+            self._validator = jsonschema_rs.validator_for(
+                modern if isinstance(modern, bool) else dict(modern), offline=True
+            )
         except (ValueError, RecursionError) as error:
             _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", what, error)
 
     def problems(self, value: Any) -> list[Problem]:
-        """What is wrong with a value; nothing of what is right."""
+        """Return the rules that a value breaks; an empty list for a valid one."""
         if self._validator is None:
             return []
         try:
-            return self._found(value)
+            return self._find_problems(value)
         except ValueError:
             pass
         try:
             # A file in an input is bytes here and base64 in JSON; a schema knows only JSON.
-            return self._found(_as_json_has_it(value))
+            return self._find_problems(_encode_bytes(value))
         except (ValueError, RecursionError) as error:
-            return [
-                {"path": "", "message": f"this is not JSON: {error}; give plain values, and bytes for files"[:_LONGEST]}
-            ]
+            message = f"this is not JSON: {error}; give plain values, and bytes for files"
+            return [{"path": "", "message": message[:MAX_MESSAGE_CHARACTERS]}]
 
-    def _found(self, value: Any) -> list[Problem]:
-        # Most are right, and that is found out without a list of what is not.
-        return [] if self._validator.is_valid(value) else list(self._told(value))
+    def _find_problems(self, value: Any) -> list[Problem]:
+        # Most values are valid, and `is_valid` is much faster than collecting errors.
+        if self._validator.is_valid(value):
+            return []
+        return [
+            {"path": pointer(error.instance_path), "message": str(error.message)[:MAX_MESSAGE_CHARACTERS]}
+            for error in itertools.islice(self._iterate_errors(value), MAX_PROBLEMS)
+        ]
 
-    def _told(self, value: Any) -> Iterator[Problem]:
-        for error in itertools.islice(self._errors(value), _MOST_PROBLEMS):
-            yield {"path": pointer(error.instance_path), "message": str(error.message)[:_LONGEST]}
-
-    def _errors(self, value: Any) -> Iterator[Any]:
-        if weight(value) <= _MOST_LOOKED_THROUGH:
+    def _iterate_errors(self, value: Any) -> Iterator[Any]:
+        if count_values(value) <= MAX_VALUES_FOR_ALL_PROBLEMS:
             yield from self._validator.iter_errors(value)
             return
         try:
@@ -82,17 +86,18 @@ class Validator:
             yield error
 
 
-def _as_json_has_it(value: Any) -> Any:
+def _encode_bytes(value: Any) -> Any:
+    """Return a copy with bytes as base64."""
     match value:
         case bytes():
             return base64.b64encode(value).decode()
         case dict():
-            return {key: _as_json_has_it(inner) for key, inner in value.items()}
+            return {key: _encode_bytes(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_as_json_has_it(inner) for inner in value]
+            return [_encode_bytes(inner) for inner in value]
     return value
 
 
 def pointer(path: list[str | int]) -> str:
-    """A path as a JSON Pointer."""
+    """Return a path as a JSON Pointer."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)

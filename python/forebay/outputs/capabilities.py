@@ -87,6 +87,8 @@ class CapabilityFilter:
     ) -> None:
         self._allowed = None if tools_only is None else _check_names("tools_only", tools_only)
         self._disabled = _check_names("disable_tools", disable_tools)
+        self.is_active = self._allowed is not None or bool(self._disabled)
+        """Whether `tools_only` or `disable_tools` is set."""
         self._capability_patterns = _check_patterns(capabilities or {})
         self._hidden_patterns = _check_names("hidden_tools", hidden_tools)
         self._default = default
@@ -101,11 +103,6 @@ class CapabilityFilter:
         if "*" in self._capability_patterns and (mistake := self._find_mistake()):
             # "*" gives every tool a configured capability, so the options can be checked before tools are listed.
             raise InvalidArgument(mistake)
-
-    @property
-    def is_active(self) -> bool:
-        """Whether `tools_only` or `disable_tools` is set."""
-        return self._allowed is not None or bool(self._disabled)
 
     @property
     def hides_tools(self) -> bool:

@@ -1,4 +1,4 @@
-"""When a result goes inline and when it becomes a handle: for a server, for a tool, and for a call."""
+"""Output modes: whether a result goes inline or becomes a handle, for a server, a tool or one call."""
 
 import dataclasses
 import fnmatch
@@ -13,31 +13,32 @@ __all__ = ["MODE_ARGUMENTS", "Mode", "OutputMode", "ToolModes", "add_mode_argume
 
 OutputMode: TypeAlias = Literal["inline", "handle", "auto"]
 
-MODE_ARGUMENT, LIMIT_ARGUMENT = "output_mode", "output_inline_limit_bytes"
-MODE_ARGUMENTS = (MODE_ARGUMENT, LIMIT_ARGUMENT)
-"""What a call may say of its own result, where the server lets it."""
+_MODE, _LIMIT = "output_mode", "output_inline_limit_bytes"
+_CHOICES = ", ".join(get_args(OutputMode))
+
+MODE_ARGUMENTS = (_MODE, _LIMIT)
+"""Arguments by which a call may choose the mode of its own result, with `per_call`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mode:
-    """`inline` never stores a result, `handle` always does, `auto` stores what is larger than the limit."""
+    """How results are returned: `inline` never stores one, `handle` always, `auto` if it is larger than the limit."""
 
     output_mode: OutputMode = "inline"
     output_inline_limit_bytes: int = 32768
     contract: ResponseLimits | None = None
-    """What the response keeps to, where it is neither: a server has tools that answer by the contract."""
+    """Limits of the response contract, which replaces the output mode for a tool under contract."""
 
     def __post_init__(self) -> None:
         if self.output_mode not in get_args(OutputMode):
-            choices = ", ".join(get_args(OutputMode))
-            raise InvalidArgument(f"{MODE_ARGUMENT} is one of {choices}, not {str(self.output_mode)[:32]!r}")
+            raise InvalidArgument(f"{_MODE} is one of {_CHOICES}, not {str(self.output_mode)[:32]!r}")
         limit = self.output_inline_limit_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise InvalidArgument(f"{LIMIT_ARGUMENT} is a number of bytes, such as 32768, not {short_repr(limit)}")
+            raise InvalidArgument(f"{_LIMIT} is a number of bytes, such as 32768, not {short_repr(limit)}")
 
 
 class ToolModes:
-    """The mode of each tool: by name or pattern (`crawl`, `*_list`), the first that matches, else the server's."""
+    """The configured mode of each tool, by name or pattern such as `*_list`; the first match wins."""
 
     def __init__(self, default: Mode, tools: Mapping[str, OutputMode | Mode | Mapping[str, Any]]) -> None:
         if not isinstance(tools, Mapping):
@@ -51,38 +52,31 @@ class ToolModes:
         if isinstance(rule, Mode):
             return rule
         if not isinstance(rule, str | Mapping):
-            choices = ", ".join(get_args(OutputMode))
             raise InvalidArgument(
-                f"the mode of a tool is one of {choices}, or {MODE_ARGUMENT} and {LIMIT_ARGUMENT}, not {short_repr(rule)}"
+                f"the mode of a tool is one of {_CHOICES}, or {_MODE} and {_LIMIT}, not {short_repr(rule)}"
             )
-        changes = {MODE_ARGUMENT: rule} if isinstance(rule, str) else dict(rule)
-        unknown = changes.keys() - set(MODE_ARGUMENTS)
-        if unknown:
-            raise InvalidArgument(
-                f"a tool has {MODE_ARGUMENT} and {LIMIT_ARGUMENT}, and no {', '.join(sorted(unknown))}"
-            )
+        changes = {_MODE: rule} if isinstance(rule, str) else dict(rule)
+        if unknown := changes.keys() - set(MODE_ARGUMENTS):
+            raise InvalidArgument(f"a tool has {_MODE} and {_LIMIT}, and no {', '.join(sorted(unknown))}")
         return dataclasses.replace(self._default, **changes)
 
     def find_mode(self, tool: str) -> Mode:
-        """What is configured for a tool."""
-        for pattern, mode in self._rules.items():
-            if fnmatch.fnmatchcase(tool, pattern):
-                return mode
-        return self._default
+        """Return the mode of a tool, or the default if no rule matches."""
+        matches = (mode for pattern, mode in self._rules.items() if fnmatch.fnmatchcase(tool, pattern))
+        return next(matches, self._default)
 
 
 def split_mode_arguments(mode: Mode, arguments: Mapping[str, Any]) -> tuple[Mode, dict[str, Any]]:
-    """The mode of a call, and its arguments without what they say of it."""
+    """Return the mode that a call chose, and its arguments without those that chose it."""
     changes = {name: arguments[name] for name in MODE_ARGUMENTS if arguments.get(name) is not None}
-    rest = {name: value for name, value in arguments.items() if name not in MODE_ARGUMENTS}
-    return dataclasses.replace(mode, **changes), rest
+    tool_arguments = {name: value for name, value in arguments.items() if name not in MODE_ARGUMENTS}
+    return dataclasses.replace(mode, **changes), tool_arguments
 
 
 def add_mode_arguments(schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
-    """A tool's input schema with the two arguments that a call may add."""
-    properties = schema.get("properties") or {}
-    added = {
-        MODE_ARGUMENT: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
-        LIMIT_ARGUMENT: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
+    """Return an input schema with the mode arguments added."""
+    mode_arguments = {
+        _MODE: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
+        _LIMIT: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
     }
-    return {**schema, "type": "object", "properties": {**properties, **added}}
+    return {**schema, "type": "object", "properties": {**(schema.get("properties") or {}), **mode_arguments}}

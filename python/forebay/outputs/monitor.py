@@ -1,10 +1,11 @@
-"""How large responses are: each one is noted, and those that are too large are told of."""
+"""Response sizes: record each response in the journal, and warn about large ones."""
 
+import functools
 import logging
 import threading
 import weakref
 from array import array
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,17 +18,17 @@ __all__ = ["CONNECTION_LIMIT_BYTES", "Monitor", "summarize_responses"]
 _log = logging.getLogger("forebay")
 
 CONNECTION_LIMIT_BYTES = 25 * 1024
-"""What all responses of a connection together may weigh before someone is told."""
+"""Total size of a connection's responses above which a warning is logged."""
 
 _MAX_COUNTED = 4096
-"""How many principals and tools are counted for; of principals, those that were quiet the longest are forgotten."""
+"""How many principals and tools have counters; the least recently active principals are dropped first."""
 
 _OTHER_TOOLS = "others"
 _MAX_NAME_LENGTH = 256
 
 
 class _Total:
-    """What a connection was sent."""
+    """How many bytes a connection or principal was sent, and whether a warning was logged."""
 
     __slots__ = ("is_warned", "sent_bytes")
 
@@ -37,7 +38,7 @@ class _Total:
 
 
 class Monitor:
-    """Notes every response in the journal. What is over its budget is logged, journalled and counted."""
+    """Records every response in the journal, and logs those over their budget."""
 
     def __init__(self, journal: Journal, connection_limit: int = CONNECTION_LIMIT_BYTES) -> None:
         check_integer("connection_limit_bytes", connection_limit, 1)
@@ -45,7 +46,7 @@ class Monitor:
         self._limit = connection_limit
         self._lock = threading.Lock()
         self._connections: weakref.WeakKeyDictionary[object, _Total] = weakref.WeakKeyDictionary()
-        self._principals: OrderedDict[str | None, _Total] = OrderedDict()
+        self._get_principal_total = functools.lru_cache(_MAX_COUNTED)(lambda _principal: _Total())
         self.oversize: Counter[str] = Counter()
         """How many responses of each tool were over their budget."""
 
@@ -59,14 +60,14 @@ class Monitor:
         principal: str | None = None,
         connection: object = None,
     ) -> None:
-        """Notes a response; without a connection it counts for the principal."""
-        # A client may call a tool of any name, also one that cannot be written.
+        """Record a response; without a connection it counts for the principal."""
+        # A client may call a tool by any name, including one that is not valid Unicode.
         name = to_single_line(tool, _MAX_NAME_LENGTH)
-        told = {"tool": name, "response_bytes": response_bytes, "mode": mode}
-        self._journal.record("tool_called", principal=principal, **told)
+        details = {"tool": name, "response_bytes": response_bytes, "mode": mode}
+        self._journal.record("tool_called", principal=principal, **details)
         if response_bytes > budget:
             self.oversize[name if name in self.oversize or len(self.oversize) < _MAX_COUNTED else _OTHER_TOOLS] += 1
-            self._journal.record("response_oversize", principal=principal, **told, budget_bytes=budget)
+            self._journal.record("response_oversize", principal=principal, **details, budget_bytes=budget)
             _log.warning(
                 "forebay: a response of %.64s takes %d bytes, and its budget is %d; "
                 "name it in contract=, or give it output_mode='auto'",
@@ -83,45 +84,40 @@ class Monitor:
             if total.sent_bytes <= self._limit or total.is_warned:
                 return
             total.is_warned = True
-        whose = "a connection" if connection is not None else "a principal"
         _log.warning(
             "forebay: the responses to %s take %d bytes by now, and %d were to be enough; "
             "smaller budgets, or output_mode='auto' with a smaller output_inline_limit_bytes, leave it more room",
-            whose,
+            "a connection" if connection is not None else "a principal",
             total.sent_bytes,
             self._limit,
         )
 
     def sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
-        """What a connection or a principal was sent in all."""
+        """Return how many bytes a connection, or a principal without one, was sent."""
         with self._lock:
             return self._get_total(principal, connection).sent_bytes
 
     def _get_total(self, principal: str | None, connection: object) -> _Total:
-        if connection is not None:
-            return self._connections.setdefault(connection, _Total())
-        total = self._principals.setdefault(principal, _Total())
-        self._principals.move_to_end(principal)
-        if len(self._principals) > _MAX_COUNTED:
-            self._principals.popitem(last=False)
-        return total
+        if connection is None:
+            return self._get_principal_total(principal)
+        return self._connections.setdefault(connection, _Total())
 
 
 def summarize_responses(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """How many responses each tool gave, and how large they were, by the journal; the heaviest tool first."""
+    """Return the number and sizes of each tool's responses in the journal, the tool with the most bytes first."""
     sizes: dict[str, array[int]] = {}
     oversize: Counter[str] = Counter()
     for event in events:
         tool, size = event.get("tool"), event.get("response_bytes")
-        # What a damaged line says is no response of ours.
+        # A journal line may be damaged.
         if not isinstance(tool, str) or not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 62:
             continue
         if event.get("event") == "tool_called":
             sizes.setdefault(tool, array("q")).append(size)
         elif event.get("event") == "response_oversize":
             oversize[tool] += 1
-    heaviest = sorted(sizes, key=lambda tool: (-sum(sizes[tool]), tool))
-    return {tool: _summarize_sizes(sorted(sizes[tool]), oversize[tool]) for tool in heaviest}
+    ordered = sorted(sizes, key=lambda tool: (-sum(sizes[tool]), tool))
+    return {tool: _summarize_sizes(sorted(sizes[tool]), oversize[tool]) for tool in ordered}
 
 
 def _summarize_sizes(sizes: list[int], oversize: int) -> dict[str, int]:
@@ -129,7 +125,7 @@ def _summarize_sizes(sizes: list[int], oversize: int) -> dict[str, int]:
         "count": len(sizes),
         "max_bytes": sizes[-1],
         "average_bytes": round(sum(sizes) / len(sizes)),
-        # The smallest that 95 of 100 are no larger than.
+        # The smallest size that at least 95% of the responses do not exceed.
         "p95_bytes": sizes[-(-len(sizes) * 95 // 100) - 1],
         "oversize": oversize,
     }

@@ -1,13 +1,14 @@
-"""What every server has of forebay, whichever SDK it is written with: a store, modes, and tools."""
+"""The output policy of a server: options, store and tools, independent of the SDK."""
 
 import contextlib
+import functools
 import inspect
 import os
 import re
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, cast
 
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, InvalidArgument
@@ -21,34 +22,34 @@ from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
 from forebay.outputs.pipeline import Pipeline, ToolCall, response_budget
 from forebay.outputs.references.reference import contains_references
 from forebay.outputs.references.resolver import MAX_REFERENCE_BYTES, ReferenceResolver, to_objects
-from forebay.outputs.result import Result
+from forebay.outputs.result import Result, error_result
 from forebay.outputs.tasks import TaskCalls
-from forebay.outputs.tools import Caller, OutputTools, error_result
+from forebay.outputs.tools import Caller, OutputTools
 from forebay.store import Options, Store, open_store
-from forebay.store.handles import SHORT_HANDLE_LENGTH
-from forebay.store.options import check_handle_length
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode
+from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
+from forebay.store.payload import encode, escaped_size
 
-__all__ = ["OutputPolicy", "ToolRules"]
+__all__ = ["OutputPolicy", "ToolRules", "copy_parameters"]
 
 ToolRules = Mapping[str, OutputMode | Mode | Mapping[str, Any]]
 """Modes of tools, by name or pattern."""
 
 _CLASH_PREFIX = "forebay_"
+"""Put before the names of our tools when the server has tools of the same names."""
 
 _ENVELOPE_BYTES = 256
-"""What of a message is not the page."""
+"""Bytes reserved for the JSON-RPC envelope around a page."""
 
 _MIN_PAGE_BYTES = 1280
-"""A page has to say where it is from, however little may go inline."""
-
+"""Pages may be this large even if the inline limit is smaller, since they name their handle and position."""
 
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
+_P = ParamSpec("_P")
+
 
 class OutputPolicy:
-    """The options of `Forebay` and of `ForebayMiddleware`, and what follows from them."""
+    """The options of `Forebay` and `ForebayMiddleware`, and the decisions that follow from them."""
 
     def __init__(
         self,
@@ -88,10 +89,11 @@ class OutputPolicy:
             check_handle_length(handle_length)
         if file_roots is not None and not file_refs:
             raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
-        modes, contracts = ToolModes(Mode(output_mode, output_inline_limit_bytes), tools or {}), ToolContracts(contract)
+        modes = ToolModes(Mode(output_mode, output_inline_limit_bytes), tools or {})
+        contracts = ToolContracts(contract)
         self._listing = ToolListing(modes, contracts, per_call=per_call, has_references=file_refs)
         self._prefix = prefix
-        self._journal = journal
+        self._has_journal = journal
         self.capabilities = CapabilityFilter(
             tools_only=tools_only,
             disable_tools=disable_tools,
@@ -100,36 +102,37 @@ class OutputPolicy:
             default=default_capability,
             known=known_capabilities,
         )
+        self._is_filtering = self.capabilities.is_active
         self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
         self.handle_length = handle_length
         self._inline_limit = output_inline_limit_bytes
         self._envelope_bytes = _ENVELOPE_BYTES
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
-        try:
-            self._references = (
-                ReferenceResolver(self.store, file_roots, file_ref_max_bytes, secret_files) if file_refs else None
-            )
-        except BaseException:
-            self.close()
-            raise
-        is_watched = journal or bool(contracts) if monitor is None else monitor
-        self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_watched else None
-        """Without a journal or a contract nobody asked, and a small result should cost next to nothing."""
+        self._references: ReferenceResolver | None = None
+        if file_refs:
+            try:
+                self._references = ReferenceResolver(self.store, file_roots, file_ref_max_bytes, secret_files)
+            except BaseException:
+                self.close()
+                raise
+        # Off by default without a journal or contract, since small results should cost almost nothing.
+        is_monitored = journal or bool(contracts) if monitor is None else monitor
+        self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_monitored else None
         self._known_tools: dict[str, Mapping[str, Any]] = {}
         self._tools_lock = threading.Lock()
         self.tasks = TaskCalls()
         self.knows_tools = False
-        """Until then a call cannot be understood: a tool of that name could be the server's own."""
+        """Whether the server's tools are known; until then, our tools may clash with one of them."""
         self._build_tools(prefix)
 
     @property
     def max_page_bytes(self) -> int:
-        """What a page may weigh, so that its message is no larger than what goes inline."""
+        """Size limit of a page, so that its message is not larger than the inline limit."""
         return max(self._inline_limit - self._envelope_bytes, _MIN_PAGE_BYTES)
 
     def reserve_stamp(self, stamp: object) -> None:
-        """For what every result of the newest version says of the server."""
+        """Reserve room in pages for the `serverInfo` that the server adds to every result."""
         self._envelope_bytes = _ENVELOPE_BYTES + len(encode(stamp))
         self._build_tools(self.tools.prefix)
 
@@ -137,7 +140,7 @@ class OutputPolicy:
         self.tools = OutputTools(
             self.store,
             prefix=prefix,
-            journal=self._journal,
+            journal=self._has_journal,
             max_bytes=self.max_page_bytes,
             capabilities=self.capabilities,
             has_references=self._references is not None,
@@ -145,10 +148,9 @@ class OutputPolicy:
         self.pipeline = Pipeline(self.store, self.tools.fetch_tool)
 
     def learn_tools(self, tools: Iterable[Any], *, is_complete: bool = True) -> None:
-        """Remembers what the server's own tools are; ours give way to one of the same name.
+        """Remember tools of the server, and rename our tools if one of the server's has the same name.
 
-        They may be other ones for everyone: whatever was a tool's name once is never one of ours. What is listed and
-        is no tool has no name, and is passed over.
+        A name that the server once used is never used for our tools again. Entries without a name are ignored.
         """
         tools = list(tools)
         with self._tools_lock:
@@ -162,62 +164,66 @@ class OutputPolicy:
                 self._build_tools(prefix)
 
     def input_schema(self, tool: str) -> Mapping[str, Any] | None:
-        """What the server says a tool takes, once it is known."""
+        """Return the input schema of a tool, or `None` if it is not known."""
         schema = self._known_tools.get(tool, {}).get("inputSchema")
         return schema if isinstance(schema, Mapping) else None
 
     def must_list_tools(self, tool: str) -> bool:
-        """Whether the server's tools are to be learnt before a call is understood: also one that it has since then."""
-        return not self.knows_tools or (self.capabilities.is_active and not self.capabilities.knows_tool(tool))
+        """Return whether the server's tools must be listed before a call of this tool is handled."""
+        return not self.knows_tools or (self._is_filtering and not self.capabilities.knows_tool(tool))
 
     def list_visible(self, tools: Iterable[Any], expanded: Collection[str] = ()) -> list[Any]:
-        """Those of the server's tools that are to be listed, and as they are to be.
+        """Return the definitions to list of the server's tools, without those that are hidden or denied.
 
-        What is no tool is listed as it came, unless there is a filter: nobody knows what that would be for.
+        Entries without a name are listed unchanged if there is no filter, else left out.
         """
         return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded))
 
     def _is_visible(self, name: str | None, expanded: Collection[str]) -> bool:
-        return not self.capabilities.is_active if name is None else self.capabilities.is_listed(name, expanded)
+        return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded)
 
     def rewrite_tools(self, tools: Iterable[Any]) -> list[Any]:
-        """Tools as they are to be listed, whether or not they are: those that may answer with a handle say so."""
+        """Return the definitions to list of the server's tools, hidden and denied ones included."""
         return [tool if get_tool_name(tool) is None else self._listing.rewrite_tool(tool) for tool in tools]
 
     def resolve_mode(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
-        """How a call is to be answered, and what the tool is to be called with."""
+        """Return the mode of a call, and the arguments for the tool."""
+        if not self._listing.per_call:
+            return self._listing.find_mode(tool), arguments
         return self._listing.resolve_mode(tool, self._known_tools.get(tool), arguments)
 
     @property
     def rewrites_arguments(self) -> bool:
-        """Whether what a tool is called with may be something else than it is called with here."""
+        """Whether the arguments of calls may have to be changed before the server gets them."""
         return self._listing.per_call or self._references is not None
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
-        """Why a tool cannot be called, if it cannot; ours always can, so that no handle is stranded."""
-        return None if tool in self.tools else self.capabilities.find_denial(tool)
+        """Return why a tool is denied, or `None`. Our own tools never are, so that handles can always be read."""
+        if not self._is_filtering or tool in self.tools.names:
+            return None
+        return self.capabilities.find_denial(tool)
 
     def refuse_disabled(self, tool: str, principal: str | None = None) -> Result | None:
-        """What a call is answered with in place of being made, if its tool is switched off; the journal has it then."""
+        """Return the error result for a call of a denied tool and record it, or return `None` if it is allowed."""
         if (error := self.find_denial(tool)) is None:
             return None
         record_denial(self.store.journal, error, principal)
         return error_result(error)
 
     def get_expanded(self, connection: object) -> set[str] | None:
-        """What of the hidden tools a connection was shown; `None` without one that lasts."""
+        """Return the set of hidden tools that a connection was shown, or `None` without a connection."""
         return None if connection is None else self._expanded.setdefault(connection, set())
 
     def call_own_tool(self, arguments: object, caller: Caller, call: ToolCall) -> Result:
-        """What a tool of ours answers; tools that `expand_tools` shows may be so many that it is a handle."""
-        answer: Result = self.tools.call(call.tool, arguments, caller)
+        """Call one of our tools. A large result of `expand_tools` becomes a handle."""
+        result = self.tools.call(call.tool, arguments, caller)
         mode = Mode("auto" if call.tool == self.tools.expand_tool else "inline", self._inline_limit)
-        if self.pipeline.is_inline(answer, mode, is_ascii=call.is_ascii):
-            return answer
-        return self.pipeline.store_result(answer, call)
+        if self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+            return result
+        return self.pipeline.store_result(result, call)
 
     def has_references(self, arguments: object) -> bool:
-        """Whether a call is to be resolved before the tool sees it, which takes time."""
+        """Return whether arguments contain references that must be resolved, which may read files."""
         return self._references is not None and contains_references(arguments)
 
     def resolve_references(
@@ -228,17 +234,17 @@ class OutputPolicy:
         *,
         finish: Callable[[Any], Any] = to_objects,
     ) -> Any:
-        """What a tool is to be called with: what the references in its arguments name, in place of them.
+        """Return the arguments with each reference replaced by what it names, converted by `finish`.
 
-        `finish` says as what. Raises a `ForebayError`: then the tool must not be called.
+        Raises a `ForebayError`; the tool must not be called then.
         """
         if self._references is None:
             return arguments
-        found = self._references.resolve(arguments, self.input_schema(tool), principal, tool=tool)
-        return arguments if found is arguments else finish(found)
+        resolved = self._references.resolve(arguments, self.input_schema(tool), principal, tool=tool)
+        return arguments if resolved is arguments else finish(resolved)
 
     def is_public(self, request: object) -> bool:
-        """Whether strangers may call: over HTTP, unless whoever set it up makes do with short handles."""
+        """Return whether a request came over HTTP, unless the operator chose short handles."""
         return request is not None and self.handle_length != SHORT_HANDLE_LENGTH
 
     def make_context(
@@ -250,16 +256,15 @@ class OutputPolicy:
         limits: ResponseLimits | None = None,
         fetch_with: str | None = None,
     ) -> ResponseContext:
-        """Where tools store what they answer by the contract themselves."""
-        most = None if limits is None else limits.max_bytes
-        return ResponseContext(
-            self.store, principal, handle_length, fetch_with or self.tools.fetch_tool, is_ascii, most
-        )
+        """Return the context in which a tool may build responses under contract itself."""
+        max_bytes = None if limits is None else limits.max_bytes
+        fetch_tool = fetch_with or self.tools.fetch_tool
+        return ResponseContext(self.store, principal, handle_length, fetch_tool, is_ascii, max_bytes)
 
     def record_response(
         self,
         tool: str,
-        answer: object,
+        result: object,
         mode: Mode | None = None,
         *,
         is_inline: bool = True,
@@ -268,12 +273,12 @@ class OutputPolicy:
         request_id: str | int | None = None,
         is_ascii: bool = False,
     ) -> None:
-        """Notes how large an answer is, if anyone asked for that; what our own tools answer has no mode."""
-        if self.monitor is None or not isinstance(answer, dict):
+        """Record the size of a response, if there is a monitor. Results of our own tools have no mode."""
+        if self.monitor is None or not isinstance(result, dict):
             return
-        # An answer that cannot be written is its server's to complain of.
+        # The server itself reports a result that cannot be serialized.
         with contextlib.suppress(TypeError, ValueError):
-            message = {"jsonrpc": "2.0", "id": request_id, "result": answer}
+            message = {"jsonrpc": "2.0", "id": request_id, "result": result}
             size = escaped_size(encode(message), 0, is_ascii=is_ascii)
             self.record_size(tool, size, mode, is_inline=is_inline, principal=principal, connection=connection)
 
@@ -287,17 +292,27 @@ class OutputPolicy:
         principal: str | None = None,
         connection: object = None,
     ) -> None:
-        """The same of an answer whose size is known."""
+        """Record a response of this size, if there is a monitor."""
         if self.monitor is not None:
             kind, budget = ("inline", self._inline_limit) if mode is None else response_budget(mode, is_inline)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:
-        """Closes the store, if it was opened here."""
+        """Close the store, if it was opened here."""
         if self.owns_store:
             self.store.close()
 
 
 _OPTION_NAMES = [
-    name for name, given in inspect.signature(OutputPolicy).parameters.items() if given.kind is given.KEYWORD_ONLY
+    name
+    for name, parameter in inspect.signature(OutputPolicy).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
 ]
+
+
+def copy_parameters(
+    source: Callable[_P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]:
+    """Return a decorator that gives an `__init__` the parameters of another class, for type checkers and `inspect`."""
+    init: Any = cast("Any", source).__init__
+    return cast("Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]", functools.wraps(init))

@@ -1,81 +1,120 @@
-"""What counts as the payload of a tool's result: one result, one payload."""
+"""Tool results: which part of one is its payload, how large it is, and results of our own."""
 
 import base64
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import orjson
+
 from forebay import _core
-from forebay.errors import InvalidJSON
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode, sanitize_mime_type
+from forebay.errors import ForebayError, InvalidJSON
+from forebay.store.payload import encode, escaped_size, sanitize_mime_type
 from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
     "RESOURCE_META_KEY",
+    "RESOURCE_URI_PREFIX",
+    "TASK_RESULT_METHODS",
     "UNSTRUCTURED",
     "Result",
     "ResultPayload",
     "TextValue",
+    "error_result",
     "exceeds_limit",
     "extract_block_fields",
     "extract_payload",
     "extract_texts",
+    "find_task_id",
     "find_wrapped_text",
+    "get_task_result",
     "is_text_value",
     "parse_result",
     "repeats_structured",
     "select_tool_meta",
+    "set_task_result",
     "strip_stamp",
+    "strip_wrap_result",
+    "text_result",
 ]
 
 _MANY_ITEMS = 1000
+"""Containers with more members are measured before they are serialized."""
 
 _RESULT_KEYS = ("content", "structuredContent", "isError", "_meta", "resultType")
-"""The members of a result of which each is in the answer, or in the payload."""
+"""Keys that the protocol defines for a tool result."""
 
 _BLOCK_KEYS = frozenset({"type", "annotations", "_meta"})
-"""The members of a sole block that are in the answer; its content is the payload."""
+"""Keys of a single content block that stay in the response when its content is stored."""
 
 Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
 
 TextValue: TypeAlias = str | LazyJSON
-"""A text, or a string that nobody unescaped."""
+"""A string, decoded or still as JSON."""
 
 UNSTRUCTURED = {"unstructured": True}
-"""What an operation that has an output schema says beside content that cannot be structured by it."""
+"""`structuredContent` of an operation whose result does not match its output schema."""
 
 RESOURCE_META_KEY = "forebay/resource"
-"""The key of `_meta` under which stands what a resource was called that is stored now."""
+"""`_meta` key for the URI and type of an embedded resource whose content was stored."""
 
-"""The key of `_meta` that is the server's, not the tool's."""
+RESOURCE_URI_PREFIX = "forebay://output/"
+"""A stored payload can be read as the resource with this prefix and its handle."""
+
+
+_GET_METHOD = "tasks/get"
+TASK_RESULT_METHODS = ("tasks/result", _GET_METHOD)
+"""Methods that return the result of a task: itself until 2025-11-25, since then as a member of the task."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResultPayload:
-    """The payload of a result, and what it is called where that is known."""
+    """The payload of a result, and its MIME type if the result names one."""
 
     data: str | bytes | ChunkSource
     mime_type: str | None = None
 
     def to_input(self) -> str | bytes | Iterator[bytes | memoryview]:
-        """The payload as a store takes it."""
+        """Return the payload in a form that `Store.put` accepts."""
         return iter(self.data) if isinstance(self.data, ChunkSource) else self.data
 
 
-def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = False) -> bool:
-    """Whether a result is larger than `limit` bytes on the wire.
+def text_result(text: str | bytes, *, is_error: bool = False) -> Result:
+    """Return a result with one text block."""
+    text = text if isinstance(text, str) else text.decode()
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
-    What is surely larger is not written out to find that out: a character takes a byte at least.
+
+def error_result(error: ForebayError, **details: Any) -> Result:
+    """Return an error result that a model can act on: a code and a message that names the next step."""
+    return text_result(orjson.dumps({**error.to_dict(), **details}), is_error=True)
+
+
+def find_task_id(result: object) -> str | None:
+    """Return the id of the task that a call was answered with, or `None`.
+
+    Until 2025-11-25 the task is a member of the result, since then it is the result.
     """
-    texts = 0
+    if not isinstance(result, dict):
+        return None
+    task = result.get("task") if "task" in result else result if result.get("resultType") == "task" else None
+    task_id = task.get("taskId") if isinstance(task, dict) else None
+    return task_id if isinstance(task_id, str) else None
+
+
+def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = False) -> bool:
+    """Return whether a result is larger than `limit` bytes on the wire.
+
+    Large results are measured by a lower bound first, so that they are not serialized only to be measured.
+    """
+    text_length = 0
     for block in result.get("content") or ():
         for value in block.values() if isinstance(block, dict) else ():
             if isinstance(value, str):
-                texts += len(value)
-        if texts > limit:
+                text_length += len(value)
+        if text_length > limit:
             return True
     structured = result.get("structuredContent")
     if structured is not None and _has_many_items(structured) and _must_exceed(structured, limit):
@@ -84,94 +123,97 @@ def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = Fal
 
 
 def _has_many_items(structured: Any) -> bool:
-    """Whether it is worth a look before it is written out: most lists are the whole of it, or one of its keys."""
-    inner = structured.values() if isinstance(structured, dict) else ()
-    return any(isinstance(value, dict | list) and len(value) > _MANY_ITEMS for value in (structured, *inner))
+    """Return whether the value, or a direct member of it, is a large container."""
+    members = structured.values() if isinstance(structured, dict) else ()
+    return any(isinstance(value, dict | list) and len(value) > _MANY_ITEMS for value in (structured, *members))
 
 
 def _must_exceed(value: Any, limit: int) -> bool:
-    """Whether the least that a value takes is more: a character takes a byte, and all have a comma behind them."""
-    least, waiting = 0, [value]
-    while waiting and least <= limit:
-        inner = waiting.pop()
+    """Return whether a lower bound of the value's JSON size is above the limit.
+
+    The bound counts one byte a character, and one byte for the comma after each value.
+    """
+    lower_bound, remaining = 0, [value]
+    while remaining and lower_bound <= limit:
+        inner = remaining.pop()
         if isinstance(inner, str):
-            least += len(inner) + 3
+            lower_bound += len(inner) + 3
         elif isinstance(inner, Mapping):
-            least += sum(len(key) for key in inner if isinstance(key, str))
-            waiting.extend(inner.values())
+            lower_bound += sum(len(key) for key in inner if isinstance(key, str))
+            remaining.extend(inner.values())
         elif isinstance(inner, list):
-            waiting.extend(inner)
+            remaining.extend(inner)
         else:
-            least += 2
-    # The last one has none.
-    return least - 1 > limit
+            lower_bound += 2
+    # No comma follows the last value.
+    return lower_bound - 1 > limit
 
 
 def parse_result(result: "Result | LazyJSON") -> Result:
-    """What can be said of a result: of one that has names that nobody can read, what has other names."""
+    """Return a result as a dictionary, with large values of an unparsed result left as `LazyJSON`."""
     if not isinstance(result, LazyJSON):
         return result
     try:
         return {name: member.parse() for name, member in result.members(_RESULT_KEYS).items()}
     except InvalidJSON:
-        # Whatever it is, it is kept whole.
+        # A result that cannot be parsed is stored whole.
         return {"content": [result]}
 
 
 def select_tool_meta(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the tool itself says of its result, beside it."""
+    """Return the `_meta` that the tool set, without the server's own key."""
     meta = result.get("_meta")
     return {key: value for key, value in meta.items() if key != SERVER_INFO_KEY} if isinstance(meta, dict) else {}
 
 
 def strip_stamp(result: Mapping[str, Any]) -> Result:
-    """A result without what its own server and version of the protocol put around it: another one passes it on."""
-    bare = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    """Return a result without the fields that its server and protocol version added, so that we can add our own."""
+    stripped = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
     meta = select_tool_meta(result)
-    return {**bare, "_meta": meta} if meta else bare
+    return {**stripped, "_meta": meta} if meta else stripped
 
 
 def extract_block_fields(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sole block says beside its content; of a resource that is embedded, also what is beside its text."""
+    """Return the fields of a single content block that stay in the response when its content is stored.
+
+    For an embedded resource this includes the resource's own fields, in `_meta`.
+    """
     blocks = _get_blocks(result)
     if blocks is None or len(blocks) != 1 or not _has_valid_meta(blocks[0]):
         return {}
-    said = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
+    fields = {key: blocks[0][key] for key in ("annotations", "_meta") if key in blocks[0]}
     match blocks[0]:
         case {"type": "resource", "resource": Mapping() as resource}:
-            about = {key: value for key, value in resource.items() if key not in ("text", "blob")}
-            said["_meta"] = {**(said.get("_meta") or {}), RESOURCE_META_KEY: about}
-    return said
+            resource_fields = {key: value for key, value in resource.items() if key not in ("text", "blob")}
+            fields["_meta"] = {**(fields.get("_meta") or {}), RESOURCE_META_KEY: resource_fields}
+    return fields
 
 
 def extract_payload(result: Mapping[str, Any] | LazyJSON, *, with_meta: bool = False) -> ResultPayload:
-    """What is stored of a result; values of it may be `Raw`, and so may all of it.
+    """Return the payload to store for a result. The result, or values in it, may be `LazyJSON`.
 
-    A sole block is its content. Blocks that only repeat what is structured are that, once. Anything else is all of it,
-    and so is everything `with_meta`: what the tool says beside its result. What has members that nobody knows is kept
-    whole too, since they have no other place.
+    - A single block: its content.
+    - Blocks that only repeat the structured content: the structured content.
+    - Anything else, a result with unknown keys, and any result `with_meta`: the whole result.
     """
-    found = None
     if isinstance(result, LazyJSON):
         return ResultPayload(dump_chunks(result), "application/json")
+    payload = None
     if not with_meta and _has_known_keys(result):
         structured = result.get("structuredContent")
-        found = (
-            _extract_sole_block(result)
-            if structured is None or structured == UNSTRUCTURED
-            else _extract_structured(result, structured)
-        )
-    return found or ResultPayload(dump_chunks(_strip_protocol_fields(result)), "application/json")
+        is_structured = structured is not None and structured != UNSTRUCTURED
+        payload = _extract_structured(result, structured) if is_structured else _extract_sole_block(result)
+    return payload or ResultPayload(dump_chunks(_strip_protocol_fields(result)), "application/json")
 
 
 def _has_known_keys(result: Mapping[str, Any]) -> bool:
-    """Whether a result has nothing but what it should have: of that the answer says what the payload does not."""
-    is_usual = isinstance(result.get("isError"), bool | None) and _has_valid_meta(result)
-    return is_usual and result.keys() <= set(_RESULT_KEYS)
+    """Return whether a result has only the protocol's keys; others would be lost if only the payload was stored."""
+    is_valid = isinstance(result.get("isError"), bool | None) and _has_valid_meta(result)
+    return is_valid and result.keys() <= set(_RESULT_KEYS)
 
 
-def _has_valid_meta(said: Mapping[str, Any]) -> bool:
-    return isinstance(said.get("_meta"), Mapping | None)
+def _has_valid_meta(holder: Mapping[str, Any]) -> bool:
+    return isinstance(holder.get("_meta"), Mapping | None)
 
 
 def _extract_sole_block(result: Mapping[str, Any]) -> ResultPayload | None:
@@ -180,57 +222,55 @@ def _extract_sole_block(result: Mapping[str, Any]) -> ResultPayload | None:
 
 
 def _strip_protocol_fields(result: Mapping[str, Any]) -> dict[str, Any]:
-    whole = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    stripped = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
     meta = result.get("_meta")
-    if kept := select_tool_meta(result) if isinstance(meta, Mapping) else meta:
-        whole["_meta"] = kept
-    return whole
+    if tool_meta := select_tool_meta(result) if isinstance(meta, Mapping) else meta:
+        stripped["_meta"] = tool_meta
+    return stripped
 
 
 def _get_blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
-    """All blocks; `None` if one of them is none, or was not parsed: then nothing can be said of the others alone."""
+    """Return the content blocks, or `None` if one of them is not an object or was not parsed."""
     content = result.get("content") or []
-    is_seen = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
-    return content if is_seen else None
+    is_parsed = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
+    return content if is_parsed else None
 
 
 def _extract_structured(result: Mapping[str, Any], structured: Any) -> ResultPayload | None:
-    """What is structured, if the blocks say the same.
+    """Return the structured content if the blocks only repeat it.
 
-    Where it is one text that was wrapped to be structured, the text is the payload: inside of JSON it has no lines.
+    A single text that an SDK wrapped as `{"result": text}` is stored as text, so that it can be read by lines.
     """
     content = result.get("content")
     blocks = _get_blocks(result)
-    said = content if isinstance(content, LazyJSON) else None if blocks is None else extract_texts(blocks)
-    if said is None or (blocks is not None and not _has_only_texts(blocks)):
+    texts = content if isinstance(content, LazyJSON) else None if blocks is None else extract_texts(blocks)
+    if texts is None or (blocks is not None and not _has_only_texts(blocks)):
         return None
-    if not isinstance(said, LazyJSON) and (text := find_wrapped_text(said, structured)) is not None:
+    if not isinstance(texts, LazyJSON) and (text := find_wrapped_text(texts, structured)) is not None:
         return ResultPayload(_read_text(text))
-    return ResultPayload(dump_chunks(structured), "application/json") if repeats_structured(said, structured) else None
+    return ResultPayload(dump_chunks(structured), "application/json") if repeats_structured(texts, structured) else None
 
 
-def _has_only_texts(texts: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether blocks say nothing but their texts, or there is a sole one that says it beside the answer."""
-    if len(texts) == 1:
-        return _has_only_keys(texts[0], "text")
-    return all(block.keys() == {"type", "text"} for block in texts)
+def _has_only_texts(blocks: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether text blocks have no fields that would be lost; those of a single block stay in the response."""
+    if len(blocks) == 1:
+        return _has_only_keys(blocks[0], "text")
+    return all(block.keys() == {"type", "text"} for block in blocks)
 
 
-def _has_only_keys(block: Mapping[str, Any], *content: str) -> bool:
-    """Whether a sole block has only this content, and beside it what the answer says of it."""
-    return block.keys() <= _BLOCK_KEYS.union(content) and _has_valid_meta(block)
+def _has_only_keys(block: Mapping[str, Any], *content_keys: str) -> bool:
+    return block.keys() <= _BLOCK_KEYS.union(content_keys) and _has_valid_meta(block)
 
 
 def _extract_block(block: Mapping[str, Any]) -> ResultPayload | None:
-    """A block's own content, exactly; `None` for one that has none, or that says more than the answer has room for."""
+    """Return the content of a block, or `None` if it has none or has fields that would be lost."""
     match block:
         case {"type": "text", "text": text} if is_text_value(text) and _has_only_keys(block, "text"):
             return ResultPayload(_read_text(text))
-        case {"type": "image" | "audio", "data": data} if is_text_value(data) and _has_only_keys(
-            block, "data", "mimeType"
-        ):
-            # Its type has no place but that of the payload.
-            return _decode_base64(data, block) if _has_valid_mime_type(block) else None
+        case {"type": "image" | "audio", "data": data} if is_text_value(data):
+            # The MIME type is kept with the payload only, so it must be one that the store accepts.
+            is_complete = _has_only_keys(block, "data", "mimeType") and _has_valid_mime_type(block)
+            return _decode_base64(data, block) if is_complete else None
         case {"type": "resource", "resource": Mapping() as resource} if _has_only_keys(block, "resource"):
             return None if RESOURCE_META_KEY in (block.get("_meta") or {}) else _extract_resource(resource)
     return None
@@ -251,9 +291,9 @@ def _has_valid_mime_type(block: Mapping[str, Any]) -> bool:
     return "mimeType" not in block or sanitize_mime_type(_get_mime_type(block)) is not None
 
 
-def _get_mime_type(said: Mapping[str, Any]) -> str | None:
-    """What is said of the type, if that is one: so long a string as is not parsed is none."""
-    mime_type = said.get("mimeType")
+def _get_mime_type(block: Mapping[str, Any]) -> str | None:
+    """Return the block's MIME type; one so long that it was not parsed is ignored."""
+    mime_type = block.get("mimeType")
     return mime_type if isinstance(mime_type, str) else None
 
 
@@ -263,74 +303,83 @@ def _read_text(text: TextValue) -> str | bytes | ChunkSource:
     return ChunkSource(text.text_chunks, len(text)) if text.is_spooled else text.text()
 
 
-def _decode_base64(data: TextValue, said: Mapping[str, Any]) -> ResultPayload | None:
+def _decode_base64(data: TextValue, block: Mapping[str, Any]) -> ResultPayload | None:
     encoded = _read_text(data)
     try:
         if not isinstance(encoded, ChunkSource):
-            return ResultPayload(base64.b64decode(encoded, validate=True), _get_mime_type(said))
-        # Once to see that it can be, before any of it is stored.
+            return ResultPayload(base64.b64decode(encoded, validate=True), _get_mime_type(block))
+        # Validate all of it before any of it is stored.
         for _ in decode_base64_chunks(encoded):
             pass
-        return ResultPayload(ChunkSource(lambda: decode_base64_chunks(encoded), encoded.max_size), _get_mime_type(said))
+        chunks = ChunkSource(lambda: decode_base64_chunks(encoded), encoded.max_size)
+        return ResultPayload(chunks, _get_mime_type(block))
     except ValueError:
         return None
 
 
-def decode_base64_chunks(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """What `base64.b64decode(…, validate=True)` makes of it, a piece at a time."""
-    waiting = b""
-    for piece in pieces:
-        waiting += piece
-        # Padding stands at the end only, and may be one more than there should be: the last ones wait for it.
-        ready = max(0, len(waiting) - 5) // 4 * 4
-        if b"=" in waiting[:ready]:
+def decode_base64_chunks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Decode base64 a chunk at a time, with the result of `base64.b64decode(…, validate=True)`."""
+    buffer = b""
+    for chunk in chunks:
+        buffer += chunk
+        # Hold back the last characters: `b64decode` accepts padding only at the end, and one `=` too many.
+        ready = max(0, len(buffer) - 5) // 4 * 4
+        if b"=" in buffer[:ready]:
             raise ValueError("there is padding within it")
-        yield base64.b64decode(waiting[:ready], validate=True)
-        waiting = waiting[ready:]
-    yield base64.b64decode(waiting, validate=True)
+        yield base64.b64decode(buffer[:ready], validate=True)
+        buffer = buffer[ready:]
+    yield base64.b64decode(buffer, validate=True)
 
 
 def is_text_value(value: object) -> bool:
+    """Return whether a value is a `TextValue`."""
     return isinstance(value, str) or (isinstance(value, LazyJSON) and value.is_string)
 
 
 def extract_texts(blocks: Sequence[Mapping[str, Any]]) -> list[TextValue] | None:
-    """The texts of blocks; `None` if one of them is something else."""
+    """Return the texts of blocks, or `None` if one of them is not a text block."""
     texts = [block["text"] for block in blocks if block.get("type") == "text" and is_text_value(block.get("text"))]
     return texts if len(texts) == len(blocks) else None
 
 
 def find_wrapped_text(texts: Sequence[TextValue], structured: Any) -> TextValue | None:
-    """The text that was wrapped to be structured: it is what it is without the wrapper."""
-    # The second is how the protocol's own servers name it.
-    wrapped = [_unwrap_member(structured), _unwrap_member(structured, "content")]
-    is_wrapped = len(texts) == 1 and any(is_text_value(one) and _is_same_text(texts[0], one) for one in wrapped)
+    """Return the text if there is one, and the structured content is an object with that text as its only member.
+
+    SDKs name that member `result`, the protocol's reference servers `content`.
+    """
+    if len(texts) != 1:
+        return None
+    members = (_unwrap_member(structured), _unwrap_member(structured, "content"))
+    is_wrapped = any(is_text_value(member) and _is_same_text(texts[0], member) for member in members)
     return texts[0] if is_wrapped else None
 
 
 def repeats_structured(content: Sequence[TextValue] | LazyJSON, structured: Any) -> bool:
-    """Whether texts, or blocks that nobody parsed, say what is structured.
+    """Return whether the texts, or unparsed blocks, contain nothing but the structured content.
 
-    As one text, or one text an item, with or without a wrapper; or not at all, if there are none.
+    They may be one text, or one text for each item, with or without the `result` wrapper, or absent.
     """
-    wrapped = _unwrap_member(structured)
+    value = _unwrap_member(structured)
     if isinstance(content, LazyJSON):
-        return _texts_equal_items(content, wrapped)
-    values = [structured] if wrapped is structured else [structured, wrapped]
-    if len(content) == 1 and any(_text_equals_value(content[0], value) for value in values):
+        return _texts_equal_items(content, value)
+    candidates = [structured] if value is structured else [structured, value]
+    if len(content) == 1 and any(_text_equals_value(content[0], candidate) for candidate in candidates):
         return True
-    if isinstance(wrapped, LazyJSON):
-        return not content or _texts_equal_items([{"type": "text", "text": text} for text in content], wrapped)
-    is_each = (
-        isinstance(wrapped, list)
-        and len(content) == len(wrapped)
-        and all(_text_equals_value(text, item) for text, item in zip(content, wrapped, strict=True))
+    if isinstance(value, LazyJSON):
+        return not content or _texts_equal_items([{"type": "text", "text": text} for text in content], value)
+    has_text_for_each = (
+        isinstance(value, list)
+        and len(content) == len(value)
+        and all(_text_equals_value(text, item) for text, item in zip(content, value, strict=True))
     )
-    return is_each or not content
+    return has_text_for_each or not content
 
 
 def _unwrap_member(structured: Any, name: str = "result") -> Any:
-    """The SDKs wrap what is not an object, because once only objects could be structured."""
+    """Return the only member of an object if it has that name, else the value itself.
+
+    SDKs wrap values that are not objects, because older protocol versions only allowed objects.
+    """
     if isinstance(structured, LazyJSON):
         return structured.only_member(name) or structured
     return structured[name] if isinstance(structured, dict) and structured.keys() == {name} else structured
@@ -339,27 +388,50 @@ def _unwrap_member(structured: Any, name: str = "result") -> Any:
 def _texts_equal_items(content: Any, items: Any) -> bool:
     if not isinstance(items, list) and not (isinstance(items, LazyJSON) and items.is_array):
         return False
-    with open_span(content) as said, open_span(items) as meant:
-        return _core.each_says(said, meant)
+    with open_span(content) as blocks_span, open_span(items) as items_span:
+        return _core.texts_match_items(blocks_span, items_span)
 
 
-def _is_same_text(one: TextValue, other: TextValue) -> bool:
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other
-    with open_span(one) as said, open_span(other) as meant:
-        return _core.same_text(said, meant)
+def _is_same_text(text: TextValue, other: TextValue) -> bool:
+    if isinstance(text, str) and isinstance(other, str):
+        return text == other
+    with open_span(text) as text_span, open_span(other) as other_span:
+        return _core.same_text(text_span, other_span)
 
 
 def _text_equals_value(text: TextValue, value: Any) -> bool:
-    """Whether a text is a value, or the JSON of it to the letter, in one of the ways that servers write it.
+    """Return whether a text is the value itself, or its JSON in one of the layouts that servers use.
 
-    Nothing is parsed: what is only equal to it may say more, as numbers do that Python has no room for.
+    The JSON is compared, not parsed: equal Python values may differ in digits that Python cannot hold.
     """
     if is_text_value(value) and _is_same_text(text, value):
         return True
     try:
-        with open_span(text) as said, open_span(value) as meant:
-            return _core.same_json(said, meant)
+        with open_span(text) as text_span, open_span(value) as value_span:
+            return _core.same_json(text_span, value_span)
     except (TypeError, ValueError):
-        # What cannot be written is said by no text.
+        # The value cannot be serialized.
         return False
+
+
+def strip_wrap_result(result: Result) -> Result:
+    """Return a result without fastmcp's `wrap_result` marker, which would be wrong for a handle."""
+    meta = result.get("_meta")
+    marker = meta.get("fastmcp") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or not isinstance(marker, dict) or "wrap_result" not in marker:
+        return result
+    other_meta = {key: value for key, value in meta.items() if key != "fastmcp"}
+    other_marks = {key: value for key, value in marker.items() if key != "wrap_result"}
+    return {**result, "_meta": {**other_meta, **({"fastmcp": other_marks} if other_marks else {})}}
+
+
+def get_task_result(method: str, response: Any) -> Any:
+    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if it has none."""
+    if method != _GET_METHOD:
+        return response
+    return response.get("result") if isinstance(response, dict) else None
+
+
+def set_task_result(method: str, response: Any, result: Any) -> Any:
+    """Return a response to one of `TASK_RESULT_METHODS` with another tool result."""
+    return {**response, "result": result} if method == _GET_METHOD else result

@@ -8,11 +8,16 @@ from typing import Any, cast
 
 from forebay import _core
 from forebay.errors import ForebayError
-from forebay.outputs.listing import strip_wrap_result
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
-from forebay.outputs.tasks import TASK_RESULT_METHODS, get_task_result, set_task_result
+from forebay.outputs.result import (
+    TASK_RESULT_METHODS,
+    find_task_id,
+    get_task_result,
+    set_task_result,
+    strip_wrap_result,
+)
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, error_result, is_resource_uri, read_resource
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message, Spool
@@ -76,13 +81,15 @@ class RequestHandler:
         if method != "tools/call" or not isinstance(params.get("name"), str):
             return False
         # Other calls are forwarded unchanged, whatever the server lists.
-        is_inspected = policy.capabilities.is_active or policy.rewrites_arguments or params["name"] in policy.tools
+        is_inspected = (
+            policy.capabilities.is_active or policy.rewrites_arguments or params["name"] in policy.tools.names
+        )
         return is_inspected and policy.must_list_tools(params["name"])
 
     def is_slow(self, method: str, params: _Params) -> bool:
         """Return whether a request reads from the store or from files, so that it runs in the background."""
         if method == "tools/call" and isinstance(params.get("name"), str):
-            return params["name"] in self._policy.tools or self._policy.rewrites_arguments
+            return params["name"] in self._policy.tools.names or self._policy.rewrites_arguments
         return self._is_resource_read(method, params)
 
     def _is_resource_read(self, method: str, params: _Params) -> bool:
@@ -105,7 +112,7 @@ class RequestHandler:
                 return [_make_response(pending, page, self._server_info)]
             if method == "tools/call" and isinstance(params.get("name"), str):
                 pending = dataclasses.replace(pending, tool=params["name"])
-                if pending.tool in self._policy.tools:
+                if pending.tool in self._policy.tools.names:
                     return self._call_own_tool(pending, params)
                 return self._forward_call(pending, raw)
         except ForebayError as error:
@@ -220,7 +227,8 @@ class ResponseHandler:
 
     def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
         envelope, policy = message.get("result"), self._policy
-        policy.tasks.remember(envelope, pending.tool, pending.mode)
+        if find_task_id(envelope) is not None:
+            policy.tasks.remember(envelope, pending.tool, pending.mode)
         result = get_task_result(pending.method, envelope)
         if not isinstance(result, dict | LazyJSON):
             return None

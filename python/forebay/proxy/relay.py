@@ -129,7 +129,7 @@ class Relay:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         self._session.record(message["method"], params, raw)
         name = params.get("name")
-        is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._policy.tools
+        is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._policy.tools.names
         if self._request_handler.needs_tool_list(message["method"], params):
             self._run_in_background(message, raw, lambda: self._learn_tools(get_meta(params)), is_call=is_call)
         elif self._request_handler.is_slow(message["method"], params) or (is_call and self._call_order):

@@ -92,6 +92,9 @@ def _with_id(raw: Message, request_id: str) -> tuple[str, bytes]:
     return request_id, dump({**parse_lazy(raw), "id": request_id})
 
 
+_DEFAULT_MODE = Mode()
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class PendingRequest:
     """Facts about a client request that are needed when its response arrives."""
@@ -101,7 +104,7 @@ class PendingRequest:
     version: str
     cursor: object = None
     tool: str = ""
-    mode: Mode = dataclasses.field(default_factory=Mode)
+    mode: Mode = _DEFAULT_MODE
     progress_token: object = None
 
     @property

@@ -70,7 +70,7 @@ def _run_relay(
     client = StdioClient(claim_stdout(), lambda: stop.set("the client is gone"))
     with contextlib.closing(OutputPolicy(**settings.policy_options())) as policy:
         make_spool = partial(create_spool, policy.store)
-        limits: dict[str, Any] = {"spool_above_bytes": settings.stream_above_bytes, "make_spool": make_spool}
+        limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         upstream = make_upstream(policy, limits)
         relay = Relay(policy, client, upstream, call_timeout=settings.call_timeout_seconds)
         exit_codes: list[int] = []

@@ -12,7 +12,7 @@ from forebay.store.frames import Footer, read_footer
 from forebay.store.handles import is_handle
 from forebay.store.principals import OPERATOR, Principal
 from forebay.store.reader import PayloadReader
-from forebay.store.threads import ForkSafeLock
+from forebay.store.threads import fork_safe_lock
 
 __all__ = ["Catalog"]
 
@@ -29,7 +29,7 @@ class Catalog:
     def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
         self._backend = backend
         self._clock = clock
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
         self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
         self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _payload_size)
 

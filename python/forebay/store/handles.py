@@ -2,23 +2,33 @@
 
 import bisect
 import dataclasses
+import functools
 import os
 import re
-from typing import Self
+import time
+from typing import Self, TypeGuard
 
 import orjson
 from typing_extensions import Buffer
 
 from forebay._core import preview
-from forebay.store.pages import escaped_size
+from forebay.arguments import is_text
+from forebay.errors import InvalidArgument
+from forebay.store.payload import escaped_size
 
 __all__ = [
     "LONG_HANDLE_LENGTH",
+    "MAX_NAME_LENGTH",
     "MAX_PREVIEW_BYTES",
     "SHORT_HANDLE_LENGTH",
     "Descriptor",
+    "check_handle_length",
     "extract_handle",
+    "format_date",
+    "format_timestamp",
     "is_handle",
+    "is_valid_name",
+    "is_valid_time",
     "new_handle",
 ]
 
@@ -35,6 +45,10 @@ MAX_PREVIEW_BYTES = 2048
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
+
+
+MAX_NAME_LENGTH = 1024
+"""Longest name of a tool or principal, in characters: every journal event repeats it."""
 
 
 def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
@@ -121,3 +135,38 @@ def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_a
         return escaped_size(orjson.dumps(preview(text, length))[1:-1], escape_levels, is_ascii=True)
 
     return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=size))
+
+
+_YEAR_10000 = 253_402_300_800
+
+
+def is_valid_time(seconds: float) -> bool:
+    """Return whether a time can be formatted: from 1970 on, in a year of four digits."""
+    return 0 <= seconds < _YEAR_10000
+
+
+def format_timestamp(seconds: float) -> str:
+    """Return a time as ISO 8601, to the second."""
+    return _format_seconds(int(seconds))
+
+
+def format_date(seconds: float) -> str:
+    """Return the day of a time as `YYYY-MM-DD`."""
+    return _format_seconds(int(seconds))[:10]
+
+
+# Many events fall into the same second.
+@functools.lru_cache(8)
+def _format_seconds(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def check_handle_length(length: object) -> None:
+    """Raise `InvalidArgument` unless handles can have this length."""
+    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
+        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
+
+
+def is_valid_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be the name of a tool or principal."""
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and (value.isascii() or is_text(value))

@@ -19,8 +19,8 @@ from forebay.store.backends.filesystem import (
     list_names,
     translate_os_errors,
 )
-from forebay.store.threads import ForkSafeLock
-from forebay.store.times import format_date, format_timestamp
+from forebay.store.handles import format_date, format_timestamp
+from forebay.store.threads import fork_safe_lock
 
 __all__ = ["Journal"]
 
@@ -41,7 +41,7 @@ class Journal:
         self._clock = clock
         self._max_file_bytes = max_file_bytes
         self._max_files = max_files
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
         self._fd = -1
         self._day = ""
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from forebay.errors import InvalidArgument
-from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
 from forebay.store.payload import Redaction
 
-__all__ = ["Options", "check_handle_length", "check_ttl"]
+__all__ = ["Options", "check_ttl"]
 
 _Compression = Literal["zstd", "none"]
 _Durability = Literal["process", "power"]
@@ -23,12 +23,6 @@ def check_ttl(ttl: float) -> None:
     """Raise `InvalidArgument` unless a time to live is from 0 seconds to a century."""
     if not _is_number(ttl) or not 0 <= ttl <= _MAX_TTL_SECONDS:
         raise InvalidArgument(f"ttl is from 0 seconds to {_MAX_TTL_SECONDS:,}, a century, not {ttl!r}")
-
-
-def check_handle_length(length: object) -> None:
-    """Raise `InvalidArgument` unless handles can have this length."""
-    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
-        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
 
 
 def _is_number(value: object) -> bool:

@@ -23,7 +23,8 @@ from forebay._core import (
 )
 from forebay.arguments import check_budget, check_fields, check_integer, short_repr
 from forebay.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
-from forebay.store.pages import MAX_OFFSET, Format, Page, PageRequest, escaped_size, is_mostly_items
+from forebay.store.pages import MAX_OFFSET, Format, Page, PageRequest
+from forebay.store.payload import escaped_size, is_mostly_items
 from forebay.store.reader import View
 
 __all__ = ["build_page"]

@@ -1,13 +1,10 @@
 """Pages of a stored payload, and the requests for them."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias
 
 import orjson
-
-from forebay._core import ItemIndex
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
@@ -17,8 +14,6 @@ __all__ = [
     "PageRequest",
     "SearchPage",
     "SearchRequest",
-    "escaped_size",
-    "is_mostly_items",
 ]
 
 Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
@@ -28,9 +23,6 @@ MAX_OFFSET = (1 << 63) - 1
 
 DEFAULT_MAX_BYTES = 65536
 """Budget of a page unless the request has its own."""
-
-_MAX_BYTES_AROUND_ITEMS = 1024
-"""Payload bytes outside the items that do not matter: the preview shows them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,24 +117,3 @@ class SearchPage:
     def to_json(self) -> bytes:
         """Return the page as JSON."""
         return orjson.dumps(self.to_dict())
-
-
-def is_mostly_items(index: ItemIndex | None, size: int) -> TypeGuard[ItemIndex]:
-    """Return whether the items make up most of a payload, so that paging through them reads it."""
-    if index is None or index.kind is None:
-        return False
-    items_size = index.end - index.start
-    return size - items_size <= max(items_size, _MAX_BYTES_AROUND_ITEMS)
-
-
-def escaped_size(text: bytes, escape_levels: int, *, is_ascii: bool = False) -> int:
-    """Return the size of a text after it was written into a JSON string `escape_levels` times.
-
-    `is_ascii` is for transports whose last encoding escapes all characters that are not ASCII, and DEL.
-    """
-    for _ in range(escape_levels):
-        text = orjson.dumps(text.decode())[1:-1]
-    if not is_ascii or (text.isascii() and b"\x7f" not in text):
-        return len(text)
-    # `json.dumps` also escapes quotes and backslashes, which are counted already.
-    return len(json.dumps(text.decode())) - 2 - text.count(b'"') - text.count(b"\\")

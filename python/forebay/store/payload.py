@@ -5,11 +5,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, Protocol, TypeAlias, cast
+from typing import BinaryIO, Protocol, TypeAlias, TypeGuard, cast
 
 import orjson
 from typing_extensions import Buffer
 
+from forebay._core import ItemIndex
 from forebay.errors import InvalidArgument
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "choose_extension",
     "detect_mime_type",
     "encode",
+    "escaped_size",
     "is_compressed",
     "is_json_mime_type",
+    "is_mostly_items",
     "iter_chunks",
     "needs_json_encoding",
     "read_all",
@@ -38,6 +41,10 @@ Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
 
 Redaction: TypeAlias = Callable[[bytes], bytes]
 """A function that removes secrets from a payload."""
+
+
+_MAX_BYTES_AROUND_ITEMS = 1024
+"""Payload bytes outside the items that do not matter: the preview shows them."""
 
 
 class SerializedJSON(abc.ABC):
@@ -316,3 +323,24 @@ def choose_extension(mime_type: str, nature: str) -> str:
     """Return the extension of a stored file."""
     fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
     return _EXTENSION_BY_MIME_TYPE.get(mime_type, fallback)
+
+
+def escaped_size(text: bytes, escape_levels: int, *, is_ascii: bool = False) -> int:
+    """Return the size of a text after it was written into a JSON string `escape_levels` times.
+
+    `is_ascii` is for transports whose last encoding escapes all characters that are not ASCII, and DEL.
+    """
+    for _ in range(escape_levels):
+        text = orjson.dumps(text.decode())[1:-1]
+    if not is_ascii or (text.isascii() and b"\x7f" not in text):
+        return len(text)
+    # `json.dumps` also escapes quotes and backslashes, which are counted already.
+    return len(json.dumps(text.decode())) - 2 - text.count(b'"') - text.count(b"\\")
+
+
+def is_mostly_items(index: ItemIndex | None, size: int) -> TypeGuard[ItemIndex]:
+    """Return whether the items make up most of a payload, so that paging through them reads it."""
+    if index is None or index.kind is None:
+        return False
+    items_size = index.end - index.start
+    return size - items_size <= max(items_size, _MAX_BYTES_AROUND_ITEMS)

@@ -3,17 +3,15 @@
 import contextlib
 import hashlib
 import json
-from typing import Final, TypeGuard
+from typing import Final
 
-from forebay.arguments import is_text
+from forebay.store.handles import MAX_NAME_LENGTH
 
 __all__ = [
-    "MAX_NAME_LENGTH",
     "OPERATOR",
     "Principal",
     "client_principal",
     "format_principal",
-    "is_valid_name",
     "possible_principals",
     "subject_principal",
 ]
@@ -31,14 +29,6 @@ OPERATOR: Final = _Operator()
 
 Principal = str | _Operator | None
 """The owner of a payload. `None` is for programs that serve a single user."""
-
-MAX_NAME_LENGTH = 1024
-"""Longest name of a tool or principal, in characters: every journal event repeats it."""
-
-
-def is_valid_name(value: object) -> TypeGuard[str]:
-    """Return whether a value can be the name of a tool or principal."""
-    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and is_text(value)
 
 
 _CLIENT_PREFIX = "client:"

@@ -15,11 +15,19 @@ from forebay._core import Findings, ItemIndex, Survey, outline, read_items
 from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, RedactionFailed, StoreFull
 from forebay.store.backends import Backend, Upload
-from forebay.store.frames import build_footer
-from forebay.store.handles import MAX_PREVIEW_BYTES, Descriptor, new_handle
+from forebay.store.frames import WriteProgress, build_footer, write_frames
+from forebay.store.handles import (
+    MAX_NAME_LENGTH,
+    MAX_PREVIEW_BYTES,
+    Descriptor,
+    check_handle_length,
+    format_timestamp,
+    is_valid_name,
+    is_valid_time,
+    new_handle,
+)
 from forebay.store.journal import Journal
-from forebay.store.options import Options, check_handle_length, check_ttl
-from forebay.store.pages import is_mostly_items
+from forebay.store.options import Options, check_ttl
 from forebay.store.payload import (
     CHUNK_BYTES,
     Payload,
@@ -27,17 +35,15 @@ from forebay.store.payload import (
     choose_extension,
     detect_mime_type,
     is_json_mime_type,
+    is_mostly_items,
     iter_chunks,
     needs_json_encoding,
     read_all,
     sanitize_mime_type,
     to_buffer,
 )
-from forebay.store.principals import MAX_NAME_LENGTH, is_valid_name
 from forebay.store.quota import Quota, QuotaExceeded
-from forebay.store.threads import ForkSafeLock
-from forebay.store.times import format_timestamp, is_valid_time
-from forebay.store.write import WriteProgress, write_frames
+from forebay.store.threads import fork_safe_lock
 
 __all__ = ["PayloadWriter", "PutRequest", "apply_redactions"]
 
@@ -100,8 +106,9 @@ class PayloadWriter:
         self._quota = quota
         self._journal = journal
         self._options = options
+        self._redactions = options.redactions
         self._free_space = free_space
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
         self._stored_bytes: LRUCache[str | None, int] = LRUCache(_MAX_WATCHED_PRINCIPALS)
@@ -132,8 +139,8 @@ class PayloadWriter:
         mime_type = sanitize_mime_type(request.mime_type)
         if mime_type is None and needs_json_encoding(payload):
             mime_type = "application/json"
-        if self._options.redactions:
-            payload = apply_redactions(payload, self._options.redactions)
+        if self._redactions:
+            payload = apply_redactions(payload, self._redactions)
         data = to_buffer(payload)
         handle = new_handle(request.handle_length or self._options.handle_length)
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from forebay.errors import StoreFull
-from forebay.store.backends import Backend, Counters
-from forebay.store.backends.counters import TOTAL
+from forebay.store.backends import TOTAL_COUNTER, Backend, Counters
 
 __all__ = ["Quota", "QuotaExceeded"]
 
@@ -30,7 +29,7 @@ class Quota:
     def is_counted(self) -> bool:
         """Return whether the store was ever counted; if not, `recount` is due."""
         with self._backend.counters() as counters:
-            return counters.get(TOTAL) is not None
+            return counters.get(TOTAL_COUNTER) is not None
 
     def usage(self) -> dict[str, int]:
         """Return all counters."""
@@ -40,9 +39,9 @@ class Quota:
     def recount(self, list_objects: Callable[[], Iterable[tuple[str | None, int]]]) -> None:
         """Set the counters from the principals and sizes of all objects; after a crash they may be wrong."""
         with self._backend.counters() as counters:
-            sums = Counter({TOTAL: 0, **dict.fromkeys(counters.names(), 0)})
+            sums = Counter({TOTAL_COUNTER: 0, **dict.fromkeys(counters.names(), 0)})
             for principal, size in list_objects():
-                sums[TOTAL] += size
+                sums[TOTAL_COUNTER] += size
                 if principal is not None:
                     sums[_counter_name(principal)] += size
             for name, value in sums.items():
@@ -63,10 +62,10 @@ class Quota:
 
     def _explain_shortage(self, usage: dict[str, int | None], size: int) -> str | None:
         for name, counted in usage.items():
-            if name == TOTAL and counted is None:
+            if name == TOTAL_COUNTER and counted is None:
                 return "what is stored was not counted yet; call again"
             used = counted or 0
-            owner, limit = ("the store's", self._total) if name == TOTAL else ("your", self._per_principal)
+            owner, limit = ("the store's", self._total) if name == TOTAL_COUNTER else ("your", self._per_principal)
             if limit is not None and used + size > limit:
                 left = max(0, limit - used)
                 return (
@@ -103,7 +102,7 @@ class Quota:
 
 
 def _counter_names(principal: str | None) -> list[str]:
-    return [TOTAL] if principal is None else [TOTAL, _counter_name(principal)]
+    return [TOTAL_COUNTER] if principal is None else [TOTAL_COUNTER, _counter_name(principal)]
 
 
 def _read_usage(counters: Counters, principal: str | None) -> dict[str, int | None]:

@@ -13,7 +13,8 @@ from forebay._core import Match, SearchResult, preview
 from forebay._core import search as search_bytes
 from forebay.arguments import check_budget, check_flag, check_integer, check_text
 from forebay.errors import InvalidArgument
-from forebay.store.pages import MAX_OFFSET, SearchPage, SearchRequest, escaped_size, is_mostly_items
+from forebay.store.pages import MAX_OFFSET, SearchPage, SearchRequest
+from forebay.store.payload import escaped_size, is_mostly_items
 from forebay.store.reader import View
 
 __all__ = ["search_payload"]

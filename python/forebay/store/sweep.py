@@ -13,7 +13,7 @@ from forebay.store.catalog import Catalog
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.quota import Quota
-from forebay.store.threads import ForkSafeLock
+from forebay.store.threads import fork_safe_lock
 
 __all__ = ["SweepReport", "Sweeper"]
 
@@ -58,7 +58,7 @@ class Sweeper:
         self._options = options
         self._entries: dict[str, _Entry] = {}
         self._last_clocks = (options.clock(), time.monotonic())
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._started_pid = 0

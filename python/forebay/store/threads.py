@@ -7,12 +7,11 @@ import threading
 import weakref
 from collections.abc import AsyncIterable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from typing_extensions import Buffer
 
-__all__ = ["BlockingChunks", "ForkSafeLock", "run_in_thread", "start_in_thread"]
+__all__ = ["BlockingChunks", "fork_safe_lock", "run_in_thread", "start_in_thread"]
 
 _T = TypeVar("_T")
 
@@ -84,35 +83,23 @@ class BlockingChunks(Iterator[Buffer]):
                 self._pending.cancel()
 
 
-class ForkSafeLock:
-    """A reentrant lock that is free in a forked child.
+_locks: "weakref.WeakSet[threading.RLock]" = weakref.WeakSet()
+
+
+def fork_safe_lock() -> "threading.RLock":
+    """Return a reentrant lock that is free in a forked child.
 
     The thread that held it at the fork does not exist in the child, and would never release it there.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        _locks.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
-
-    def reset(self) -> None:
-        """Replace the lock with a free one."""
-        self._lock = threading.RLock()
-
-
-_locks: "weakref.WeakSet[ForkSafeLock]" = weakref.WeakSet()
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
 
 
 def _reset_locks() -> None:
     for lock in list(_locks):
-        lock.reset()
+        # The way in which the standard library's own modules reset their locks.
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 os.register_at_fork(after_in_child=_reset_locks)

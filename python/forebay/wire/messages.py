@@ -215,7 +215,11 @@ def parse_lazy(
     """
     value = as_lazy(source, start, end)
     skeleton, holes = _core.dissect(
-        value.span, _HOLE_TOKEN, most_string=max_string_bytes, most_container=max_container_bytes, most_depth=max_depth
+        value.span,
+        _HOLE_TOKEN,
+        max_string_bytes=max_string_bytes,
+        max_container_bytes=max_container_bytes,
+        max_depth=max_depth,
     )
     return _fill_holes(orjson.loads(skeleton), [value.slice(*hole) for hole in holes])
 

@@ -30,7 +30,7 @@ mod _core {
     use super::lines::{LinePage, read_lines};
     #[pymodule_export]
     use super::message::{
-        Unescaper, dissect, each_says, members, only_member, same_json, same_text, unescape,
+        Unescaper, dissect, members, only_member, same_json, same_text, texts_match_items, unescape,
     };
     #[pymodule_export]
     use super::outline::outline;

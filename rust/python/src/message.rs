@@ -82,17 +82,16 @@ type Spans = Vec<(u64, u64)>;
 /// A hole is a string or container that is too large, a number that would change if it were parsed and
 /// written again, or a string that is not text. `token` must be unpredictable for the author of the message.
 #[pyfunction]
-#[pyo3(signature = (part, token, *, most_string = 1024, most_container = 8192, most_depth = 64))]
+#[pyo3(signature = (part, token, *, max_string_bytes = 1024, max_container_bytes = 8192, max_depth = 64))]
 pub fn dissect<'py>(
     py: Python<'py>,
     part: Part,
     token: &str,
-    most_string: usize,
-    most_container: usize,
-    most_depth: usize,
+    max_string_bytes: usize,
+    max_container_bytes: usize,
+    max_depth: usize,
 ) -> PyResult<(Bound<'py, PyBytes>, Spans)> {
-    let limits =
-        Limits { max_string_bytes: most_string, max_container_bytes: most_container, max_depth: most_depth };
+    let limits = Limits { max_string_bytes, max_container_bytes, max_depth };
     let dissect =
         |value: &Value<'_>| message::dissect(value.source.reader(value.span.clone())?, token, limits);
     let dissection = part.detach(py, dissect).map_err(CoreError::from)?;
@@ -157,7 +156,7 @@ pub fn same_json(py: Python<'_>, text: Part, value: Part) -> std::result::Result
 /// `content` must be an array of `{"type": "text", "text": ...}` without other members, `items` one of as
 /// many values.
 #[pyfunction]
-pub fn each_says(py: Python<'_>, content: Part, items: Part) -> std::result::Result<bool, CoreError> {
+pub fn texts_match_items(py: Python<'_>, content: Part, items: Part) -> std::result::Result<bool, CoreError> {
     content.compare(py, &items, message::texts_match_items)
 }
 

@@ -125,8 +125,8 @@ def test_totals_are_per_connection(tmp_path: Path) -> None:
     async def sent() -> list[int]:
         async with fastmcp.Client(server, mode="legacy") as client:
             await client.call_tool("text", {"size": 1000})
-            assert middleware.monitor is not None
-            return [total.sent_bytes for total in middleware.monitor._connections.values()]
+            assert middleware.policy.monitor is not None
+            return [total.sent_bytes for total in middleware.policy.monitor._connections.values()]
 
     async def run() -> None:
         (first,) = await sent()

@@ -20,8 +20,7 @@ from forebay.outputs.contract import (
     wrap_response,
 )
 from forebay.outputs.contract.response import PayloadView, find_largest
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode
+from forebay.store.payload import encode, escaped_size
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invariants import check, message

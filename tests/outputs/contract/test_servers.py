@@ -183,7 +183,7 @@ def test_decorated_tools_use_the_server_s_store(contract: bool, era: str, tmp_pa
 
 def test_artifacts_belong_to_the_caller(tmp_path: Path) -> None:
     adapter = Forebay((tmp_path / "store").as_uri(), sweep_interval=0)
-    with adapter.make_context("ada", 26):
+    with adapter.policy.make_context("ada", 26):
         handle = str(extract_handle(wrap_response(list(range(11)), summary="s").to_dict()["artifactRef"]))
     assert len(handle) == 29
     assert adapter.store.stat(handle, principal="ada").principal == "ada"

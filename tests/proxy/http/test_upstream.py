@@ -83,7 +83,7 @@ def test_what_is_large_becomes_a_handle_that_can_be_read(
 @pytest.mark.parametrize("size", [5_000_000, 40_000_000])
 def test_an_answer_may_be_of_any_size(server: Server, tmp_path: Path, kind: str, size: int) -> None:
     options = {"output_mode": "auto"}
-    with gateway_to(server.url, tmp_path, options=options, stream_above_bytes=8_000_000) as gateway:
+    with gateway_to(server.url, tmp_path, options=options, spool_above_bytes=8_000_000) as gateway:
         result = gateway.call("sized", size=size, **{"as": kind})
         assert json.loads(text_of(result))["size_bytes"] == size
 

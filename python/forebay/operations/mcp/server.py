@@ -33,7 +33,7 @@ from forebay.adapters.mcp import Forebay, get_principal
 from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import deadline_after
-from forebay.operations.dialect import is_openapi_3_0, modern
+from forebay.operations.dialect import is_openapi_3_0, modernize
 from forebay.operations.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
@@ -290,7 +290,7 @@ def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         schema = {"not": {}}
     # Clients do not understand the OpenAPI 3.0 dialect.
-    converted: Mapping[str, Any] = cast("Mapping[str, Any]", modern(schema)) if is_openapi_3_0(schema) else schema
+    converted: Mapping[str, Any] = cast("Mapping[str, Any]", modernize(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and needs_result_wrapper(schema)):
         return allow_alternative(converted, _UNSTRUCTURED_SCHEMA)
     # With an `$id` of its own, references inside it still resolve.

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
-from forebay.operations.dialect import in_modern_words
+from forebay.operations.dialect import modernize_keywords
 from forebay.operations.openapi.document import Document
 from forebay.operations.validation import Schema
 
@@ -142,7 +142,7 @@ class _DefinitionCache:
         }
         if isinstance(ref, str):
             converted["$ref"] = self._add_reference(ref, targets, optional)
-        return in_modern_words(converted) if self._document.is_3_0 else converted
+        return modernize_keywords(converted) if self._document.is_3_0 else converted
 
     def _convert_keyword(self, key: str, value: Any, targets: dict[_Target, None], optional: Set[str]) -> Any:
         if key in _SCHEMA_MAP_KEYS and isinstance(value, Mapping):

@@ -26,7 +26,7 @@ from forebay.outputs.contract.text import (
     shorten_to_bytes,
     to_single_line,
 )
-from forebay.store.pages import escaped_size
+from forebay.store.payload import escaped_size
 
 if TYPE_CHECKING:
     from forebay.store import Store

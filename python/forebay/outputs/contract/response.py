@@ -16,8 +16,15 @@ from forebay.outputs.contract.artifacts import format_artifact_name, make_refere
 from forebay.outputs.contract.context import ResponseContext, find_context, record_failure, record_response
 from forebay.outputs.contract.limits import Category, ResponseLimits, resolve_limits
 from forebay.outputs.contract.text import MAX_SUMMARY_LENGTH, shorten_to_bytes, to_single_line
-from forebay.store.pages import escaped_size, is_mostly_items
-from forebay.store.payload import Payload, detect_mime_type, is_json_mime_type, needs_json_encoding, read_all
+from forebay.store.payload import (
+    Payload,
+    detect_mime_type,
+    escaped_size,
+    is_json_mime_type,
+    is_mostly_items,
+    needs_json_encoding,
+    read_all,
+)
 from forebay.store.put import apply_redactions
 
 __all__ = [

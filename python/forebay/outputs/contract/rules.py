@@ -12,8 +12,7 @@ from forebay.outputs.contract.limits import Category, ResponseLimits, category_o
 from forebay.outputs.contract.response import Response, build_response
 from forebay.outputs.result import Result, ResultPayload
 from forebay.outputs.tools import text_result
-from forebay.store.pages import escaped_size
-from forebay.store.payload import encode
+from forebay.store.payload import encode, escaped_size
 from forebay.wire.messages import ChunkSource
 
 if TYPE_CHECKING:

@@ -7,7 +7,10 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["Backend", "Blob", "Counters", "ObjectInfo", "Upload"]
+__all__ = ["TOTAL_COUNTER", "Backend", "Blob", "Counters", "ObjectInfo", "Upload"]
+
+TOTAL_COUNTER = "total"
+"""Name of the counter of all stored bytes; the other counters belong to principals."""
 
 
 class ObjectInfo(NamedTuple):

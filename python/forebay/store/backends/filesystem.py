@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from forebay.errors import ForebayError, StoreFull, StoreUnavailable
-from forebay.store.threads import ForkSafeLock
+from forebay.store.threads import fork_safe_lock
 
 __all__ = ["SAFE_OPEN_FLAGS", "Folders", "ensure_private", "ignore_missing", "list_names", "translate_os_errors"]
 
@@ -34,7 +34,7 @@ class Folders:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
         # Descriptors of removed folders stay open: another thread may be about to use one, and the number of a
         # closed descriptor is soon that of another file.

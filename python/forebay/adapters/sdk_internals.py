@@ -1,0 +1,184 @@
+"""Every use of private names of the `mcp` SDK and of fastmcp, in one place.
+
+Each function makes one such access, and its docstring names the public way that is missing. A test holds the rest of
+the package to this module, so that a new version of an SDK is checked by reading this file.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp import Client
+from mcp.client import ClientSession
+from mcp.client._transport import TransportStreams
+from mcp.client.session import MessageHandlerFnT
+from mcp.server import Server
+from mcp.server.session import ServerSession
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsResult
+
+if TYPE_CHECKING:
+    from fastmcp.server.dependencies import FastMCPRequestContext
+    from mcp.server.connection import Connection
+    from mcp.shared.dispatcher import CallOptions, DispatchContext
+
+__all__ = [
+    "ReadStream",
+    "TransportStreams",
+    "WriteStream",
+    "absorb_tool_listing",
+    "create_mcp_http_client",
+    "fail_request",
+    "find_lowlevel_server",
+    "get_allowed_log_levels",
+    "get_message_handler",
+    "get_pending_ids",
+    "get_request_channel",
+    "get_request_params",
+    "get_server_connection",
+    "get_server_info",
+    "is_dispatcher_closed",
+    "resolve_inputs",
+    "send_notification",
+    "send_request",
+    "set_message_handler",
+]
+
+
+def find_lowlevel_server(server: object) -> Server[Any] | None:
+    """Return the low-level server in an `MCPServer` or `FastMCP`, or the server itself if it is one.
+
+    Missing: a public attribute for it.
+    """
+    if isinstance(server, Server):
+        return server
+    inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None)
+    return inner if isinstance(inner, Server) else None
+
+
+def get_server_info(server: object) -> dict[str, Any] | None:
+    """Return the `serverInfo` that an SDK's server adds to the `_meta` of every result, or `None`.
+
+    Missing: the same as for `find_lowlevel_server`.
+    """
+    lowlevel_server = find_lowlevel_server(server)
+    return None if lowlevel_server is None else lowlevel_server.server_info_stamp
+
+
+def get_server_connection(session: ServerSession) -> "Connection":
+    """Return the connection of a server session.
+
+    Missing: `ServerSession.connection`. A session is made for each request, the connection lasts.
+    """
+    return session._connection
+
+
+def get_request_channel(session: ServerSession) -> "DispatchContext[Any]":
+    """Return the channel that sends messages along with the response to the current request.
+
+    Missing: a public way to send a notification or request of any method, as raw JSON, on that channel.
+    """
+    return session._request_outbound
+
+
+def get_allowed_log_levels(session: ServerSession) -> Collection[str]:
+    """Return the log levels that the client asked for in the current request.
+
+    Missing: `ServerSession.allowed_log_levels`.
+    """
+    return session._allowed_log_levels
+
+
+def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
+    """Return the parameters of a request to a fastmcp server as the client sent them.
+
+    Missing: `FastMCPRequestContext.params`. A mounted server needs the tool name before its namespace was removed.
+    """
+    return request._srctx.params or {}
+
+
+async def send_request(
+    session: ClientSession, method: str, params: dict[str, Any], request_id: int, timeout: float | None
+) -> dict[str, Any]:
+    """Send a request with the fields that the protocol version requires, and return the result as raw JSON.
+
+    Missing: a public way to do this. `ClientSession.send_request` parses results, rejects content of unknown types and
+    drops fields of later protocol versions.
+    """
+    options: CallOptions = {"request_id": request_id}
+    session._stamp({"method": method, "params": params}, options)
+    if timeout is not None:
+        options["timeout"] = timeout
+    return await session._dispatcher.send_raw_request(method, params, options)
+
+
+async def send_notification(session: ClientSession, method: str, params: Mapping[str, Any] | None) -> None:
+    """Send a notification of any method.
+
+    Missing: a public way to do this. `ClientSession.send_notification` takes only the types that the SDK knows.
+    """
+    await session._dispatcher.notify(method, params)
+
+
+def is_dispatcher_closed(session: ClientSession) -> bool:
+    """Return whether the connection of a client session was closed.
+
+    Missing: `ClientSession.is_closed`.
+    """
+    return bool(getattr(session._dispatcher, "_closed", False))
+
+
+def absorb_tool_listing(session: ClientSession, page: ListToolsResult) -> ListToolsResult:
+    """Tell a client session about tools, so that it sends their arguments as headers where their schemas say so.
+
+    Missing: a public way to do this with a list of tools that was requested as raw JSON.
+    """
+    return session._absorb_tool_listing(page, complete=False)
+
+
+async def resolve_inputs(
+    client: Client,
+    result: dict[str, Any] | InputRequiredResult,
+    retry: Callable[[InputResponses | None, str | None], Awaitable[dict[str, Any] | InputRequiredResult]],
+) -> dict[str, Any]:
+    """Answer the input requests of a result with the client's callbacks, and retry until there is none left.
+
+    Missing: a public way to do this for a result as raw JSON. `Client.call_tool` does it for parsed results.
+    """
+    return await client._drive_input_required(result, retry)
+
+
+def get_pending_ids(session: ClientSession) -> list[str | int]:
+    """Return the ids of the requests that wait for a response.
+
+    Missing: a hook for responses that cannot be parsed; the SDK lets their requests wait until the timeout.
+    """
+    dispatcher = session._dispatcher
+    return [*dispatcher._pending] if isinstance(dispatcher, JSONRPCDispatcher) else []
+
+
+def fail_request(session: ClientSession, request_id: str | int, error: ErrorData) -> None:
+    """End a waiting request with an error.
+
+    Missing: the same as for `get_pending_ids`.
+    """
+    dispatcher = session._dispatcher
+    if isinstance(dispatcher, JSONRPCDispatcher):
+        dispatcher._resolve_pending(request_id, error)
+
+
+def get_message_handler(session: ClientSession) -> MessageHandlerFnT:
+    """Return the function that a client session calls with each notification and transport error.
+
+    Missing: a way to add a handler to a session that is connected already.
+    """
+    return session._message_handler
+
+
+def set_message_handler(session: ClientSession, handler: MessageHandlerFnT) -> None:
+    """Replace the function that a client session calls with each notification and transport error.
+
+    Missing: the same as for `get_message_handler`.
+    """
+    session._message_handler = handler
