@@ -27,29 +27,8 @@ PRIVATE_ATTRIBUTES = {
 }
 PRIVATE_MODULES = {"mcp.client._transport", "mcp.shared._httpx_utils", "mcp.shared._stream_protocols"}
 
-STANDARD_LIBRARY = {"_Decompress", "_exit", "_is_text_encoding"}
+STANDARD_LIBRARY = {"_Decompress", "_at_fork_reinit", "_exit", "_is_text_encoding"}
 """Private names of the standard library that the package uses."""
-
-NOT_YET_MOVED = {
-    "hub/client_peer.py": {"_allowed_log_levels", "_request_outbound"},
-    "hub/forwarding.py": {"_connection", "_dispatcher"},
-    "hub/intercepted_stream.py": {"mcp.shared._stream_protocols"},
-    "hub/transport.py": {"mcp.client._transport"},
-    "hub/upstreams.py": {"mcp.client._transport"},
-    "operations/mcp/sdk_internals.py": {
-        "_absorb_tool_listing",
-        "_closed",
-        "_dispatcher",
-        "_drive_input_required",
-        "_message_handler",
-        "_pending",
-        "_resolve_pending",
-        "_stamp",
-        "mcp.shared._httpx_utils",
-    },
-    "operations/mcp/targets.py": {"_mcp_server"},
-}
-"""Files that still use private names directly. Entries may only be removed."""
 
 
 def is_private(name: str) -> bool:
@@ -103,7 +82,7 @@ def test_no_other_module_uses_private_names_of_an_sdk() -> None:
     for path, tree in trees.items():
         used = {*(name for name in find_attributes(tree) if name not in allowed), *find_modules(tree)}
         name = path.relative_to(PACKAGE).as_posix()
-        assert used <= NOT_YET_MOVED.get(name, set()), f"{name} must use forebay.adapters.sdk_internals"
+        assert used == set(), f"{name} must use forebay.adapters.sdk_internals"
 
 
 def test_every_function_says_which_public_way_is_missing() -> None:

@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_from_wire
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
+from forebay.adapters.sdk_internals import get_allowed_log_levels, get_request_channel
 from forebay.hub.calls import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ClientRequest:
         while self._queued:
             # The client may be gone.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
-                await self.session._request_outbound.notify(*self._queued.popleft())
+                await get_request_channel(self.session).notify(*self._queued.popleft())
 
     async def flush(self) -> None:
         """Wait until all queued notifications are sent: after the response the client ignores them."""
@@ -143,7 +144,7 @@ class ClientPeer:
         if self._connection is None:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         await self._connection.initialized.wait()
-        channel = self._active[-1].session._request_outbound if self._active else self._connection.outbound
+        channel = get_request_channel(self._active[-1].session) if self._active else self._connection.outbound
         # The server request names no call, so pause all calls to this upstream, but not those to others.
         calls = [client_request for client_request in self._active if client_request.upstream is upstream]
         timeouts = [call.timeout for call in calls if call.timeout is not None]
@@ -198,4 +199,4 @@ class ClientPeer:
 
 
 def _accepts_log_level(session: ServerSession, params: _Params) -> bool:
-    return (params or {}).get("level") in session._allowed_log_levels
+    return (params or {}).get("level") in get_allowed_log_levels(session)

@@ -19,6 +19,7 @@ from mcp_types import (
 )
 
 from forebay.adapters.mcp import get_principal
+from forebay.adapters.sdk_internals import get_server_connection, send_notification
 from forebay.hub.client_peer import ClientPeer
 from forebay.hub.paused_calls import PausedCalls
 from forebay.hub.requests import ForwardedRequest, UpstreamCallFailed, resolve_inputs
@@ -94,7 +95,7 @@ class Forwarding:
             async with self._tenants.acquire(get_principal(get_access_token())) as tenant:
                 yield tenant
         else:
-            connection: ClientConnection = ctx.session._connection
+            connection: ClientConnection = get_server_connection(ctx.session)
             tenant = connection.state.get(_TENANT_KEY) or self._new_tenant(connection, {})
             await tenant.start()
             yield tenant
@@ -107,7 +108,7 @@ class Forwarding:
         return tenant
 
     async def _initialize(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
-        connection: ClientConnection = ctx.session._connection
+        connection: ClientConnection = get_server_connection(ctx.session)
         capabilities = (ctx.params or {}).get("capabilities")
         tenant = connection.state.get(_TENANT_KEY)
         if tenant is None:
@@ -122,7 +123,7 @@ class Forwarding:
         for upstream in tenant.upstreams.values():
             try:
                 connection = await upstream.connection()
-                await connection.client.session._dispatcher.notify(ctx.method, ctx.params)
+                await send_notification(connection.client.session, ctx.method, ctx.params)
             except (CallError, MCPError) as error:
                 _log.debug("forebay: %s was not told of %s: %s", upstream.name, ctx.method, error)
 

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
-from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
@@ -19,6 +18,7 @@ from mcp_types import (
     RequestId,
 )
 
+from forebay.adapters.sdk_internals import ReadStream, WriteStream
 from forebay.hub.client_peer import ClientPeer, current_client_capabilities
 from forebay.hub.in_flight import InFlight, OpenSubscriptions
 from forebay.hub.streams import ServerEnded

@@ -23,8 +23,7 @@ from forebay.wire.framing import Message
 from forebay.wire.messages import LazyJSON, dump, id_key, protocol_version
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
+    from forebay.adapters.sdk_internals import TransportStreams
     from forebay.proxy.http.upstream import HttpUpstream
     from forebay.proxy.stdio import StdioUpstream
 

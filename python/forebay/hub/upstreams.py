@@ -36,8 +36,7 @@ from forebay.wire.framing import LineReader, create_spool
 from forebay.wire.protocol import is_modern
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
+    from forebay.adapters.sdk_internals import TransportStreams
     from forebay.config.options import Settings
     from forebay.operations.spec import Operation
 

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from forebay.operations.mcp.sdk_internals import get_message_handler, set_message_handler
+from forebay.adapters.sdk_internals import get_message_handler, set_message_handler
 
 __all__ = ["Refresh", "follow_changes", "observe_messages"]
 

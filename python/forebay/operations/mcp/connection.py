@@ -24,7 +24,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from forebay.operations.mcp import sdk_internals
+from forebay.adapters import sdk_internals
 from forebay.operations.mcp.changes import Refresh, follow_changes, observe_messages
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected

@@ -12,10 +12,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer, Server
 
+from forebay.adapters.sdk_internals import create_mcp_http_client, find_lowlevel_server
 from forebay.arguments import short_repr
 from forebay.config.masking import mask_args
 from forebay.errors import InvalidArgument
-from forebay.operations.mcp.sdk_internals import create_mcp_http_client
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -78,8 +78,8 @@ def resolve_target(target: Target, mode: str) -> ServerTarget:
 
     server: Any = target.server if isinstance(target, Client) else target
     # A FastMCP server wraps a server of the SDK.
-    inner = getattr(server, "_mcp_server", None)
-    server = inner if isinstance(inner, Server) else server
+    if not isinstance(server, MCPServer):
+        server = find_lowlevel_server(server) or server
     match server:
         case str(url):
             _check_url(url)

@@ -20,7 +20,7 @@ __all__ = ["RequestBody", "read_body"]
 
 _Kind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 
-_File: TypeAlias = tuple[str | None, bytes, str | None]
+_Part: TypeAlias = tuple[str | None, bytes, str | None]
 """File name, content and content type of a part of a multipart form."""
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
@@ -60,7 +60,7 @@ class RequestBody:
             case "form":
                 return self._encode_form(value), self.content_type
             case "multipart":
-                return _encode_multipart(list(self._iter_files(value)))
+                return _encode_multipart(list(self._iter_parts(value)))
             case "text":
                 return _encode_text(value, self.content_type)
         return _decode_bytes(value, "body"), self.content_type
@@ -82,7 +82,7 @@ class RequestBody:
             pairs += styles.format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
         return "&".join(f"{name}={value}" for name, value in pairs).encode()
 
-    def _iter_files(self, form: Any) -> Iterator[tuple[str, _File]]:
+    def _iter_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
         """Yield the parts of a multipart form in the shape of httpx's `files` argument."""
         for name, value in _form_fields(form):
             schema = self.properties.get(name, {})
@@ -90,7 +90,7 @@ class RequestBody:
                 if item is not None:
                     yield name, self._encode_part(name, item, holds_file(schema))
 
-    def _encode_part(self, name: str, value: Any, is_file: bool) -> _File:
+    def _encode_part(self, name: str, value: Any, is_file: bool) -> _Part:
         content_type = str(self._field_encoding(name).get("contentType") or "").partition(",")[0].strip()
         content_type = "" if "*" in content_type else content_type
         match value:
@@ -207,12 +207,12 @@ def _decode_bytes(value: Any, label: str) -> bytes:
         raise CallError("VALIDATION_ERROR", message) from None
 
 
-def _encode_multipart(files: list[tuple[str, _File]]) -> tuple[bytes, str]:
-    if not files:
+def _encode_multipart(parts: list[tuple[str, _Part]]) -> tuple[bytes, str]:
+    if not parts:
         raise CallError("VALIDATION_ERROR", "body is a form of several parts: give at least one field")
     try:
         # httpx encodes multipart forms only as part of a request.
-        request = httpx2.Request("POST", "http://localhost/", files=files)
+        request = httpx2.Request("POST", "http://localhost/", files=parts)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written: {error!s:.200}") from None
     return request.read(), request.headers["Content-Type"]

@@ -47,7 +47,7 @@ _FILE: dict[str, Any] = {
 }
 
 _Target: TypeAlias = tuple[str, frozenset[str]]
-"""A `$ref` and the optional names there: properties it requires, but that the referring schema makes optional."""
+"""A `$ref` and the properties that its target requires but the referring schema makes optional."""
 
 _OPTIONAL_KEYWORDS: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
 """Keyword that makes a required property optional in each direction."""

@@ -38,9 +38,12 @@ class AppliedSecurity:
 
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
     query: list[str] = dataclasses.field(default_factory=list)
+    """Escaped `name=value` pairs."""
     query_names: set[str] = dataclasses.field(default_factory=set)
     cookies: list[str] = dataclasses.field(default_factory=list)
+    """Escaped `name=value` pairs."""
     secrets: set[str] = dataclasses.field(default_factory=set)
+    """Texts to redact, with all their escaped forms."""
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
