@@ -113,7 +113,7 @@ plain_schemas = whole(
 
 
 def overlapping(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
-    """Generate schemas with overlapping unions, none of which refers directly to itself: such a `oneOf` is undefined."""
+    """Generate overlapping unions, none of which refers to itself directly: such a `oneOf` is undefined."""
     arrays = st.builds(lambda items: {"type": "array", "items": items}, inner | references)
     unions = st.builds(
         lambda word, members: {word: members},
