@@ -237,3 +237,9 @@ def test_a_large_put_warns_of_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("home")
 def test_without_a_standard_error_the_exit_code_is_left() -> None:
     assert shell('"$@" 2>&-', "stat", UNKNOWN) == (3, b"", b"")
+
+
+def test_an_option_that_is_already_a_flag_is_not_translated_again() -> None:
+    assert translate_message("--ttl is a number of seconds") == "--ttl is a number of seconds"
+    assert translate_message("FOREBAY_TTL: ttl is a number of seconds") == "FOREBAY_TTL: ttl is a number of seconds"
+    assert translate_message("ttl is from 0 seconds") == "--ttl is from 0 seconds"

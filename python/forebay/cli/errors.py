@@ -66,7 +66,7 @@ _LIBRARY_TERMS = re.compile(
     r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
     | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
-    | \b(?P<mentioned>NAMES)(?=\ must\ |\ is\ )
+    | (?<!--)(?<!:\ )\b(?P<mentioned>NAMES)(?=\ must\ |\ is\ )
     | (?P<verb>\boutline\(\)|\bread_text\b)
     """.replace("NAMES", _PARAMETERS),
     re.VERBOSE,

@@ -81,7 +81,7 @@ class OutputPolicy:
             raise InvalidArgument(f"this store is open already; give {', '.join(options)} to open_store")
         unknown = options.keys() - set(Options.__slots__)
         if unknown:
-            known = ", ".join((*_OPTION_NAMES, *Options.__slots__))
+            known = ", ".join(dict.fromkeys((*_OPTION_NAMES, *Options.__slots__)))
             raise InvalidArgument(f"no such option: {', '.join(sorted(unknown))}; there are {known}")
         if not _PREFIX_PATTERN.fullmatch(prefix):
             raise InvalidArgument(f"a prefix is letters, digits, dots, dashes or underscores, not {short_repr(prefix)}")
