@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _MIN_PAGE_BYTES = 512
-"""Smallest budget of a page, for its envelope; as much again for each escape level."""
+"""Minimum budget of a page, for its envelope. Each escape level adds the same amount."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -211,7 +211,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if not is_resource_uri(uri):
             return await call_next(context)
         if context.fastmcp_context is not None:
-            # The remaining middleware is not called, but may deny access.
+            # `call_next` is skipped, so ask each middleware here whether it denies access.
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
         caller = make_caller(self.policy)

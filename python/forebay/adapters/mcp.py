@@ -48,7 +48,7 @@ __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal
 _Context = ServerRequestContext[Any, Any]
 
 _MAX_LIST_PAGES = 100
-"""How many pages of `tools/list` are read."""
+"""Maximum number of pages of `tools/list` to read."""
 
 _MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Fields that the newest protocol version requires in results; the SDK drops those that a method does not have."""

@@ -291,7 +291,7 @@ class _InputFile:
         self.size = status.st_size if S_ISREG(status.st_mode) else None
 
     def read(self, size: int) -> bytes:
-        with _input_errors(self._name):
+        with _translate_input_errors(self._name):
             return self._file.read(size)
 
 
@@ -302,14 +302,14 @@ def _open_input(name: str) -> Iterator[_InputFile]:
             raise InputFailed("standard input is closed; pipe the payload into it, or name a file")
         yield _InputFile(sys.stdin.buffer, "standard input")
         return
-    with _input_errors(name):
-        file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, outside of _input_errors
+    with _translate_input_errors(name):
+        file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, outside of _translate_input_errors
     with file:
         yield _InputFile(file, name)
 
 
 @contextlib.contextmanager
-def _input_errors(name: str) -> Iterator[None]:
+def _translate_input_errors(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -59,7 +59,7 @@ def report_error(error: ForebayError) -> None:
 
 
 _MAX_MESSAGE_CHARS = 2000
-"""The middle of longer messages is cut out: they repeat a long argument."""
+"""Maximum characters of a message. The middle of a longer one, which repeats a long argument, is cut out."""
 
 _PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
 _LIBRARY_TERMS = re.compile(

@@ -203,7 +203,7 @@ def _help_text(option: "Option") -> str:
 
 
 def _option_flags(args: Namespace) -> list[str]:
-    """Return the options of `wrap` that were given, as flags. Raises `InvalidArgument` if `wrap` would refuse them."""
+    """Return the options that `adopt` passes on to `wrap`, as flags. Raises `InvalidArgument` for invalid ones."""
     from forebay.config.load import load_settings
     from forebay.config.options import SPELLINGS
 
@@ -216,24 +216,24 @@ def _option_flags(args: Namespace) -> list[str]:
             flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
             texts = value if isinstance(value, list) else [value]
-            # The client may start it in another folder.
+            # The client may start forebay in another folder.
             texts = [os.path.abspath(text) for text in texts] if option.type.is_path else texts  # noqa: PTH100
             flags += [f"{option.flag}={text}" for text in texts]
     return flags
 
 
-def _forebay_command(requested: str | None) -> list[str]:
-    """Return the words that start forebay from any folder: as requested, or as this process was started."""
+def _forebay_command(requested_command: str | None) -> list[str]:
+    """Return the command that starts forebay from any folder: the requested one, or that of this process."""
     import shlex
 
     from forebay.config.adopt import is_forebay
 
-    if requested is None:
+    if requested_command is None:
         # Links are not resolved: their target may change with the next upgrade.
         program = os.path.abspath(sys.argv[0])  # noqa: PTH100
         return [program] if is_forebay(program) else [sys.executable, "-m", "forebay"]
     try:
-        words = shlex.split(requested)
+        words = shlex.split(requested_command)
     except ValueError as error:
         raise InvalidArgument(f"--forebay cannot be read: {error}; quote it as a shell would") from None
     if not words or not is_forebay(words[-1]):

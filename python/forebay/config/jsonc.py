@@ -14,7 +14,7 @@ _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _MAX_DEPTH = 200
-"""Nesting limit, below Python's recursion limit."""
+"""Maximum nesting depth of a document, below Python's recursion limit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class OptionValue:
 def load_settings(command: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Return the settings of `wrap` or `serve`. `flags` holds a string, strings or a bool by option name.
 
-    Raises `InvalidArgument` for anything that cannot be right.
+    Raises `InvalidArgument` for invalid settings.
     """
     file, values = read_options(command, flags, environ)
     upstreams = _load_upstreams(command, file, values, environ)

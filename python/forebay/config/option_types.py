@@ -152,7 +152,7 @@ ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")
 
 
 def optional(value_type: OptionType) -> OptionType:
-    """Return a type that also accepts `none`."""
+    """Return an option type that also accepts `none`."""
 
     def parse(value: Any) -> Any:
         if isinstance(value, str) and value.lower() == "none":
@@ -166,7 +166,7 @@ def optional(value_type: OptionType) -> OptionType:
 
 
 def positive(value_type: OptionType) -> OptionType:
-    """Return a type that rejects 0."""
+    """Return an option type that rejects 0."""
 
     def parse(value: Any) -> Any:
         amount = value_type.parse(value)
@@ -178,7 +178,7 @@ def positive(value_type: OptionType) -> OptionType:
 
 
 def choice(*allowed: str) -> OptionType:
-    """Return a type that accepts these words only."""
+    """Return an option type that accepts these words only."""
 
     def parse(value: Any) -> str:
         if value not in allowed:
@@ -201,7 +201,7 @@ def _parse_texts(value: Any, expected: str = "a list of texts") -> list[str]:
 
 
 def name_list(metavar: str, example: str) -> OptionType:
-    """Return a type of names, separated by commas or in a list."""
+    """Return an option type for names, separated by commas or in a list."""
 
     def parse(value: Any) -> tuple[str, ...]:
         names = [name.strip() for text in _parse_texts(value) for name in text.split(",")]
@@ -213,12 +213,15 @@ def name_list(metavar: str, example: str) -> OptionType:
 
 
 def line_list(metavar: str, example: str) -> OptionType:
-    """Return a type of strings that may contain commas. A variable has one on each line."""
+    """Return an option type for a list of strings that may contain commas.
+
+    An environment variable has one string per line.
+    """
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, "\n")
 
 
 def path_list(metavar: str, example: str, separator: str) -> OptionType:
-    """Return a type of paths."""
+    """Return an option type for a list of paths."""
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, separator, is_path=True)
 
 
@@ -233,7 +236,7 @@ def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], expected: str) ->
 
 
 def name_map(metavar: str, example: str) -> OptionType:
-    """Return a type of names by pattern."""
+    """Return an option type for names by pattern."""
     expected = f"{metavar} for each"
 
     def parse_name(value: Any) -> str:

@@ -250,7 +250,7 @@ class Settings:
     spool_above_bytes: int = 8 << 20
     """Messages above this size are spooled to disk."""
     restart_limit: int = 5
-    """Restarts of a server that ends, within `restart_window_seconds`."""
+    """Maximum number of restarts of a server within `restart_window_seconds`."""
     restart_window_seconds: float = 60.0
     restart_delay_seconds: float = 0.5
     """Wait before the second restart; it doubles with each one."""
@@ -260,7 +260,7 @@ class Settings:
     """How long a request may take to arrive, and a connection may be idle."""
     max_sessions: int = 1000
     max_principals: int = 64
-    """Principals without a session that have connections to upstreams."""
+    """Maximum number of principals that use upstreams without a session."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""
@@ -346,4 +346,4 @@ REMOVED = {
     "tool_prefix": "use prefix",
     "warn_bytes": "the library's open_store(...) still takes it",
 }
-"""Options of earlier versions, and what to do without them."""
+"""Options of earlier versions that no longer exist, each with advice what to use instead."""

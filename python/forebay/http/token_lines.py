@@ -14,7 +14,7 @@ __all__ = ["hash_token", "make_token", "parse_token_lines"]
 _LINE = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
 _HEX = re.compile(r"[0-9a-fA-F]*")
 _MIN_HEX_CHARS, _MIN_BASE64_CHARS = 32, 22
-"""Characters that 128 bits need, as hexadecimal digits and as base64."""
+"""Minimum characters of a token with 128 bits, in hexadecimal and in base64."""
 
 
 def make_token(name: str, *, is_hashed: bool = False) -> tuple[str, str]:

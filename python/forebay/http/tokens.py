@@ -38,7 +38,7 @@ class TokenFile(TokenVerifier):
         self._path = Path(path)
         self._scopes = list(scopes)
         self._allow_others_to_read = allow_others_to_read
-        # Taken before reading, so that a change in between is noticed next time.
+        # Take the signature before reading, so that a change in between is noticed next time.
         self._last_signature = self._signature()
         self._entries = self._read()
         if not self._entries:

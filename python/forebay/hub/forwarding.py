@@ -132,7 +132,7 @@ class Forwarding:
         if not isinstance(page, dict):
             return page
         tools = page.get("tools") or ()
-        # One lookup for all: one for each tool would take quadratic time.
+        # One lookup for all tools: a lookup for each tool would take quadratic time.
         specs = tenant.tools.find_all(ctx, (tool["name"] for tool in tools))
         namespaces = {spec.namespace for spec in specs.values()} & tenant.upstreams.keys()
         lists = {name: await self._list_upstream(ctx, tenant.upstreams[name]) for name in namespaces}
@@ -213,8 +213,8 @@ class Forwarding:
         async with tenant.client.track_request(
             ctx.session, upstream, meta.get("progressToken"), capabilities
         ) as client_request:
-            if client_request.upstream_token is not None:
-                meta["progressToken"] = client_request.upstream_token
+            if client_request.upstream_progress_token is not None:
+                meta["progressToken"] = client_request.upstream_progress_token
             params = {**params, **({"_meta": meta} if meta else {})}
             request = ForwardedRequest(ctx.method, params, capabilities, ctx.request is not None, client_request)
             if is_modern(ctx.protocol_version):

@@ -22,7 +22,7 @@ from forebay.store.threads import run_in_thread
 __all__ = ["from_module"]
 
 _MAX_THREADS = 32
-"""Upper bound for blocking functions that run at the same time."""
+"""Maximum number of blocking functions that run at the same time."""
 
 
 def from_module(name: str, *, namespace: str, folder: str | None = None) -> list[Operation]:

@@ -26,7 +26,7 @@ _current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("cal
 
 @contextlib.contextmanager
 def bind_call(call: Call) -> Iterator[None]:
-    """Mark what is sent to a server inside the block as part of this call."""
+    """Mark messages that are sent to a server inside the block as part of this call."""
     reset_token = _current_call.set(call)
     try:
         yield
@@ -67,7 +67,7 @@ class InFlight:
         """
         while True:
             call = self._find_call(method, params or {}, related)
-            # If the call has ended, the server request belonged to another one: look again.
+            # If the call has ended, the server request belonged to another call: look again.
             with contextlib.suppress(CallFinished):
                 return await call.request_input(method, params)
 

@@ -20,7 +20,7 @@ from forebay.operations.errors import CallError
 __all__ = ["PausedCalls"]
 
 _MAX_PAUSED_CALLS = 32
-"""Upper bound for paused calls of one principal."""
+"""Maximum number of paused calls of one principal."""
 
 _UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
 
@@ -68,7 +68,7 @@ class PausedCalls:
         # On stdio there is one client; over HTTP, anonymous requests may come from different clients.
         identity = principal or (object() if request.is_over_http else "stdio")
         caller = Caller(principal, identity, request.capabilities)
-        call = Call(request.method, request.params, request.client_request.upstream_token, caller)
+        call = Call(request.method, request.params, request.client_request.upstream_progress_token, caller)
         with bind_call(call):
             call.start(send, upstream.call_timeout)
         return call

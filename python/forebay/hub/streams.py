@@ -24,7 +24,7 @@ __all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 _LARGE_MESSAGE_BYTES = 1 << 20
 """Messages above this size are not parsed by the SDK, which needs seven times their size in memory."""
 
-Received = SessionMessage | Exception
+ReceivedItem = SessionMessage | Exception
 
 
 class ServerEnded(Exception):
@@ -42,10 +42,10 @@ class IncomingStream:
         self._on_message = on_message
         self._on_unreadable = on_unreadable
         self._loop = asyncio.get_running_loop()
-        self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
+        self._send, self.stream = anyio.create_memory_object_stream[ReceivedItem](math.inf)
 
     def send(self, line: Message, related: RequestId | None = None) -> None:
-        """Parse a message and pass it on; an unreadable one is passed on as an exception.
+        """Parse a message and pass it on; an unreadable message is passed on as an exception.
 
         `related` is the request whose SSE stream carried the message.
         """
@@ -54,7 +54,7 @@ class IncomingStream:
             self._on_unreadable(line)
         self._schedule(lambda: self._put(item))
 
-    def _put(self, item: Received) -> None:
+    def _put(self, item: ReceivedItem) -> None:
         if self._on_message is not None and isinstance(item, SessionMessage):
             self._on_message(item)
         self._send.send_nowait(item)
@@ -78,7 +78,7 @@ class IncomingStream:
             self._loop.call_soon_threadsafe(run)
 
 
-def _parse_line(line: Message, related: RequestId | None) -> Received:
+def _parse_line(line: Message, related: RequestId | None) -> ReceivedItem:
     """Return the parsed message, or the exception that parsing raised."""
     try:
         message = _parse_message(line)

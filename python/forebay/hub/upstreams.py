@@ -121,7 +121,7 @@ class Upstreams:
         return read
 
     def attach(self, registry: OperationRegistry, on_change: Callable[[], None]) -> Callable[[], object]:
-        """Register current and future operations in `registry`. Return a function that stops that."""
+        """Register current and future operations in `registry`. Return a function that ends this."""
         _register(self._operations, registry)
         self._registries[registry] = on_change
         return lambda: self._registries.pop(registry, None)
@@ -183,10 +183,10 @@ class MCPUpstream:
 
     @contextlib.asynccontextmanager
     async def _open_transport(self) -> "AsyncIterator[TransportStreams]":
-        async with open_transport(self._make_upstream, self._policy) as (reading, writing):
-            self._stream = stream = InterceptedStream(reading, writing, self._client, self)
+        async with open_transport(self._make_upstream, self._policy) as (read_stream, write_stream):
+            self._stream = stream = InterceptedStream(read_stream, write_stream, self._client, self)
             try:
-                yield stream, InterceptedWriter(stream, writing)
+                yield stream, InterceptedWriter(stream, write_stream)
             finally:
                 await stream.aclose()
 

@@ -27,13 +27,13 @@ OnReplaced: TypeAlias = Callable[[str, Any], None]
 """Called with the JSON Pointer and the old value of everything that a cast replaces by a placeholder."""
 
 MAX_DEPTH = 128
-"""Levels of a value that are cast; Python's stack has no room for many more."""
+"""Maximum nesting depth that is cast; Python's stack has no room for many more levels."""
 
 MAX_FILLED_VALUES = 1_000_000
-"""Values that one cast fills in. After that, missing data stays missing."""
+"""Maximum number of values that one cast fills in. After that, missing values stay missing."""
 
 MAX_TRIALS = 64
-"""Alternatives of a union that are tried for one value."""
+"""Maximum number of alternatives of a union to try for one value."""
 
 UNFIT, INVENTED, STRIPPED, CHANGED = range(4)
 """Costs of a cast, worst first: values that stay although they do not fit; values replaced by placeholders, required
@@ -41,7 +41,7 @@ ones that were missing, and objects of which no property is left; surplus values
 
 
 def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
-    """Return a value that fits a schema and keeps as much as possible of the one given.
+    """Return a value that fits a schema and keeps as much as possible of the original value.
 
     What needs no change is returned as the same object. The given value is never modified.
     """
@@ -49,7 +49,7 @@ def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -
 
 
 class Caster:
-    """A schema prepared for many casts, in any thread. One that cannot be used is logged once, and changes nothing."""
+    """A schema prepared for many casts, in any thread. An unusable schema is logged once, and changes nothing."""
 
     def __init__(self, schema: Schema | None) -> None:
         self._schema = schema

@@ -12,13 +12,13 @@ from jsonschema_rs.canonical.json import to_string
 __all__ = ["MISSING", "canonicalize", "convert", "copy_json", "count_values", "json_type"]
 
 MISSING: Any = object()
-"""No value: `None` is JSON's null."""
+"""Marks a missing value, since `None` is JSON's null."""
 
 MAX_NUMBER_CHARACTERS = 400
-"""Longer numbers are not converted: Python and other parsers refuse them at some length."""
+"""Maximum characters of a number to convert: Python and other parsers refuse very long numbers."""
 
 MAX_COUNT = 1_000_000
-"""`count_values` stops here."""
+"""Number of values at which `count_values` stops."""
 
 _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number", str: "string"}
 _JSON_TYPES |= {dict: "object", list: "array", tuple: "array"}
@@ -63,7 +63,7 @@ def convert(value: Any, type_name: str | None) -> Any:
 
 
 def _parse(text: str, *, is_integer: bool) -> Any:
-    """Return the number with exactly this value, or `MISSING`; a negative zero is no integer."""
+    """Return the number with exactly this value, or `MISSING`. A negative zero is not an integer."""
     exact = Decimal(text)
     if exact.adjusted() >= MAX_NUMBER_CHARACTERS:
         return MISSING
@@ -80,7 +80,7 @@ def copy_json(value: Any) -> Any:
 
 
 def count_values(value: Any) -> int:
-    """Return how many values there are in a value, itself included, up to about `MAX_COUNT`."""
+    """Return how many nested values a value has, itself included. Stop counting at about `MAX_COUNT`."""
     count, waiting = 0, [value]
     while waiting and count < MAX_COUNT:
         item = waiting.pop()

@@ -15,7 +15,10 @@ from forebay.operations.json_values import MISSING, canonicalize, json_type
 __all__ = ["SchemaShapes", "Shape"]
 
 MAX_COMBINATIONS = 64
-"""Combinations of alternatives where several unions apply to one value. Beyond this they are only validated."""
+"""Maximum combinations of union branches to try where several unions apply to one value.
+
+Above this, the unions are only validated.
+"""
 
 _Keywords: TypeAlias = dict[str, Any]
 _Unions: TypeAlias = frozenset[tuple[int, str]]
@@ -240,13 +243,16 @@ class Shape:
         return {name: shape for name, shape in found if name in self.required or shape.default is not MISSING}
 
     def member(self, name: Any) -> "Shape | None":
-        """Return the shape of a property that is not among `members`; `None` if the schema has no room for it."""
+        """Return the shape of a property that is not among `members`, or `None` if the schema does not allow it."""
         is_matched = self._patterns and any(matches(name) for matches in self._patterns.values())
         return self._merge_property(name) if is_matched else self._other_member
 
     @functools.cached_property
     def _other_member(self) -> "Shape | None":
-        """The shape of all properties that the schema does not name. A schema that names none has room for all."""
+        """Shape of the properties that the schema does not list, or `None` if it does not allow them.
+
+        A schema that lists no property at all allows any.
+        """
         unevaluated = [self._is_open or part.get("unevaluatedProperties", False) for part in self._parts]
         rooms = map(lambda part, room: part.get("additionalProperties", room), self._parts, unevaluated)
         is_closed = self.collect("properties") or self._patterns

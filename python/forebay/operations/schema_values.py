@@ -10,7 +10,7 @@ from forebay.operations.schema_shapes import Shape
 __all__ = ["SchemaValues"]
 
 MAX_VALUES = 10_000
-"""Values in a placeholder, characters of a string in it, and values that are added to a default."""
+"""Maximum number of values in a placeholder, of characters in its strings, and of values added to a default."""
 
 _LENGTHS = ("minLength", "minItems")
 _BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")

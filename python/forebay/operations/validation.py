@@ -19,7 +19,7 @@ Problem: TypeAlias = dict[str, str]
 """A rule that a value breaks: `path`, a JSON Pointer, and `message`."""
 
 MAX_PROBLEMS = 8
-"""Problems that are reported for one value."""
+"""Maximum number of problems to report for one value."""
 
 MAX_VALUES_FOR_ALL_PROBLEMS = 10_000
 """For a value that contains more values, only the first problem is reported.
@@ -37,7 +37,7 @@ def is_meaningful(schema: Schema | None) -> bool:
 
 
 class Validator:
-    """A compiled schema. One that is invalid is logged once and accepts everything."""
+    """A compiled schema. An invalid schema is logged once and accepts everything."""
 
     def __init__(self, schema: Schema | None, what: str = "a value") -> None:
         self._validator: Any = None

@@ -83,7 +83,7 @@ class CapabilityFilter:
         capabilities: Mapping[str, str] | None = None,
         hidden_tools: Iterable[str] = (),
         default: str | Callable[[str], str] = CORE,
-        known: Iterable[str] = (),
+        known_capabilities: Iterable[str] = (),
     ) -> None:
         self._allowed = None if tools_only is None else _check_names("tools_only", tools_only)
         self._disabled = _check_names("disable_tools", disable_tools)
@@ -96,7 +96,7 @@ class CapabilityFilter:
         """Maps a tool's name to its name on its own server; patterns match either of the two."""
         self._declared_capabilities: dict[str, str | None] = {}
         self._unreadable_tools: set[str] = set()
-        self._known_capabilities = {CORE, *known, *self._capability_patterns.values()} | (
+        self._known_capabilities = {CORE, *known_capabilities, *self._capability_patterns.values()} | (
             {default} if isinstance(default, str) else set()
         )
         self._knows_all_tools = False
@@ -255,7 +255,7 @@ EXPAND_PROPERTIES: dict[str, dict[str, Any]] = {
 }
 
 _MAX_NAMES_IN_ERROR = 20
-"""Upper bound for the tool names listed in an error message."""
+"""Maximum number of tool names in an error message."""
 
 _MAX_DESCRIPTION_LENGTH = 120
 

@@ -44,16 +44,16 @@ __all__ = [
 _log = logging.getLogger("forebay")
 
 MAX_MESSAGE_BYTES = 4096
-"""Size limit of a whole JSON-RPC message that carries a descriptor."""
+"""Maximum bytes of a whole JSON-RPC message that carries a descriptor."""
 
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
 
 _FAILURE_PREVIEW_BYTES = 2048
-"""Escaped size limit of the preview in an error about a result that could not be stored."""
+"""Maximum bytes, after escaping, of the preview in an error about a result that could not be stored."""
 
 _MAX_META_BYTES = 512
-"""Size limit of the tool's own `_meta` and block fields in the response; if they are larger, they are stored."""
+"""Maximum bytes of the tool's own `_meta` and block fields in the response. Larger ones are stored."""
 
 _MAX_STAMP_BYTES = 128
 """A server's `serverInfo` up to this size is never shortened."""
@@ -269,7 +269,7 @@ def response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
         return "contract", mode.contract.max_bytes
     if not is_inline:
         return "handle", MAX_MESSAGE_BYTES
-    # In `inline` mode no limit is configured, so the contract's default is the yardstick.
+    # In `inline` mode no limit is configured, so the contract's default is used.
     return "inline", mode.output_inline_limit_bytes if mode.output_mode == "auto" else ResponseLimits().max_bytes
 
 

@@ -41,7 +41,7 @@ _ENVELOPE_BYTES = 256
 """Bytes reserved for the JSON-RPC envelope around a page."""
 
 _MIN_PAGE_BYTES = 1280
-"""Pages may be this large even if the inline limit is smaller, since they name their handle and position."""
+"""Minimum of a page's size limit, even if the inline limit is smaller: a page names its handle and position."""
 
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
@@ -100,7 +100,7 @@ class OutputPolicy:
             capabilities=capabilities,
             hidden_tools=hidden_tools,
             default=default_capability,
-            known=known_capabilities,
+            known_capabilities=known_capabilities,
         )
         self._is_filtering = self.capabilities.is_active
         self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
@@ -198,7 +198,7 @@ class OutputPolicy:
         return self._listing.per_call or self._references is not None
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
-        """Return why a tool is denied, or `None`. Our own tools never are, so that handles can always be read."""
+        """Return why a tool is denied, or `None`. Our own tools never are denied, so that handles stay readable."""
         if not self._is_filtering or tool in self.tools.names:
             return None
         return self.capabilities.find_denial(tool)

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _MANY_ITEMS = 1000
-"""Containers with more members are measured before they are serialized."""
+"""Number of members above which a container is measured before it is serialized."""
 
 _RESULT_KEYS = ("content", "structuredContent", "isError", "_meta", "resultType")
 """Keys that the protocol defines for a tool result."""
@@ -292,7 +292,7 @@ def _has_valid_mime_type(block: Mapping[str, Any]) -> bool:
 
 
 def _get_mime_type(block: Mapping[str, Any]) -> str | None:
-    """Return the block's MIME type; one so long that it was not parsed is ignored."""
+    """Return the block's MIME type, or `None` if it is so long that it was not parsed."""
     mime_type = block.get("mimeType")
     return mime_type if isinstance(mime_type, str) else None
 
@@ -357,7 +357,8 @@ def find_wrapped_text(texts: Sequence[TextValue], structured: Any) -> TextValue 
 def repeats_structured(content: Sequence[TextValue] | LazyJSON, structured: Any) -> bool:
     """Return whether the texts, or unparsed blocks, contain nothing but the structured content.
 
-    They may be one text, or one text for each item, with or without the `result` wrapper, or absent.
+    True if there are no texts, if one text is the whole value, and if each text is one item. The texts may leave out
+    the `result` wrapper.
     """
     value = _unwrap_member(structured)
     if isinstance(content, LazyJSON):
@@ -433,5 +434,5 @@ def get_task_result(method: str, response: Any) -> Any:
 
 
 def set_task_result(method: str, response: Any, result: Any) -> Any:
-    """Return a response to one of `TASK_RESULT_METHODS` with another tool result."""
+    """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
     return {**response, "result": result} if method == _GET_METHOD else result

@@ -188,7 +188,7 @@ def _has_case_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def make_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
-    """Return what the output pipeline needs to know of a call."""
+    """Return the properties of a call that the output pipeline needs."""
     return ToolCall(
         tool=pending.tool or pending.method,
         protocol_version=pending.version,

@@ -31,12 +31,12 @@ __all__ = ["Relay", "Sender"]
 _log = logging.getLogger("forebay")
 
 _MAX_IN_FLIGHT = 64
-"""How many requests are prepared at once; further messages wait in the pipe, not in memory."""
+"""Maximum number of requests prepared at once; further messages wait in the pipe, not in memory."""
 
 _STORE_WORKERS = 4
 
 _EXCERPT_BYTES = 1024
-"""How much of a lost or unreadable message is shown."""
+"""Bytes of a lost or unreadable message that an error shows."""
 
 _MessageDict = dict[str, Any]
 
@@ -263,7 +263,7 @@ class Relay:
 
     def _on_response(self, message: _MessageDict, raw: Message) -> None:
         if self.pending.was_cancelled(message.get("id")):
-            # The client ignores it, so that a large result need not be stored.
+            # The client ignores the response, so that a large result need not be stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
         pending = self.pending.start_response(message.get("id")) or self._unexpected_request(message)
@@ -332,7 +332,7 @@ class Relay:
             try:
                 self._internal.wait_result(request_id)
             except UpstreamRejected:
-                # The first server may have rejected it, too; only the handshake is indispensable.
+                # The first server may have rejected the message, too; only the handshake is indispensable.
                 if index == 0:
                     raise
 
@@ -355,7 +355,7 @@ class Relay:
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         """Fail all requests to a server that has ended, and cancel its requests to the client."""
         self._internal.fail(error)
-        # Taken before anything is sent: requests that arrive afterwards are for the next server.
+        # Take all requests before sending anything: requests that arrive afterwards are for the next server.
         cancellations, requests = self._server_requests.cancel_all(), self.pending.take_all()
         for cancellation in cancellations:
             self._client.send(cancellation)

@@ -32,10 +32,10 @@ CANCELLED_METHOD = "notifications/cancelled"
 _LISTEN_METHOD = "subscriptions/listen"
 
 _MAX_CANCELLED = 1024
-"""How many cancelled requests are remembered, to drop their late responses."""
+"""Maximum number of cancelled requests to remember, to drop their late responses."""
 
 _MAX_ABANDONED = 1024
-"""How many requests of servers that ended are remembered, to drop the client's late responses."""
+"""Maximum number of requests to remember of servers that ended, to drop the client's late responses."""
 
 _TIMEOUT_SECONDS = 10.0
 """How long a server may take to respond to a request of our own."""
@@ -97,7 +97,7 @@ _DEFAULT_MODE = Mode()
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class PendingRequest:
-    """Facts about a client request that are needed when its response arrives."""
+    """A client request that waits for its response, with what is needed when that arrives."""
 
     method: str
     id: object

@@ -87,12 +87,12 @@ class Catalog:
 
 
 def _payload_size(entry: tuple[object, Buffer]) -> int:
-    # A payload larger than the cache counts as all of it: it replaces the others.
+    # A payload larger than the cache is counted with the cache's size, so that it replaces all others.
     return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
 
 
 def _not_found_error(handle: object) -> HandleNotFound:
-    # Anything may come from a model; only a text about as short as a handle is repeated in full.
+    # A model may send anything; only a text about as short as a handle is repeated in full.
     text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
     return HandleNotFound(
         f"nothing is stored under {text}: it never was, or it has expired; call the tool again for a new handle"

@@ -272,7 +272,7 @@ _META_TYPES: dict[str, type | UnionType] = {
 }
 _NATURES = {"json", "ndjson", "text", "binary"}
 _MAX_FRAME_BYTES = 64 << 20
-"""Upper bound for the payload bytes in a frame, whatever a file claims, so that it fits in memory."""
+"""Maximum payload bytes in a frame, whatever a file claims, so that a frame fits in memory."""
 
 
 def _is_valid_meta(meta: object) -> bool:
@@ -300,7 +300,7 @@ def _corrupt_error() -> HandleCorrupt:
 
 
 _MAX_CHUNKS_IN_FLIGHT = 8
-"""Chunks that may be in flight at once; this bounds the memory."""
+"""Maximum number of chunks in flight at once, which limits the memory they take."""
 
 _MAX_RAW_BYTES = 3072
 """Payloads up to this size are not compressed: with its footer, the file fills a block of the disk anyway."""

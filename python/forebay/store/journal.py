@@ -71,7 +71,7 @@ class Journal:
         self._folders.refresh()
         folder_fd = self._folders.get_fd(_FOLDER, make=True)
         newest = next(iter(self._file_names()), "")
-        # Continue from the newest number: a lower one that is free belongs to a removed file, and sorts as older.
+        # Continue from the newest number: a lower number that is free belongs to a removed file, and sorts as older.
         number = _sort_key(newest)[1] if newest.startswith(day) else 0
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"

@@ -44,7 +44,7 @@ Redaction: TypeAlias = Callable[[bytes], bytes]
 
 
 _MAX_BYTES_AROUND_ITEMS = 1024
-"""Payload bytes outside the items that do not matter: the preview shows them."""
+"""Maximum payload bytes outside the items for which the items always count as most of the payload."""
 
 
 class SerializedJSON(abc.ABC):
@@ -124,19 +124,19 @@ def _encode_with_json_module(value: object, encode_unknown: Callable[[object], b
     # Random, so that the value does not contain it.
     marker = os.urandom(16).hex()
 
-    def add_fragment(inner: object) -> str:
-        fragments.append(encode_unknown(inner))
+    def add_fragment(unknown: object) -> str:
+        fragments.append(encode_unknown(unknown))
         return f"{marker}{len(fragments) - 1}"
 
-    def dumps(inner: object, *, ensure_ascii: bool = False) -> bytes:
+    def dumps(converted: object, *, ensure_ascii: bool = False) -> bytes:
         text = json.dumps(
-            inner, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
+            converted, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
         )
         try:
             return text.encode()
         except UnicodeEncodeError:
             # A lone surrogate can only be written as an escape.
-            return dumps(inner, ensure_ascii=True)
+            return dumps(converted, ensure_ascii=True)
 
     try:
         text = dumps(value)
@@ -315,7 +315,7 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether a payload that starts so is in a compressed format already."""
+    """Return whether a payload with these first bytes is compressed already."""
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 

@@ -12,7 +12,7 @@ __all__ = ["Quota", "QuotaExceeded"]
 
 
 class QuotaExceeded(StoreFull):
-    """A quota has no room, according to the counters. A recount may show that it has."""
+    """A quota is exceeded according to the counters. A recount may show that it is not."""
 
 
 class Quota:
@@ -48,7 +48,7 @@ class Quota:
                 counters.set(name, value)
 
     def explain_shortage(self, principal: str | None, size: int) -> str | None:
-        """Return why `size` more bytes do not fit now, or `None` if they do. Only `reserve` makes sure."""
+        """Return why `size` more bytes do not fit now, or `None` if they do. Only `reserve` guarantees it."""
         with self._backend.counters() as counters:
             return self._explain_shortage(_read_usage(counters, principal), size)
 
@@ -93,7 +93,7 @@ class Quota:
                 raise
 
     def release(self, principal: str | None, size: int, delete: Callable[[], bool]) -> bool:
-        """Delete an object and subtract its size, if `delete` returns that it existed."""
+        """Delete an object, and subtract its size if `delete` returns that it existed."""
         with self._backend.counters() as counters:
             if not delete():
                 return False

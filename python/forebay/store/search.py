@@ -20,10 +20,10 @@ from forebay.store.reader import View
 __all__ = ["search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
-"""Payload bytes that are searched before the whole payload is read."""
+"""Size of the first part of a payload, which is searched before the whole payload is read."""
 
 _MIN_MATCH_BYTES = 48
-"""The least that a match takes on a page, without context."""
+"""Minimum bytes that a match takes on a page, without its context."""
 
 _LOOK_AHEAD_BYTES = 16
 """Bytes needed after a context to end it between characters and escapes."""
@@ -104,7 +104,7 @@ def _find_matches(
     """Find matches, and return them with the data they were found in.
 
     With `try_first_part`, the first part of the payload is searched first. That is only for literals: a regular
-    expression may match longer, or otherwise, in the whole payload.
+    expression may match a longer or another text in the whole payload.
     """
     if try_first_part and start < _FIRST_SEARCH_BYTES < view.size:
         part = view.read(0, _FIRST_SEARCH_BYTES)
@@ -126,7 +126,7 @@ def _match_size(described: dict[str, Any], size_of: Callable[[bytes], int]) -> i
 
 
 def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:
-    """Return a context of another size, by searching from the start of the match."""
+    """Return the match with `size` bytes of context, by repeating the search at the start of the match."""
     return find(data, start=match.start, limit=1, context=size).matches[0].context or ""
 
 

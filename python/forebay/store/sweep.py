@@ -153,7 +153,7 @@ class Sweeper:
         self._entries = {stored.handle: entry for entry, stored in entries}
         return entries
 
-    def free_space(self, principal: str | None, size: int) -> None:
+    def make_space(self, principal: str | None, size: int) -> None:
         """Remove expired payloads, and then, with `on_full="evict"`, a principal's oldest until `size` bytes fit.
 
         Nothing is evicted if `size` bytes would not fit even without all payloads of the principal.

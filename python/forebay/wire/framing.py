@@ -43,7 +43,7 @@ _PIPE_BYTES = 1024 * 1024
 """Pipe capacity to ask the kernel for."""
 
 _END_BYTES = 64 * 1024
-"""How much of the head and the tail of a message is kept when the rest is lost."""
+"""Bytes to keep of the start and of the end of a message whose middle is lost."""
 
 _SCALAR_PATTERN = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
 _JSONRPC_PATTERN = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'

@@ -19,7 +19,7 @@ Any other unknown name is an error, since it may be an unknown compression.
 _GZIP_FIRST_BYTE = 0x1F
 
 _MAX_CHUNK_BYTES = 1024 * 1024
-"""Size limit of a decompressed chunk: a few compressed bytes can expand to very many."""
+"""Maximum bytes of a decompressed chunk: a few compressed bytes can expand to very many."""
 
 
 def is_compression(name: str) -> bool:

@@ -46,16 +46,16 @@ __all__ = [
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 
 MAX_STRING_BYTES = 1024
-"""Longer strings stay `LazyJSON`."""
+"""Maximum bytes of a string to parse; longer ones stay `LazyJSON`."""
 
 MAX_CONTAINER_BYTES = 8192
-"""Larger objects and arrays stay `LazyJSON`."""
+"""Maximum bytes of an object or array to parse; larger ones stay `LazyJSON`."""
 
 MAX_DEPTH = 64
-"""Values nested more deeply stay `LazyJSON`; `orjson` reads at most 1,024 levels."""
+"""Maximum nesting depth to parse; deeper values stay `LazyJSON`. `orjson` reads at most 1,024 levels."""
 
 _MAX_ENVELOPE_BYTES = 1 << 20
-"""Container size for a second attempt, if `params` or `result` was too large to parse."""
+"""Maximum bytes of a container in a second attempt, if `params` or `result` was too large in the first."""
 
 _UNLIMITED = 1 << 62
 _FULL_DEPTH = 512
@@ -165,7 +165,7 @@ class ChunkSource:
 
     open: Callable[[], Iterator[bytes | memoryview]]
     max_size: int
-    """Upper bound of its size in bytes."""
+    """Maximum size of the payload in bytes."""
     folder: str | None = None
     """Folder that has room for a copy."""
 

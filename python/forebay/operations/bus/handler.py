@@ -29,12 +29,14 @@ __all__ = ["CallHandler"]
 _log = logging.getLogger("forebay")
 
 _MAX_SETTLED_IDS = 4096
-"""How many ids of settled calls are remembered, to ignore requests that are delivered again."""
+"""Maximum number of ids of settled calls to remember, so that a request that is delivered again is ignored."""
 
 _Task: TypeAlias = asyncio.Task[None]
 
-_enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
-"""The tasks of the calls that enclose the current code."""
+_enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar(
+    "enclosing_calls", default=frozenset()
+)
+"""Tasks of the calls that the current code runs in: the innermost call and all calls around it."""
 
 
 class CallHandler:

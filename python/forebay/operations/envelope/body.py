@@ -45,10 +45,10 @@ A quote after a backslash is part of a string and opens nothing.
 
 _PASSTHROUGH = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
-_LONG_NUMBER = r"[0-9]{19}"
+_LONG_INTEGER_PATTERN = r"[0-9]{19}"
 """Matches every integer beyond 64 bits, which `orjson` would read as a float."""
 
-_POSSIBLE_OVERFLOW = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
+_HUGE_NUMBER_PATTERN = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
 """Matches every number beyond the range of a float, and every integer with more digits than Python reads."""
 
 
@@ -111,7 +111,7 @@ def is_json_type(content_type: str) -> bool:
 
 def parse(data: bytes) -> Any:
     """Parse JSON exactly. Long integers and lone surrogates take the slower `json` module."""
-    if not _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches:
+    if not _core.search(data, _LONG_INTEGER_PATTERN, regex=True, limit=1, context=0).matches:
         # `orjson` rejects lone surrogates, which `json` reads.
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(data)
@@ -196,7 +196,7 @@ def to_jsonable(data: Any) -> Any:
 
 def _can_parse(body: Body) -> bool:
     """Return whether `parse` can read all numbers of a body. Only a body with a suspicious number is parsed."""
-    if _core.search(body.content, _POSSIBLE_OVERFLOW, regex=True, limit=1, context=0).matches:
+    if _core.search(body.content, _HUGE_NUMBER_PATTERN, regex=True, limit=1, context=0).matches:
         try:
             body.json()
         except ValueError:

@@ -25,7 +25,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from forebay.adapters import sdk_internals
-from forebay.operations.mcp.changes import Refresh, follow_changes, observe_messages
+from forebay.operations.mcp.changes import RefreshCallback, follow_changes, observe_messages
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected
 from forebay.wire.protocol import next_cursor
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("forebay")
 
 FIRST_REQUEST_ID = 1_000_000
-"""The first id of requests sent here; the SDK's own start at 1. Numbers, as some servers accept no others."""
+"""The first id of requests sent here; the SDK's own ids start at 1. Ids are numbers: some servers reject others."""
 
 _MAX_PAGES = 1000
-"""How many pages of tools are read: the lists of some servers never end."""
+"""Maximum number of pages of tools to read: the lists of some servers never end."""
 
 _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 
@@ -205,7 +205,7 @@ class ClientConnection:
         if self._has_custom_transport and _SESSION_LOST.search(error.message):
             self.is_lost = True
 
-    def start_following(self, refresh: Refresh) -> None:
+    def start_following(self, refresh: RefreshCallback) -> None:
         """Await `refresh` whenever the tools may have changed, until the connection is closed."""
         self._changes_task = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 

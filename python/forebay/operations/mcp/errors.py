@@ -14,7 +14,7 @@ __all__ = ["ConnectionLost", "HTTPStatusError", "SessionExpired", "to_call_error
 
 _MAX_MESSAGE_CHARS = 1000
 _MAX_DATA_BYTES = 4096
-"""How much of a server's error message and error data is passed on."""
+"""Maximum bytes of a server's error message, and of its error data, to pass on."""
 
 _SDK_TIMEOUT = re.compile(r"Request '[a-z/]+' timed out")
 """The SDK's message for a timeout. Other SDKs use the same code for other errors."""

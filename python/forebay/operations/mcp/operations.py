@@ -187,7 +187,7 @@ class MCPOperations:
         for registry, registered in self._registered:
             for operation_id, operation in [*registered.items()]:
                 if listed.get(operation_id) != operation:
-                    # It may have been replaced with another operation.
+                    # The operation may have been replaced by another one.
                     if registry.get_handler(operation_id) is operation.handler:
                         registry.unregister(operation_id)
                     del registered[operation_id]

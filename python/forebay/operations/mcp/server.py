@@ -56,7 +56,7 @@ _MAX_NAME_CHARS = 128
 _INPUT_KEY = "input"
 
 _MAX_DEPTH = 180
-"""Nesting limit of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
+"""Maximum nesting depth of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
 
 _UNSTRUCTURED_SCHEMA = {
     "type": "object",
@@ -280,7 +280,7 @@ def _input_schema(schema: Schema | None) -> dict[str, Any]:
 
 
 def _takes_input_argument(schema: Schema | None) -> bool:
-    """Return whether the input is not an object, such as a list, and is passed as the argument `input`."""
+    """Return whether the input is a list or a scalar, which has to be passed as the argument `input`."""
     if not isinstance(schema, Mapping) or "type" not in schema:
         return False
     return "object" not in (schema["type"] if isinstance(schema["type"], list) else [schema["type"]])
@@ -293,9 +293,9 @@ def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
     converted: Mapping[str, Any] = cast("Mapping[str, Any]", modernize(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and needs_result_wrapper(schema)):
         return allow_alternative(converted, _UNSTRUCTURED_SCHEMA)
-    # With an `$id` of its own, references inside it still resolve.
-    inner = {"$id": "forebay:result", **converted}
-    wrapped = {"properties": {"result": inner}, "required": ["result"]}
+    # With an `$id` of its own, references inside the schema still resolve.
+    result_schema = {"$id": "forebay:result", **converted}
+    wrapped = {"properties": {"result": result_schema}, "required": ["result"]}
     return {"type": "object", "anyOf": [wrapped, _UNSTRUCTURED_SCHEMA]}
 
 

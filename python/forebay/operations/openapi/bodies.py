@@ -28,7 +28,7 @@ _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
 _TEXT_TYPES = frozenset({"application/xml", "application/yaml", "application/graphql", "application/javascript"})
 
 _MAX_SCHEMA_DEPTH = 8
-"""Levels of nested `allOf` that are searched for the fields of a form."""
+"""Maximum depth of nested `allOf` to search for the fields of a form."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ __all__ = [
 MAX_DOCUMENT_BYTES = 20 * 1024 * 1024
 
 _MAX_INDEX_DIGITS = 9
-"""Digits of an array index in a `$ref`. Python refuses to convert very long numbers."""
+"""Maximum digits of an array index in a `$ref`. Python refuses to convert very long numbers."""
 
 _SERVER_VARIABLE = re.compile(r"\{([^{}]+)\}")
 

@@ -23,7 +23,7 @@ _REPORTED_PREFIXES = ("ratelimit", "x-ratelimit")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """Upper bounds for how much of a response is read."""
+    """Limits for how much of a response is read."""
 
     max_error_bytes: int
     max_body_bytes: int
@@ -75,13 +75,13 @@ async def read_error(
     applied: AppliedSecurity,
     limits: ResponseLimits,
     requirement: Requirement,
-    alternatives: list[Requirement],
+    accepted_requirements: list[Requirement],
     *,
     tool: str,
 ) -> CallError:
     """Build the error for a status of 400 or more, with our credentials redacted.
 
-    `requirement` is the security requirement the request met; `alternatives` are all that the operation accepts.
+    `requirement` is the security requirement the request met, one of the operation's `accepted_requirements`.
     """
     longest_secret = max(map(len, applied.secrets), default=0)
     # Read on so that a secret at the cut is whole and can be redacted; a character has up to 4 bytes.
@@ -91,7 +91,7 @@ async def read_error(
     content_type = response.headers.get("Content-Type", "")
     text = redact(_decode_error_text(head, content_type, is_complete=is_complete), applied.secrets)
     if not is_complete and longest_secret:
-        text = text[:-longest_secret]  # it may end with the start of a secret
+        text = text[:-longest_secret]  # the text may end with the start of a secret
     body = text.encode("utf-8", "replace")[: limits.max_error_bytes].decode("utf-8", "ignore")
     size = len(head) if is_complete else _declared_size(response)
     details: dict[str, Any] = {
@@ -109,8 +109,8 @@ async def read_error(
     message = f"{tool} was answered {response.status_code} {reason}".rstrip()
     if response.status_code == 401 and requirement:
         message += f"; what was given for the security scheme {' and '.join(requirement)} was refused"
-    elif response.status_code == 401 and alternatives:
-        schemes = " or ".join(" and ".join(names) for names in alternatives)
+    elif response.status_code == 401 and accepted_requirements:
+        schemes = " or ".join(" and ".join(names) for names in accepted_requirements)
         message += f"; it wants the security scheme {schemes}: give it in security="
     return CallError("EXECUTION_ERROR", message, details)
 

@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.styles import PUBLIC_HEADERS, check_header_value, percent_encode
+from forebay.operations.openapi.styles import NON_SECRET_HEADERS, check_header_value, percent_encode
 
 __all__ = ["AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
 
@@ -29,7 +29,7 @@ Requirement: TypeAlias = Sequence[str]
 _REDACTED = "[hidden]"
 
 _MIN_SECRET_CHARS = 4
-"""Shorter secrets are not redacted: they occur in ordinary text."""
+"""Minimum characters of a secret to redact: shorter ones occur in ordinary text."""
 
 
 @dataclasses.dataclass(slots=True, repr=False)
@@ -50,7 +50,7 @@ class AppliedSecurity:
         """Return an instance that adds nothing and redacts header values, also without a prefix such as `Bearer`."""
         applied = cls()
         for name, value in headers.items():
-            if name.lower() not in PUBLIC_HEADERS:
+            if name.lower() not in NON_SECRET_HEADERS:
                 applied.add_secret(value)
                 applied.add_secret(value.rpartition(" ")[2])
         return applied

@@ -11,7 +11,7 @@ from forebay.operations.errors import CallError
 from forebay.store.payload import encode
 
 __all__ = [
-    "PUBLIC_HEADERS",
+    "NON_SECRET_HEADERS",
     "Pairs",
     "check_header_value",
     "dump_strict",
@@ -25,7 +25,7 @@ __all__ = [
 
 Pairs = list[tuple[str, str]]
 
-PUBLIC_HEADERS = frozenset(
+NON_SECRET_HEADERS = frozenset(
     {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
     | {"host", "transfer-encoding", "user-agent"}
 )

@@ -8,7 +8,7 @@ import httpx2
 
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.security import AppliedSecurity, redact
-from forebay.operations.openapi.styles import PUBLIC_HEADERS, merge_cookies
+from forebay.operations.openapi.styles import NON_SECRET_HEADERS, merge_cookies
 from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
 
 __all__ = ["carries_identity", "iter_decoded", "new_client", "new_request", "send"]
@@ -16,7 +16,7 @@ __all__ = ["carries_identity", "iter_decoded", "new_client", "new_request", "sen
 _MAX_REDIRECTS = 10
 
 _CALL_COOKIES = "forebay.own_cookies"
-"""Request extension with the cookies of this call, which redirects inherit; the client's cookie jar has the others."""
+"""Request extension with the cookies of this call, which its redirects send too. Others are in the client's jar."""
 
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
@@ -43,7 +43,7 @@ def new_client() -> httpx2.AsyncClient:
 
 def carries_identity(client: httpx2.AsyncClient) -> bool:
     """Whether the client adds anything to its requests that may be a credential."""
-    has_headers = any(name.lower() not in PUBLIC_HEADERS for name in client.headers)
+    has_headers = any(name.lower() not in NON_SECRET_HEADERS for name in client.headers)
     return client.auth is not None or has_headers or bool(client.params) or any(True for _ in client.cookies.jar)
 
 
@@ -142,7 +142,7 @@ def _add_call_cookies(request: httpx2.Request, jar_request: httpx2.Request) -> N
 
 def _strip_private_parts(request: httpx2.Request, applied: AppliedSecurity) -> None:
     for name in [*request.headers]:
-        if name.lower() not in PUBLIC_HEADERS:
+        if name.lower() not in NON_SECRET_HEADERS:
             del request.headers[name]
     for name in applied.query_names:
         if name in request.url.params:

@@ -27,7 +27,7 @@ __all__ = [
 _DOMAIN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _INVALID_DOMAIN_CHARS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_LENGTH = 128
-"""Upper bound for an artifact id, in characters after percent-encoding."""
+"""Maximum characters in an artifact id after percent-encoding."""
 
 _REFERENCE_PATTERN = re.compile(r"ax://[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[A-Za-z0-9._%-]{1,128}~(?P<handle>oh_[A-Z2-7]+)")
 

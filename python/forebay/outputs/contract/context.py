@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 class ResponseContext:
     """Where responses of the current tool call are stored, for which principal, and within what limits.
 
-    A context manager: inside `with`, `find_context` returns it. One is created for every tool call, so it is kept
+    A context manager: inside `with`, `find_context` returns it. Every tool call creates a context, so it is kept
     cheap: the dataclass is not frozen, and `__enter__` is not built on a generator.
     """
 

@@ -45,25 +45,25 @@ ENVELOPE_BYTES = 256
 """Bytes reserved for the message around a response, if its exact size is not known."""
 
 _MAX_ERROR_BYTES = 256
-"""Upper bound for an error message inside a response, after escaping."""
+"""Maximum bytes of an error message inside a response, after escaping."""
 
 _SUMMARY_LENGTHS = (MAX_SUMMARY_LENGTH, 40, 10)
 """Summary lengths to try, in characters, until there is room for `data`."""
 
 _MIN_DATA_BYTES = 32
-"""Upper bound for the smallest excerpt, even if every character is escaped."""
+"""Minimum bytes to leave for `data`: room for the smallest excerpt, even if every character is escaped."""
 
 ResponseHead: TypeAlias = dict[str, Any]
 """The fields of a response without `data`."""
 
 _MIN_EXCERPT_BYTES = 13
-"""The core can shorten any payload to this many bytes of JSON."""
+"""Bytes of JSON to which the core can shorten any payload."""
 
 _SLACK_BYTES = 64
 """Unused bytes of the budget that are accepted to save another pass over the payload."""
 
 _MAX_COMPARED_BYTES = 1 << 18
-"""Larger payloads are not compared with their excerpt beyond plain equality of bytes."""
+"""Maximum bytes of a payload that is compared with its excerpt as JSON. Of larger ones only the bytes are compared."""
 
 _STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
 _LONE_SURROGATE = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
@@ -107,7 +107,8 @@ class PayloadView:
     def read_start(self) -> str:
         """Return the start of a text, or "" for a binary payload.
 
-        It is at least one character longer than the limit if there is more, so that truncation marks the cut.
+        A text over `max_string_length` keeps at least one character more than that, so that the caller truncates it
+        and adds the truncation marker.
         """
         if self.nature == "binary":
             return ""

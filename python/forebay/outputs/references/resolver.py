@@ -45,13 +45,13 @@ __all__ = [
 ]
 
 MAX_REFERENCE_BYTES = 64 << 20
-"""Upper bound for the bytes that all references of one call read together."""
+"""Maximum bytes that all references of one call read together."""
 
 _MAX_ARGUMENT_DEPTH = 200
 _MAX_JOURNAL_PATH_LENGTH = 256
-"""Characters of a path that go into the journal; clients may send paths of any length."""
+"""Maximum characters of a path in the journal; clients may send paths of any length."""
 _MAX_LEADING_SPACE = 64
-"""Bytes of whitespace skipped to find out whether a JSON value is a string."""
+"""Maximum bytes of whitespace to skip to find out whether a JSON value is a string."""
 _UTF8_BOM = b"\xef\xbb\xbf"
 _READ_CHUNK_BYTES = 1 << 20
 _ESCAPE_CHUNK_BYTES = 1 << 20

@@ -10,10 +10,10 @@ TypeNames: TypeAlias = frozenset[str] | None
 """The JSON Schema types that a schema accepts; `None` if it does not restrict them."""
 
 _MAX_STEPS = 1000
-"""Subschemas visited for one tool."""
+"""Maximum number of subschemas to visit for one tool."""
 
 _MAX_DEPTH = 32
-"""Nested `$ref`, `allOf`, `anyOf` and `oneOf` that are followed."""
+"""Maximum nesting depth to which `$ref`, `allOf`, `anyOf` and `oneOf` are followed."""
 
 _ANY_SCHEMA: dict[str, Any] = {}
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}

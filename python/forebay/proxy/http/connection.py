@@ -26,13 +26,13 @@ _CONNECT_SECONDS = 10.0
 _MAX_REDIRECTS = 5
 
 _MIN_QUERY_SECRET_CHARS = 8
-"""Shorter values of a URL's query are hardly secrets, but may be words of an error message."""
+"""Minimum characters of a query value to redact: shorter ones are hardly secrets, but may be words of a message."""
 
 _MIN_SECRET_CHARS = 4
-"""Shorter secrets are not redacted: they would match anywhere."""
+"""Minimum characters of a secret to redact: shorter ones would match anywhere."""
 
 _IDLE_SECONDS = 2.0
-"""How long an idle connection is kept: less than servers do, so that they do not close it just as it is used."""
+"""How long an idle connection is kept: not as long as by servers, so that none closes it just as it is used."""
 
 _KEEPALIVE_OPTIONS = [
     (getattr(socket, level), getattr(socket, name), value)

@@ -33,12 +33,12 @@ JSON_TYPE, EVENT_STREAM_TYPE = "application/json", "text/event-stream"
 
 _MAX_ERROR_BODY_BYTES = 64 * 1024
 _MAX_SHOWN_CHARS = 300
-"""How much of an error body is shown in our own error."""
+"""Maximum characters of an error body to show in our own error."""
 
 _RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
 
 _MAX_RESUMES = 5
-"""How often a stream is resumed without a new event."""
+"""Maximum number of times that a stream is resumed without a new event."""
 
 _LINGER_SECONDS = 1.0
 """How long a stream may continue after its response; a connection that the server ends can be reused."""

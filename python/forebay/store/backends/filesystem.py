@@ -36,8 +36,8 @@ class Folders:
         self.root = root
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
-        # Descriptors of removed folders stay open: another thread may be about to use one, and the number of a
-        # closed descriptor is soon that of another file.
+        # Descriptors of removed folders stay open: another thread may be about to use one, and the system soon reuses
+        # the number of a closed descriptor for another file.
         self._stale_fds: list[int] = []
         self._days: list[str] = []
         self.version = 0
@@ -110,7 +110,7 @@ class Folders:
         return False
 
     def _is_root_replaced(self) -> bool:
-        """Return whether the root was removed or replaced. One that was only moved away still works."""
+        """Return whether the root was removed or replaced. A root that was only moved away still works."""
         status = os.fstat(self.root_fd)
         if status.st_nlink == 0:
             return True
@@ -136,7 +136,7 @@ class Folders:
         """Close all descriptors."""
         with self._lock:
             fds = (self._root_fd, *self._fds.values(), *self._stale_fds)
-            # Forget the numbers first: they are soon those of other files.
+            # Clear the descriptors before they are closed: the system soon reuses their numbers for other files.
             self._root_fd, self._fds, self._stale_fds, self._days = -1, {}, [], []
             for fd in fds:
                 if fd >= 0:

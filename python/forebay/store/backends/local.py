@@ -64,7 +64,7 @@ class LocalCounters:
                 yield self
             finally:
                 if self._total_fd >= 0:
-                    # Closing would not release it: a child forked meanwhile has the file open too.
+                    # Closing the file would not release the lock: a child forked meanwhile has the file open too.
                     fcntl.flock(self._total_fd, fcntl.LOCK_UN)
 
     def _acquire(self) -> None:
@@ -91,7 +91,7 @@ class LocalCounters:
         return None
 
     def set(self, name: str, value: int) -> None:
-        """Set a counter. One that becomes 0 is removed."""
+        """Set a counter. A counter that becomes 0 is removed."""
         with translate_os_errors:
             if name == TOTAL_COUNTER:
                 os.pwrite(self._total_fd, _COUNT_FORMAT.pack(value), 0)
@@ -126,7 +126,7 @@ class LocalCounters:
 
 
 def open_locked(name: str, flags: int, folder_fd: int) -> int:
-    """Open a file and lock it, again if it is removed before the lock is acquired; return its descriptor."""
+    """Open and lock a file, and return its descriptor. Start again if it is removed before the lock is acquired."""
     while True:
         fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
         try:
@@ -243,7 +243,7 @@ class LocalBackend:
             yield is_acquired
         finally:
             if fd >= 0:
-                # Closing alone would not release it: a child forked meanwhile has the file open too.
+                # Closing alone would not release the lock: a child forked meanwhile has the file open too.
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 os.close(fd)
 
@@ -262,7 +262,7 @@ class LocalUpload:
         self._backend = backend
         self._handle = handle
         self._folder_fd = backend.folders.get_fd(".partial", make=True)
-        # Before it is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
+        # Before the file is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
         self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
 
     def write(self, parts: Sequence[Buffer]) -> None:
@@ -271,7 +271,7 @@ class LocalUpload:
                 batch = parts[i : i + _MAX_WRITEV_PARTS]
                 written = os.writev(self._fd, batch)
                 if written < sum([memoryview(part).nbytes for part in batch]):
-                    # A disk that is nearly full takes only a part; writing the rest raises the error.
+                    # A nearly full disk takes only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
     def commit(self, extension: str) -> None:
@@ -351,11 +351,11 @@ def _remove_orphan(name: str, folder_fd: int) -> bool:
     try:
         fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
     except OSError:
-        # It was committed meanwhile, or is not a file and so not of this store.
+        # The file was committed in the meantime, or is not a regular file, and then this store did not write it.
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Removes only this name: an object committed just before the lock already has another one.
+        # Removes only this name: an object committed just before the lock already has another name.
         os.unlink(name, dir_fd=folder_fd)
     except OSError:
         return False
