@@ -270,10 +270,10 @@ class Forebay:
             raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
 
     def _append_items(
-        self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added: list[Any]
+        self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]
     ) -> dict[str, Any]:
         """Return a page of a list with our items added, the server's items unchanged."""
-        shaped = self._shape_result(ctx, {key: added})
+        shaped = self._shape_result(ctx, {key: added_items})
         return {**(page or shaped), key: [*items, *shaped[key]]}
 
     def _shape_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:

@@ -81,11 +81,11 @@ def translate_message(message: str) -> str:
     return _LIBRARY_TERMS.sub(_translate_match, message)
 
 
-def _translate_match(found: re.Match[str]) -> str:
-    if found["verb"]:
-        return _COMMANDS_BY_CALL[found["verb"]]
-    name = found["assigned"] or found["mentioned"]
+def _translate_match(match: re.Match[str]) -> str:
+    if match["verb"]:
+        return _COMMANDS_BY_CALL[match["verb"]]
+    name = match["assigned"] or match["mentioned"]
     if name is None:
-        return found[0]
+        return match[0]
     option = "--" + name.replace("_", "-")
-    return f"{option} {found['value'].replace(chr(39), '')}" if found["assigned"] else option
+    return f"{option} {match['value'].replace(chr(39), '')}" if match["assigned"] else option

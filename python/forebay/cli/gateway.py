@@ -241,10 +241,10 @@ def _forebay_command(requested_command: str | None) -> list[str]:
     return words
 
 
-def _diff(old: str, new: str, path: str) -> list[bytes]:
+def _diff(old_text: str, new_text: str, path: str) -> list[bytes]:
     import difflib
 
-    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), path, path)
+    lines = difflib.unified_diff(old_text.splitlines(True), new_text.splitlines(True), path, path)
     return [(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n").encode() for line in lines]
 
 

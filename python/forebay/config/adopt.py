@@ -202,24 +202,26 @@ def _restore_server(text: str, server: Node) -> list[Edit]:
     return _restore_command(text, server, wrap)
 
 
-def _restore_command(text: str, server: Node, wrap: _WrapCommand) -> list[Edit]:
-    (command, *rest), args = wrap.server_words, wrap.args
-    new_command = (wrap.command.node.start, wrap.command.node.end, text[command.start : command.end])
+def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> list[Edit]:
+    (command, *rest), args = wrap_command.server_words, wrap_command.args
+    new_command = (wrap_command.command.node.start, wrap_command.command.node.end, text[command.start : command.end])
     nodes = _array_nodes(args)
     if rest:
         return [new_command, (nodes[0].start, rest[0].start, "")]
-    if _NO_ARGS_NOTE in wrap.options:
+    if _NO_ARGS_NOTE in wrap_command.options:
         return [new_command, _remove_member(server, args)]
     # Also remove a trailing comma.
     comma = re.compile(r"\s*,").match(text, nodes[-1].end)
     return [new_command, (nodes[0].start, comma.end() if comma else nodes[-1].end, "")]
 
 
-def _restore_url(text: str, server: Node, wrap: _WrapCommand, url: Node) -> list[Edit]:
-    command, args = wrap.command, wrap.args
+def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node) -> list[Edit]:
+    command, args = wrap_command.command, wrap_command.args
     edits = _rename_variables_to_headers(text, server)
     server_type = server.member("type")
-    notes = [word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap.options if word.startswith(_TYPE_NOTE_PREFIX)]
+    notes = [
+        word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap_command.options if word.startswith(_TYPE_NOTE_PREFIX)
+    ]
     if server_type is not None and notes:
         edits.append((server_type.node.start, server_type.node.end, _quote(notes[0])))
     member = f'"url"{text[command.key_end : command.node.start]}{text[url.start : url.end]}'
@@ -261,20 +263,20 @@ def _object_members(member: Member | None) -> dict[str, Member]:
     return member.node.value
 
 
-def _require_strings(what: str, *nodes: Node) -> None:
+def _require_strings(label: str, *nodes: Node) -> None:
     if not all(isinstance(node.value, str) for node in nodes):
-        raise _SkipServer(f"has {what} that is no text")
+        raise _SkipServer(f"has {label} that is no text")
 
 
-def _require_nonempty_string(what: str, member: Member) -> None:
-    _require_strings(what, member.node)
+def _require_nonempty_string(label: str, member: Member) -> None:
+    _require_strings(label, member.node)
     if not member.node.value:
-        raise _SkipServer(f"has {what} that is empty")
+        raise _SkipServer(f"has {label} that is empty")
 
 
-def _leading_whitespace(text: str, at: int) -> str:
+def _leading_whitespace(text: str, position: int) -> str:
     """Return the line break and indentation before a position, or a space if it does not begin a line."""
-    space = text[len(text[:at].rstrip(" \t\r\n")) : at]
+    space = text[len(text[:position].rstrip(" \t\r\n")) : position]
     return space if "\n" in space else " "
 
 
@@ -298,18 +300,18 @@ class _OwnerMismatch(OSError):
     """The new file cannot get the owner of the old one, who then could not read it."""
 
 
-def replace_file(path: str, old: bytes, new: bytes) -> Path:
+def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
     """Replace the content of a file atomically, and return the path of the backup. Owner and permissions stay.
 
-    Raises `InvalidArgument` if the file no longer holds `old`, and `FileNotChanged` if it cannot be written.
+    Raises `InvalidArgument` if the file no longer holds `old_content`, and `FileNotChanged` if it cannot be written.
     """
     # A symbolic link to the file stays a link.
     file = Path(os.path.realpath(path))
     try:
-        backup = _write_backup(file, old)
-        temporary = _write_temporary(file, new)
+        backup = _write_backup(file, old_content)
+        temporary = _write_temporary(file, new_content)
         try:
-            if file.read_bytes() != old:
+            if file.read_bytes() != old_content:
                 raise InvalidArgument(f"{path} was changed meanwhile, and is as it was left; run this again")
             temporary.replace(file)
         except BaseException:
@@ -322,16 +324,16 @@ def replace_file(path: str, old: bytes, new: bytes) -> Path:
     return backup
 
 
-def _write_backup(file: Path, old: bytes) -> Path:
+def _write_backup(file: Path, content: bytes) -> Path:
     """Write a backup beside the file, unless there is one with the same bytes."""
     for backup in _backup_names(file):
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            if backup.read_bytes() == old:
+            if backup.read_bytes() == content:
                 return backup
             continue
-        _write_file(descriptor, backup, file, old)
+        _write_file(descriptor, backup, file, content)
         return backup
     raise AssertionError("_backup_names() is infinite")
 
@@ -342,29 +344,29 @@ def _backup_names(file: Path) -> Iterator[Path]:
         yield file.with_name(f"{file.name}{_BACKUP_SUFFIX}-{number}")
 
 
-def _write_temporary(file: Path, new: bytes) -> Path:
+def _write_temporary(file: Path, content: bytes) -> Path:
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    _write_file(descriptor, Path(name), file, new)
+    _write_file(descriptor, Path(name), file, content)
     return Path(name)
 
 
-def _write_file(descriptor: int, new: Path, like: Path, data: bytes) -> None:
+def _write_file(descriptor: int, new_path: Path, old_path: Path, data: bytes) -> None:
     """Write a new file with the owner and permissions of another, or remove it if that fails."""
     try:
         with open(descriptor, "wb") as out:
-            _copy_ownership(descriptor, like.stat())
+            _copy_ownership(descriptor, old_path.stat())
             out.write(data)
             out.flush()
             os.fsync(descriptor)
     except BaseException:
-        new.unlink(missing_ok=True)
+        new_path.unlink(missing_ok=True)
         raise
 
 
-def _copy_ownership(descriptor: int, like: os.stat_result) -> None:
+def _copy_ownership(descriptor: int, old_status: os.stat_result) -> None:
     try:
-        os.fchown(descriptor, like.st_uid, like.st_gid)
+        os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
     except PermissionError:
         raise _OwnerMismatch from None
     # Changing the owner may clear permission bits.
-    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+    os.fchmod(descriptor, stat.S_IMODE(old_status.st_mode))

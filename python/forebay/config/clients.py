@@ -130,14 +130,14 @@ def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str]
 def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> Any:
     """Expand variables in the syntax of clients: `${VAR}`, `${VAR:-default}`, `${env:VAR}`."""
 
-    def expand(found: re.Match[str]) -> str:
-        if found["scope"] not in (None, "env:"):
+    def expand(match: re.Match[str]) -> str:
+        if match["scope"] not in (None, "env:"):
             raise InvalidArgument(
-                f"{location} has {found[0]}, which only its client knows; write the value, or ${{VAR}}"
+                f"{location} has {match[0]}, which only its client knows; write the value, or ${{VAR}}"
             )
-        text = environ.get(found["name"], found["default"])
+        text = environ.get(match["name"], match["default"])
         if text is None:
-            raise InvalidArgument(f"{location} needs the variable {found['name']}, which is not set; set it")
+            raise InvalidArgument(f"{location} needs the variable {match['name']}, which is not set; set it")
         return text
 
     if isinstance(value, str):

@@ -66,8 +66,8 @@ def _keys_by_line(text: str) -> list[tuple[str, ...]]:
     return keys
 
 
-def _split_key(dotted: str) -> tuple[str, ...]:
-    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted))
+def _split_key(dotted_key: str) -> tuple[str, ...]:
+    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted_key))
 
 
 def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
@@ -84,10 +84,10 @@ def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     return value
 
 
-def _variable_value(found: re.Match[str], environ: Mapping[str, str]) -> str:
-    is_escaped, name = found.groups()
+def _variable_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    is_escaped, name = match.groups()
     if is_escaped:
-        return found[0][1:]
+        return match[0][1:]
     if name not in environ:
         raise ValueError(f"the variable {name} is not set; set it, or write $${{{name}}} for the text itself")
     return environ[name]

@@ -158,11 +158,11 @@ def _check_keys(command: str, file: ConfigFile) -> None:
             raise InvalidArgument(f"{file.location(key)}: {key} is for `forebay {owner}`; take it out of this file")
 
 
-def _key_hint(key: str, known: Mapping[str, object]) -> str:
+def _key_hint(key: str, known_keys: Mapping[str, object]) -> str:
     if key in REMOVED:
         return REMOVED[key]
     keys_by_flag = {option.flag.removeprefix("--"): option.key for option in OPTIONS.values() if option.key}
-    return f"did you mean {keys_by_flag[key]}?" if key in keys_by_flag else did_you_mean(key, known, _EXPLAIN_HINT)
+    return f"did you mean {keys_by_flag[key]}?" if key in keys_by_flag else did_you_mean(key, known_keys, _EXPLAIN_HINT)
 
 
 def _load_upstreams(

@@ -51,13 +51,15 @@ def mask_args(args: Sequence[str]) -> list[str]:
     return [_mask_word(word, previous) for previous, word in zip(["", *args], args, strict=False)]
 
 
-def _mask_word(word: str, previous: str) -> str:
+def _mask_word(word: str, previous_word: str) -> str:
     pair = _PAIR_PATTERN.fullmatch(word)
-    if pair is not None and (previous in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME.search(pair[1])):
+    if pair is not None and (
+        previous_word in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME.search(pair[1])
+    ):
         return f"{pair[1]}={mask_secret(pair[2])}"
-    if previous in _HEADER_FLAGS and (header := _HEADER_PATTERN.fullmatch(word)):
+    if previous_word in _HEADER_FLAGS and (header := _HEADER_PATTERN.fullmatch(word)):
         return header[1] + mask_secret(word[len(header[1]) :])
-    if _is_secret_option(previous) and not word.startswith("-"):
+    if _is_secret_option(previous_word) and not word.startswith("-"):
         return mask_secret(word)
     name, value = (f"{pair[1]}=", pair[2]) if pair is not None else ("", word)
     if _SECRET_SHAPE_PATTERN.fullmatch(value):

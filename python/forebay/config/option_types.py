@@ -76,35 +76,35 @@ def _parse_flag(value: Any) -> bool:
     raise ValueError("true or false")
 
 
-def _parse_amount(value: Any, units: Mapping[str, float], expected: str) -> float:
+def _parse_amount(value: Any, units: Mapping[str, float], valid_values: str) -> float:
     """Return a number times its unit. `units[""]` is the unit of a bare number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return value * units[""]
     found = _AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or found[2].lower() not in units:
-        raise ValueError(expected)
+        raise ValueError(valid_values)
     number = float(found[1]) if "." in found[1] else int(found[1])
     return number * units[found[2].lower()]
 
 
-def _integer_parser(units: Mapping[str, float], expected: str) -> Callable[[Any], int]:
+def _integer_parser(units: Mapping[str, float], valid_values: str) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
-        amount = _parse_amount(value, units, expected)
+        amount = _parse_amount(value, units, valid_values)
         if amount != int(amount):
-            raise ValueError(expected)
+            raise ValueError(valid_values)
         return int(amount)
 
     return parse
 
 
-def _duration_parser(default_unit: int, expected: str) -> Callable[[Any], float]:
+def _duration_parser(default_unit: int, valid_values: str) -> Callable[[Any], float]:
     """Return a parser of times, which gives seconds. A bare number is in units of `default_unit` seconds."""
     units = {"": default_unit, **_SECONDS_BY_UNIT}
 
     def parse(value: Any) -> float:
-        seconds = float(_parse_amount(value, units, expected))
+        seconds = float(_parse_amount(value, units, valid_values))
         if seconds > _MAX_SECONDS:
-            raise ValueError(f"{expected}, a century at most")
+            raise ValueError(f"{valid_values}, a century at most")
         return seconds
 
     return parse
@@ -193,10 +193,10 @@ _CATEGORIES = ("execution", "list", "status", "scan", "config")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def _parse_texts(value: Any, expected: str = "a list of texts") -> list[str]:
+def _parse_texts(value: Any, valid_values: str = "a list of texts") -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ValueError(expected)
+        raise ValueError(valid_values)
     return list(texts)
 
 
@@ -225,13 +225,13 @@ def path_list(metavar: str, example: str, separator: str) -> OptionType:
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, separator, is_path=True)
 
 
-def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], expected: str) -> dict[str, Any]:
+def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], valid_values: str) -> dict[str, Any]:
     """Return rules by pattern: `PATTERN=RULE` in a flag, a table in TOML."""
     if not isinstance(value, dict):
-        split = [text.rpartition("=") for text in _parse_texts(value, expected)]
+        split = [text.rpartition("=") for text in _parse_texts(value, valid_values)]
         value = {pattern.strip(): rule.strip() for pattern, _, rule in split}
     if not all(value):
-        raise ValueError(expected)
+        raise ValueError(valid_values)
     return {pattern: parse_rule(rule) for pattern, rule in value.items()}
 
 

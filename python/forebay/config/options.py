@@ -85,7 +85,7 @@ class Option:
 def _option(
     default: _T,
     value_type: OptionType,
-    about: str,
+    help_text: str,
     *,
     commands: tuple[str, ...] = ("wrap", "serve"),
     flag: str | None = None,
@@ -99,7 +99,7 @@ def _option(
     metadata = {
         "default": default,
         "type": value_type,
-        "help": about,
+        "help": help_text,
         "commands": commands,
         "flag": flag,
         "variable": variable,

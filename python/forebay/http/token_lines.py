@@ -49,15 +49,15 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
-def _parse_entry(line: str, place: str) -> tuple[str, bytes]:
+def _parse_entry(line: str, location: str) -> tuple[str, bytes]:
     match = _match_line(line)
     if match is None:
-        raise InvalidArgument(f"{place}: this is no `name: token`; `forebay token NAME` prints such a line")
+        raise InvalidArgument(f"{location}: this is no `name: token`; `forebay token NAME` prints such a line")
     name, digest, token = match.groups()
     if digest is not None:
         return name, bytes.fromhex(digest)
     if len(token) < (_MIN_HEX_CHARS if _HEX.fullmatch(token) else _MIN_BASE64_CHARS):
-        raise InvalidArgument(f"{place}: this token can be guessed; `forebay token NAME` prints a better one")
+        raise InvalidArgument(f"{location}: this token can be guessed; `forebay token NAME` prints a better one")
     return name, hash_token(token)
 
 

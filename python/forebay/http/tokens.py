@@ -126,9 +126,9 @@ class RevocationMiddleware:
         """Run the application until it finishes or `end()` returns."""
         response = _ResponseTracker(send)
 
-        async def watch(life: anyio.CancelScope) -> None:
+        async def watch(cancel_scope: anyio.CancelScope) -> None:
             await end()
-            life.cancel()
+            cancel_scope.cancel()
 
         with anyio.CancelScope() as life:
             watching = asyncio.create_task(watch(life))
@@ -145,9 +145,9 @@ async def _wait_until_removed(tokens: TokenFile, token: str, owner: AccessToken)
         await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
 
 
-async def _wait_until_expired(at: int) -> None:
+async def _wait_until_expired(expires_at: int) -> None:
     # One second of grace, as in verification. Poll, because the wall clock may be set.
-    while (remaining := at + 1 - time.time()) > 0:
+    while (remaining := expires_at + 1 - time.time()) > 0:
         await asyncio.sleep(min(remaining, _CHECK_INTERVAL_SECONDS))
 
 

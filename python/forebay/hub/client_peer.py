@@ -125,20 +125,20 @@ class ClientPeer:
             await client_request.flush()
 
     @contextlib.contextmanager
-    def continue_request(self, earlier: object, client_request: ClientRequest) -> Iterator[None]:
+    def continue_request(self, earlier_token: object, client_request: ClientRequest) -> Iterator[None]:
         """Route progress under the token of an earlier round to the request that continues it."""
         if (
             client_request.upstream_progress_token is None
-            or earlier is None
-            or earlier == client_request.upstream_progress_token
+            or earlier_token is None
+            or earlier_token == client_request.upstream_progress_token
         ):
             yield
             return
-        self._by_token[earlier] = client_request
+        self._by_token[earlier_token] = client_request
         try:
             yield
         finally:
-            self._by_token.pop(earlier, None)
+            self._by_token.pop(earlier_token, None)
 
     async def request(self, method: str, params: _Params, upstream: object) -> dict[str, Any]:
         """Send a server request to the client and return its answer.

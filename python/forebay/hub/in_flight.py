@@ -60,22 +60,22 @@ class InFlight:
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._calls.pop(id_key(message.id), None)
 
-    async def request_input(self, method: str, params: Mapping[str, Any] | None, related: object) -> Result:
+    async def request_input(self, method: str, params: Mapping[str, Any] | None, related_request_id: object) -> Result:
         """Return the answer of the client whose call the server request belongs to.
 
         Raises `MCPError`, also if the call cannot be determined.
         """
         while True:
-            call = self._find_call(method, params or {}, related)
+            call = self._find_call(method, params or {}, related_request_id)
             # If the call has ended, the server request belonged to another call: look again.
             with contextlib.suppress(CallFinished):
                 return await call.request_input(method, params)
 
-    def _find_call(self, method: str, params: Mapping[str, Any], related: object) -> Call:
+    def _find_call(self, method: str, params: Mapping[str, Any], related_request_id: object) -> Call:
         calls = [call for call in self._calls.values() if not call.is_finished]
-        if related is not None:
+        if related_request_id is not None:
             # A server request on the SSE stream of a call belongs to that call.
-            found = self._calls.get(id_key(related))
+            found = self._calls.get(id_key(related_request_id))
             calls = [] if found is None or found.is_finished else [found]
         elif len(self._principals) > 1 or len({call.caller.identity for call in calls}) > 1:
             # Not even a single call in flight is safe: a late request may belong to a cancelled call of someone else.
@@ -126,7 +126,7 @@ class OpenSubscriptions:
         return False
 
 
-def _matches_filter(message: JSONRPCNotification, wanted: Mapping[str, Any]) -> bool:
+def _matches_filter(message: JSONRPCNotification, subscription_filter: Mapping[str, Any]) -> bool:
     if message.method == "notifications/resources/updated":
-        return (message.params or {}).get("uri") in (wanted.get("resourceSubscriptions") or ())
-    return wanted.get(_FILTER_KEYS.get(message.method, "")) is True
+        return (message.params or {}).get("uri") in (subscription_filter.get("resourceSubscriptions") or ())
+    return subscription_filter.get(_FILTER_KEYS.get(message.method, "")) is True

@@ -98,13 +98,13 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         for task in [*self._answer_tasks.values()]:
             task.cancel()
 
-    async def _answer(self, request: JSONRPCRequest, related: RequestId | None) -> None:
+    async def _answer(self, request: JSONRPCRequest, related_request_id: RequestId | None) -> None:
         answer: JSONRPCResponse | JSONRPCError
         try:
             if self._client.has_connection:
                 result = await self._client.request(request.method, request.params, self._upstream)
             else:
-                result = await self._in_flight.request_input(request.method, request.params, related)
+                result = await self._in_flight.request_input(request.method, request.params, related_request_id)
             answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
         except MCPError as error:
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)

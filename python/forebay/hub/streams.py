@@ -44,12 +44,12 @@ class IncomingStream:
         self._loop = asyncio.get_running_loop()
         self._send, self.stream = anyio.create_memory_object_stream[ReceivedItem](math.inf)
 
-    def send(self, line: Message, related: RequestId | None = None) -> None:
+    def send(self, line: Message, related_request_id: RequestId | None = None) -> None:
         """Parse a message and pass it on; an unreadable message is passed on as an exception.
 
-        `related` is the request whose SSE stream carried the message.
+        `related_request_id` is the request whose SSE stream carried the message.
         """
-        item = _parse_line(line, related)
+        item = _parse_line(line, related_request_id)
         if isinstance(item, Exception):
             self._on_unreadable(line)
         self._schedule(lambda: self._put(item))
@@ -78,13 +78,15 @@ class IncomingStream:
             self._loop.call_soon_threadsafe(run)
 
 
-def _parse_line(line: Message, related: RequestId | None) -> ReceivedItem:
+def _parse_line(line: Message, related_request_id: RequestId | None) -> ReceivedItem:
     """Return the parsed message, or the exception that parsing raised."""
     try:
         message = _parse_message(line)
     except ValueError as error:
         return error
-    return SessionMessage(message, None if related is None else ServerMessageMetadata(related_request_id=related))
+    return SessionMessage(
+        message, None if related_request_id is None else ServerMessageMetadata(related_request_id=related_request_id)
+    )
 
 
 def _parse_message(line: Message) -> JSONRPCMessage:

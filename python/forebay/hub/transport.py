@@ -34,10 +34,10 @@ _INLINE_MODE = Mode()
 
 @contextlib.asynccontextmanager
 async def open_transport(
-    make: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
+    make_upstream: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
 ) -> "AsyncIterator[TransportStreams]":
     """Yield the SDK streams to an upstream. Blocking work runs in threads."""
-    upstream = await anyio.to_thread.run_sync(make)
+    upstream = await anyio.to_thread.run_sync(make_upstream)
     incoming = IncomingStream()
     relay = HubRelay(policy, incoming, upstream)
 
@@ -80,9 +80,9 @@ class HubRelay(Relay):
         ):
             self._sinks[id_key(request.id)] = sink
 
-    def _forward_to_client(self, message: dict[str, Any], line: Message, asked: object) -> None:
+    def _forward_to_client(self, message: dict[str, Any], line: Message, request_id: object) -> None:
         del message
-        self._incoming.send(line, cast("RequestId | None", asked))
+        self._incoming.send(line, cast("RequestId | None", request_id))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         # First: answers to the ended server's requests must be dropped.

@@ -54,9 +54,9 @@ _NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPP
 
 
 async def retry_until_connected(
-    name: str, attempt: Callable[[], Coroutine[Any, Any, None]], tried: asyncio.Event
+    name: str, attempt: Callable[[], Coroutine[Any, Any, None]], first_attempt_done: asyncio.Event
 ) -> None:
-    """Repeat `attempt` until it succeeds. `tried` is set after the first attempt."""
+    """Repeat `attempt` until it succeeds. `first_attempt_done` is set after the first attempt."""
     delay = _MIN_DELAY_SECONDS
     while True:
         try:
@@ -67,7 +67,7 @@ async def retry_until_connected(
         else:
             return
         finally:
-            tried.set()
+            first_attempt_done.set()
         await asyncio.sleep(delay)
         delay = min(2 * delay, _MAX_DELAY_SECONDS)
 

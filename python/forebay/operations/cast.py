@@ -196,7 +196,7 @@ class _Attempt:
             self.costs[STRIPPED] += count_values(result.pop(name))
         return result
 
-    def _fill(self, shape: Shape, value: dict[Any, Any], filled: dict[Any, Any]) -> None:
+    def _fill(self, shape: Shape, value: dict[Any, Any], result: dict[Any, Any]) -> None:
         for name, member in shape.expected.items():
             if name not in value:
                 item = self._run.fill(member, with_default=True)
@@ -205,7 +205,7 @@ class _Attempt:
                     item = self._run.fill(member, with_default=False)
                 if item is not MISSING:
                     self.costs[CHANGED] += 1
-                    filled[name] = item
+                    result[name] = item
 
     def _fit_array(self, shape: Shape, value: Any, depth: int) -> Any:
         first, other = shape.items

@@ -92,12 +92,12 @@ class SchemaShapes:
         schemas = {pointer: {"$ref": f"{root}#{quote(pointer)}"} for pointer in self._pointers.values()}
         return _compile({"$defs": {"root": {**self._root, "$id": root}}, "properties": schemas})
 
-    def merge(self, schemas: Iterable[Schema], split: _Unions = frozenset()) -> "Shape":
-        """Return the shape of values that fit all schemas. `split` has the unions of which a member is among these."""
+    def merge(self, schemas: Iterable[Schema], split_unions: _Unions = frozenset()) -> "Shape":
+        """Return the shape of values that fit all schemas. Each of `split_unions` has a member among the schemas."""
         parts = self.flatten(schemas)
-        key = (None if parts is None else tuple(map(id, parts)), split)
+        key = (None if parts is None else tuple(map(id, parts)), split_unions)
         if key not in self._shapes:
-            self._shapes[key] = Shape(self, parts, split)
+            self._shapes[key] = Shape(self, parts, split_unions)
         return self._shapes[key]
 
     def flatten(self, schemas: Iterable[Schema]) -> list[_Keywords] | None:
@@ -147,10 +147,10 @@ def _compile(schema: Any) -> Callable[[Any], bool]:
 class Shape:
     """What values look like that fit all of some schemas, its parts."""
 
-    def __init__(self, shapes: SchemaShapes, parts: list[_Keywords] | None, split: _Unions) -> None:
+    def __init__(self, shapes: SchemaShapes, parts: list[_Keywords] | None, split_unions: _Unions) -> None:
         self._shapes = shapes
         self._parts = parts or []
-        self._split = split
+        self._split = split_unions
         self.default = next(iter(self.collect("default")), MISSING)
         self.required = {name for names in self.collect("required") for name in names}
         lists = [names if isinstance(names, list) else [names] for names in self.collect("type")]
@@ -165,7 +165,7 @@ class Shape:
         named = [pattern for patterns in self.collect("patternProperties") for pattern in patterns]
         self._patterns = {pattern: _compile({"type": "string", "pattern": pattern}) for pattern in named}
         unions = [(part, word) for part in self._parts for word in ("anyOf", "oneOf") if word in part]
-        unions = [(part, word) for part, word in unions if (id(part), word) not in split]
+        unions = [(part, word) for part, word in unions if (id(part), word) not in split_unions]
         is_small = len(unions) < 2 or math.prod(len(part[word]) for part, word in unions) <= MAX_COMBINATIONS
         self._unions = unions if is_small else []
         # Conditions, and unions that are only validated, may name more properties than the parts do.

@@ -39,7 +39,7 @@ def is_meaningful(schema: Schema | None) -> bool:
 class Validator:
     """A compiled schema. An invalid schema is logged once and accepts everything."""
 
-    def __init__(self, schema: Schema | None, what: str = "a value") -> None:
+    def __init__(self, schema: Schema | None, label: str = "a value") -> None:
         self._validator: Any = None
         if schema is None or not is_meaningful(schema):
             return
@@ -50,7 +50,7 @@ class Validator:
                 modern if isinstance(modern, bool) else dict(modern), offline=True
             )
         except (ValueError, RecursionError) as error:
-            _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", what, error)
+            _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", label, error)
 
     def problems(self, value: Any) -> list[Problem]:
         """Return the rules that a value breaks; an empty list for a valid one."""

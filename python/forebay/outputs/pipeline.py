@@ -135,14 +135,14 @@ class Pipeline:
             # The tool has already run, so a bug here must not lose its result.
             return result
 
-    def _replace_result(self, original: Result | LazyJSON, call: ToolCall) -> Result:
+    def _replace_result(self, original_result: Result | LazyJSON, call: ToolCall) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
-        result = parse_result(original)
+        result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
         if escaped_size(encode([tool_meta, block_fields]), 0, is_ascii=call.is_ascii) <= _MAX_META_BYTES:
-            payload = extract_payload(original)
+            payload = extract_payload(original_result)
         else:
-            payload = extract_payload(original, with_meta=True)
+            payload = extract_payload(original_result, with_meta=True)
             tool_meta, block_fields = {}, {}
         protocol_fields = _keep_protocol_fields(result, tool_meta)
         if call.contract is not None and not _exceeds_memory(payload):

@@ -172,15 +172,15 @@ class OutputPolicy:
         """Return whether the server's tools must be listed before a call of this tool is handled."""
         return not self.knows_tools or (self._is_filtering and not self.capabilities.knows_tool(tool))
 
-    def list_visible(self, tools: Iterable[Any], expanded: Collection[str] = ()) -> list[Any]:
+    def list_visible(self, tools: Iterable[Any], expanded_tools: Collection[str] = ()) -> list[Any]:
         """Return the definitions to list of the server's tools, without those that are hidden or denied.
 
         Entries without a name are listed unchanged if there is no filter, else left out.
         """
-        return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded))
+        return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded_tools))
 
-    def _is_visible(self, name: str | None, expanded: Collection[str]) -> bool:
-        return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded)
+    def _is_visible(self, name: str | None, expanded_tools: Collection[str]) -> bool:
+        return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded_tools)
 
     def rewrite_tools(self, tools: Iterable[Any]) -> list[Any]:
         """Return the definitions to list of the server's tools, hidden and denied ones included."""

@@ -335,13 +335,13 @@ def _read_all(raw: Message) -> _Bytes:
 
 
 def extend_list(
-    raw: bytes | bytearray, message: dict[str, Any], key: str, listed: Sequence[Any], added: Sequence[Any]
+    raw: bytes | bytearray, message: dict[str, Any], key: str, listed_items: Sequence[Any], added_items: Sequence[Any]
 ) -> bytes:
-    """Return a page that lists `listed` and `added`; if `listed` is unchanged, so are its bytes."""
+    """Return a page with the server's `listed_items`, their bytes unchanged if they are, and our `added_items`."""
     result = message["result"]
-    if list(listed) != result[key]:
-        return dump({**message, "result": {**result, key: [*listed, *added]}})
+    if list(listed_items) != result[key]:
+        return dump({**message, "result": {**result, key: [*listed_items, *added_items]}})
     end = _core.locate(memoryview(raw).toreadonly(), f"/result/{key}")[1] - 1
-    comma = b"," if listed and added else b""
-    suffix = b",".join(dump(item) for item in added)
+    comma = b"," if listed_items and added_items else b""
+    suffix = b",".join(dump(item) for item in added_items)
     return b"".join((memoryview(raw)[:end], comma, suffix, memoryview(raw)[end:]))

@@ -295,21 +295,21 @@ class Relay:
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
         return PendingRequest(method, message.get("id"), self._session.version, mode=mode)
 
-    def _report_lost(self, lost: LostMessage, stream_request_id: object) -> bool:
+    def _report_lost(self, lost_message: LostMessage, stream_request_id: object) -> bool:
         """Fail the request whose response could not be kept, with the start of that response."""
-        _log.error("forebay: a message of %d bytes from the server is lost: %s", lost.size, lost.error)
-        if stream_request_id is None and lost.head_tail.is_request:
+        _log.error("forebay: a message of %d bytes from the server is lost: %s", lost_message.size, lost_message.error)
+        if stream_request_id is None and lost_message.head_tail.is_request:
             return False
-        request_id = lost.head_tail.find_id() if stream_request_id is None else stream_request_id
-        self._internal.fail(UpstreamFailed(str(lost.error)), request_id)
+        request_id = lost_message.head_tail.find_id() if stream_request_id is None else stream_request_id
+        self._internal.fail(UpstreamFailed(str(lost_message.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            details: dict[str, Any] = {"size_bytes": lost.size}
+            details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
             if not self._policy.store.options.redactions:
-                details["preview"] = _core.preview(lost.head_tail.head, _EXCERPT_BYTES)
-            self._client.send(self._request_handler.error_response(pending, lost.error, **details))
+                details["preview"] = _core.preview(lost_message.head_tail.head, _EXCERPT_BYTES)
+            self._client.send(self._request_handler.error_response(pending, lost_message.error, **details))
         return True
 
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:

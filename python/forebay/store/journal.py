@@ -69,7 +69,7 @@ class Journal:
         """Open the last file of the day, or a new one if it is full, and remove the oldest files beyond the limit."""
         self._close()
         self._folders.refresh()
-        folder_fd = self._folders.get_fd(_FOLDER, make=True)
+        folder_fd = self._folders.get_fd(_FOLDER, create=True)
         newest = next(iter(self._file_names()), "")
         # Continue from the newest number: a lower number that is free belongs to a removed file, and sorts as older.
         number = _sort_key(newest)[1] if newest.startswith(day) else 0

@@ -71,8 +71,8 @@ def build_page(view: View, handle: str, request: PageRequest) -> Page:
     return builder.build(page_format)
 
 
-def _choose_format(view: View, requested: Format, fields: Sequence[str] | None) -> _PageFormat:
-    chosen = requested
+def _choose_format(view: View, requested_format: Format, fields: Sequence[str] | None) -> _PageFormat:
+    chosen = requested_format
     if chosen == "auto":
         has_items = is_mostly_items(view.items, view.size) if fields is None else view.items is not None
         chosen = "items" if has_items else "bytes" if view.nature == "binary" else "text"

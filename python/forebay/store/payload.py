@@ -98,18 +98,18 @@ def encode(value: object, default: Callable[[object], object] | None = None) -> 
     `default` converts objects that JSON cannot represent; one that it returns unchanged is converted as usual.
     """
 
-    def convert(inner: object) -> object:
-        converted = inner if default is None else default(inner)
-        return _to_serializable(inner) if converted is inner else converted
+    def convert(value: object) -> object:
+        converted = value if default is None else default(value)
+        return _to_serializable(value) if converted is value else converted
 
     def dumps(inner: object) -> bytes:
         return orjson.dumps(inner, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
-    def encode_unknown(inner: object) -> bytes:
+    def encode_unknown(unknown: object) -> bytes:
         try:
-            return dumps(inner)
+            return dumps(unknown)
         except TypeError:
-            return encode(convert(inner), default)
+            return encode(convert(unknown), default)
 
     try:
         return dumps(value)

@@ -288,18 +288,18 @@ def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
 
 
 def _finish_outline(
-    outline_future: Future[str] | None, data: Buffer | None, written: WriteProgress, findings: Findings
+    outline_future: Future[str] | None, data: Buffer | None, progress: WriteProgress, findings: Findings
 ) -> str | None:
     # A payload that fits into the preview needs no outline.
-    if findings.nature not in ("json", "ndjson") or written.payload_bytes <= MAX_PREVIEW_BYTES:
+    if findings.nature not in ("json", "ndjson") or progress.payload_bytes <= MAX_PREVIEW_BYTES:
         return None
     if outline_future is not None:
         return outline_future.result()
-    if data is None and written.payload_bytes == len(memoryview(written.first_chunk)):
-        data = written.first_chunk
+    if data is None and progress.payload_bytes == len(memoryview(progress.first_chunk)):
+        data = progress.first_chunk
     if data is not None:
         return outline(data, _MAX_OUTLINE_BYTES)
-    return _outline_first_items(written.first_chunk, findings.items)
+    return _outline_first_items(progress.first_chunk, findings.items)
 
 
 def _outline_first_items(head: Buffer, items: ItemIndex | None) -> str | None:

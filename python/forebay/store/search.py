@@ -120,9 +120,9 @@ def _describe_match(match: Match, context: str | None) -> dict[str, Any]:
     return {"byte_offset": match.start, "size_bytes": match.end - match.start, **number, "context": context}
 
 
-def _match_size(described: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
+def _match_size(description: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
     """Return the size of a match on a page, with the comma after it."""
-    return size_of(orjson.dumps(described)) + 1
+    return size_of(orjson.dumps(description)) + 1
 
 
 def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:

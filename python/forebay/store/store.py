@@ -161,11 +161,11 @@ class Store:
         """`put`, awaited. Also takes an async iterable of chunks. If it is cancelled, nothing stays stored."""
         is_cancelled = False
 
-        def report_progress(done: int) -> None:
+        def report_progress(stored_bytes: int) -> None:
             if is_cancelled:
                 raise CancelledError
             if progress is not None:
-                progress(done)
+                progress(stored_bytes)
 
         def undo(future: "Future[Descriptor]") -> None:
             if not future.cancelled() and future.exception() is None:

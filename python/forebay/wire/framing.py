@@ -216,9 +216,9 @@ class LineBuffer:
         return spool
 
     @staticmethod
-    def _append_lost(lost: LostMessage, chunk: bytes | memoryview) -> None:
-        lost.size += len(chunk)
-        lost.head_tail.tail = (lost.head_tail.tail + bytes(chunk))[-_END_BYTES:]
+    def _append_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
+        lost_message.size += len(chunk)
+        lost_message.head_tail.tail = (lost_message.head_tail.tail + bytes(chunk))[-_END_BYTES:]
 
     def take(self) -> Line:
         """Return the message and start an empty one."""

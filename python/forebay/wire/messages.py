@@ -270,10 +270,10 @@ def dump_chunks(value: object) -> bytes | ChunkSource:
     """Return a value as JSON like `dump`, or as chunks if some of it is spooled."""
     holes: list[LazyJSON] = []
 
-    def add_hole(inner: object) -> object:
-        if not isinstance(inner, LazyJSON):
-            return inner
-        holes.append(inner)
+    def add_hole(nested_value: object) -> object:
+        if not isinstance(nested_value, LazyJSON):
+            return nested_value
+        holes.append(nested_value)
         return f"{_HOLE_TOKEN}:{len(holes) - 1}"
 
     skeleton = encode(value, add_hole)

@@ -93,9 +93,9 @@ class CallHandler:
         self._closing_tasks |= enclosing
         return self._closing_tasks
 
-    async def _shut_down(self, spared: Set[_Task]) -> None:
+    async def _shut_down(self, spared_tasks: Set[_Task]) -> None:
         try:
-            if others := self._tasks.keys() - spared:
+            if others := self._tasks.keys() - spared_tasks:
                 # Let new tasks start: one cancelled before its start would never publish its outcome.
                 await asyncio.sleep(0)
                 for task in others & {*self._running.values()}:

@@ -106,8 +106,8 @@ def observe_messages(session: ClientSession, observer: _Observer) -> Callable[[]
 class _ObservedHandler:
     """A message handler that awaits each observer, then the original handler. Observers are removed in any order."""
 
-    def __init__(self, original: MessageHandlerFnT) -> None:
-        self.original = original
+    def __init__(self, original_handler: MessageHandlerFnT) -> None:
+        self.original = original_handler
         self.observers: list[_Observer] = []
 
     async def __call__(self, message: IncomingMessage) -> None:

@@ -94,17 +94,17 @@ class ClientConnection:
             raise
         return connection
 
-    async def _run_client(self, ready: "asyncio.Future[None]") -> None:
+    async def _run_client(self, connected: "asyncio.Future[None]") -> None:
         try:
             async with self.client:
                 self._observe_unreadable()
-                ready.set_result(None)
+                connected.set_result(None)
                 await self._close_requested.wait()
         except BaseException as error:
-            if not ready.done():
-                ready.set_exception(_root_cause(error))
+            if not connected.done():
+                connected.set_exception(_root_cause(error))
                 # Mark the exception as retrieved: the caller may have been cancelled.
-                ready.exception()
+                connected.exception()
             elif not isinstance(error, asyncio.CancelledError):
                 _log.debug("forebay: a connection broke off", exc_info=True)
         finally:

@@ -187,12 +187,12 @@ class OperationTools:
         specs = ((name, visible.get(name) or by_id.get(self._assigned_ids.get(name, ""))) for name in names)
         return {name: spec for name, spec in specs if spec is not None}
 
-    def _find_visible(self, name: str, visible: Mapping[str, OperationSpec]) -> OperationSpec | None:
+    def _find_visible(self, name: str, visible_specs: Mapping[str, OperationSpec]) -> OperationSpec | None:
         """Find a tool by its current name, or by an earlier one from before another operation clashed with it."""
-        if name in visible:
-            return visible[name]
+        if name in visible_specs:
+            return visible_specs[name]
         operation_id = self._assigned_ids.get(name)
-        return next((spec for spec in visible.values() if spec.id == operation_id), None)
+        return next((spec for spec in visible_specs.values() if spec.id == operation_id), None)
 
     async def _execute(
         self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None

@@ -189,14 +189,14 @@ def _is_json(content_type: str) -> bool:
     return is_json_type(content_type) or "*" in content_type
 
 
-def _assign_keys(parameters: list[Parameter], reserved: set[str]) -> list[Parameter]:
+def _assign_keys(parameters: list[Parameter], reserved_names: set[str]) -> list[Parameter]:
     """Prefix ambiguous names with their location, such as `query_id`.
 
     A name is ambiguous if several parameters have it or if it is reserved.
     """
     counts = Counter(parameter.name for parameter in parameters)
-    unambiguous = {name for name, count in counts.items() if count == 1 and name not in reserved}
-    used = reserved | unambiguous
+    unambiguous = {name for name, count in counts.items() if count == 1 and name not in reserved_names}
+    used = reserved_names | unambiguous
     result = []
     for parameter in parameters:
         key = parameter.name

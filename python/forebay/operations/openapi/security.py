@@ -137,19 +137,21 @@ def _read_schemes(document: Document) -> dict[str, Mapping[str, Any]]:
     return {name: document.resolve(node, f"security scheme {name}") for name, node in schemes.items()}
 
 
-def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied: AppliedSecurity) -> None:
+def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied_security: AppliedSecurity) -> None:
     match scheme:
         case {"type": "apiKey", "in": "header" | "query" | "cookie" as location, "name": str(key)}:
-            applied.add_key(location, key, _check_token(name, secret))
+            applied_security.add_key(location, key, _check_token(name, secret))
         case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
             user, password = _check_pair(name, secret)
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
-            applied.add_secret(password)
-            applied.add_header("Authorization", f"Basic {token}", token)
+            applied_security.add_secret(password)
+            applied_security.add_header("Authorization", f"Basic {token}", token)
         case {"type": "http" | "oauth2" | "openIdConnect"}:
             kind = str(scheme.get("scheme") or "Bearer")
             token = _check_token(name, secret)
-            applied.add_header("Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token)
+            applied_security.add_header(
+                "Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token
+            )
         case _:
             raise CallError("EXECUTION_ERROR", f"security scheme {name} is of a type that nothing is known of")
 

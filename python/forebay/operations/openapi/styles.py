@@ -161,9 +161,9 @@ def check_header_value(name: str, text: str) -> str:
     return text.strip(" \t")
 
 
-def merge_cookies(cookies: str, more: str) -> str:
-    """Append the cookies of `more` whose names are not in `cookies` yet."""
+def merge_cookies(cookies: str, additional_cookies: str) -> str:
+    """Append the cookies of `additional_cookies` whose names are not in `cookies` yet."""
     first = [cookie.strip() for cookie in cookies.split(";")]
     names = {cookie.partition("=")[0] for cookie in first}
-    others = (cookie.strip() for cookie in more.split(";"))
+    others = (cookie.strip() for cookie in additional_cookies.split(";"))
     return "; ".join(filter(None, [*first, *(cookie for cookie in others if cookie.partition("=")[0] not in names)]))

@@ -92,10 +92,10 @@ class FileRoots:
                     return self._split_below_root(resolved / requested.relative_to(root), path)
         raise FileRefDenied(f"{short_repr(path)} is not among the files that may be read, {self._describe_roots()}")
 
-    def _split_below_root(self, resolved: PurePosixPath, path: str) -> list[str]:
-        if any(resolved == root for _, root in self._roots):
+    def _split_below_root(self, resolved_path: PurePosixPath, path: str) -> list[str]:
+        if any(resolved_path == root for _, root in self._roots):
             raise FileRefDenied(f"{short_repr(path)} is a folder; name a file {self._describe_roots()}")
-        return list(resolved.parts[1:])
+        return list(resolved_path.parts[1:])
 
     def _open_folder(self, names: list[str], path: str, stack: contextlib.ExitStack) -> int:
         store_status = self._stat_store_folder()

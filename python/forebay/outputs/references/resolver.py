@@ -149,19 +149,21 @@ def _map_resolved(arguments: Any, convert: Callable[[ResolvedValue], Any]) -> An
     return arguments
 
 
-def _to_object(resolved: ResolvedValue) -> Any:
-    if not resolved.is_json:
-        return resolved.data.decode()
+def _to_object(resolved_value: ResolvedValue) -> Any:
+    if not resolved_value.is_json:
+        return resolved_value.data.decode()
     try:
         # Not orjson: it turns integers of more than 64 bits into floats.
-        return json.loads(resolved.data)
+        return json.loads(resolved_value.data)
     except (RecursionError, ValueError):
         raise InvalidJSON("this JSON is too deep, or has a number of too many digits; refer to a part of it") from None
 
 
-def _to_fragment(resolved: ResolvedValue) -> orjson.Fragment:
+def _to_fragment(resolved_value: ResolvedValue) -> orjson.Fragment:
     # A message is one line; in valid JSON, line breaks occur only between values and can be dropped.
-    return orjson.Fragment(resolved.data.translate(None, b"\r\n") if resolved.is_json else escape_text(resolved.data))
+    return orjson.Fragment(
+        resolved_value.data.translate(None, b"\r\n") if resolved_value.is_json else escape_text(resolved_value.data)
+    )
 
 
 def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:

@@ -227,9 +227,9 @@ def media_type(response: httpx2.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def _retry_delay(events: EventParser, tries: int) -> float:
+def _retry_delay(events: EventParser, attempt_count: int) -> float:
     first = _RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
-    return min(first * 2.0 ** max(tries - 1, 0), _MAX_RETRY_SECONDS)
+    return min(first * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
 
 
 class LegacyStream:

@@ -226,16 +226,16 @@ class HttpUpstream:
             headers["mcp-protocol-version"] = version
         return headers
 
-    def _renew_session(self, lost: _HttpSession) -> None:
+    def _renew_session(self, lost_session: _HttpSession) -> None:
         """Repeat the handshake to a server that has forgotten the session."""
         with self._renew_lock:
-            if self._session is lost:
+            if self._session is lost_session:
                 _log.info("forebay: the server has forgotten the session, and is told again what it knew")
                 try:
                     self._relay.replay_session(self._resend)
                 except UpstreamTimeout as error:
                     raise UpstreamFailed(str(error)) from None
-            if self._session is lost:
+            if self._session is lost_session:
                 raise UpstreamFailed("the server has forgotten the session; connect to it again")
 
     def _resend(self, raw: Message) -> None:

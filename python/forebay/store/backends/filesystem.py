@@ -49,15 +49,15 @@ class Folders:
             self.close()
             raise
 
-    def get_fd(self, name: str, *, make: bool = False) -> int:
-        """Return the descriptor of a folder; with `make`, create the folder if it is missing."""
+    def get_fd(self, name: str, *, create: bool = False) -> int:
+        """Return the descriptor of a folder; with `create`, create the folder if it is missing."""
         fd = self._fds.get(name)
         if fd is not None:
             return fd
         with self._lock:
             fd = self._fds.get(name)
             if fd is None:
-                if make:
+                if create:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=self.root_fd)
                         # The umask may have removed permissions.
@@ -71,12 +71,12 @@ class Folders:
 
         A folder that is open may have been moved away, alone or with the root, and replaced.
         """
-        fd = self.get_fd(name, make=True)
+        fd = self.get_fd(name, create=True)
         with ignore_missing:
             if os.path.samestat(os.fstat(fd), os.stat(f"{self.root}/{name}", follow_symlinks=False)):
                 return fd
         self.refresh()
-        return self.get_fd(name, make=True)
+        return self.get_fd(name, create=True)
 
     @property
     def days(self) -> list[str]:

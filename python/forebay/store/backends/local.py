@@ -68,7 +68,7 @@ class LocalCounters:
                     fcntl.flock(self._total_fd, fcntl.LOCK_UN)
 
     def _acquire(self) -> None:
-        folder_fd = self._folders.get_fd(".usage", make=True)
+        folder_fd = self._folders.get_fd(".usage", create=True)
         # A descriptor from before a fork shares its lock with the parent, so a child opens its own.
         if folder_fd == self._folder_fd and self._opened_pid == os.getpid():
             fcntl.flock(self._total_fd, fcntl.LOCK_EX)
@@ -217,7 +217,7 @@ class LocalBackend:
         """Remove the files of crashed writers and the day folders that are empty; return the number of files."""
         with translate_os_errors:
             self.folders.refresh()
-            partial = self.folders.get_fd(".partial", make=True)
+            partial = self.folders.get_fd(".partial", create=True)
             removed = sum(_remove_orphan(name, partial) for name in list_names(partial))
             for day in self.folders.days:
                 if day != format_date(self.clock()):
@@ -261,7 +261,7 @@ class LocalUpload:
     def __init__(self, backend: LocalBackend, handle: str) -> None:
         self._backend = backend
         self._handle = handle
-        self._folder_fd = backend.folders.get_fd(".partial", make=True)
+        self._folder_fd = backend.folders.get_fd(".partial", create=True)
         # Before the file is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
         self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
 
