@@ -62,7 +62,7 @@ _MAX_MESSAGE_CHARS = 2000
 """Maximum characters of a message. The middle of a longer one, which repeats a long argument, is cut out."""
 
 _PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
-_LIBRARY_TERMS = re.compile(
+_LIBRARY_TERM_PATTERN = re.compile(
     r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
     | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
@@ -78,7 +78,7 @@ def translate_message(message: str) -> str:
     """Replace names of the library by those of the command line: `format='bytes'` becomes `--format bytes`."""
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[: _MAX_MESSAGE_CHARS // 2]} … {message[-_MAX_MESSAGE_CHARS // 2 :]}"
-    return _LIBRARY_TERMS.sub(_translate_match, message)
+    return _LIBRARY_TERM_PATTERN.sub(_translate_match, message)
 
 
 def _translate_match(match: re.Match[str]) -> str:

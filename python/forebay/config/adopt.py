@@ -23,7 +23,7 @@ from forebay.errors import ForebayError, InvalidArgument
 
 __all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "replace_file", "restore_servers"]
 
-_FOREBAY_WORD = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
+_FOREBAY_WORD_PATTERN = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
 """A hidden flag of `wrap` that records what `--undo` needs: that there were no args, or the type of the server."""
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
@@ -66,7 +66,7 @@ def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChan
 
 def is_forebay(word: str) -> bool:
     """Return whether a word of a command is forebay, such as `/usr/bin/forebay` or `forebay==1.0`."""
-    return _FOREBAY_WORD.fullmatch(word) is not None
+    return _FOREBAY_WORD_PATTERN.fullmatch(word) is not None
 
 
 def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> FileChange:

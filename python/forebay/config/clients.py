@@ -31,7 +31,7 @@ _SERVER_PATHS = (("mcpServers",), ("servers",), ("mcp", "servers"))
 _PROJECTS_KEY = "projects"
 """Key of Claude Code's projects, each with servers of its own."""
 
-_VARIABLE = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
+_VARIABLE_PATTERN = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
 _KEYS_BY_KIND = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
 
 
@@ -141,7 +141,7 @@ def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> 
         return text
 
     if isinstance(value, str):
-        return _VARIABLE.sub(expand, value)
+        return _VARIABLE_PATTERN.sub(expand, value)
     if isinstance(value, dict):
         return {key: _expand_variables(inner, environ, location) for key, inner in value.items()}
     return [_expand_variables(inner, environ, location) for inner in value] if isinstance(value, list) else value

@@ -10,11 +10,11 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["ConfigFile", "expand_variables"]
 
-_VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE_PATTERN = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _DOTTED_KEY = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
-_TABLE_LINE = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
-_PAIR_LINE = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
+_TABLE_LINE_PATTERN = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
+_PAIR_LINE_PATTERN = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
 
 
 class ConfigFile:
@@ -56,10 +56,10 @@ def _keys_by_line(text: str) -> list[tuple[str, ...]]:
     table: tuple[str, ...] = ()
     keys = []
     for line in text.split("\n"):
-        if opened := _TABLE_LINE.match(line):
+        if opened := _TABLE_LINE_PATTERN.match(line):
             table = _split_key(opened[1])
             keys.append(table)
-        elif pair := _PAIR_LINE.match(line):
+        elif pair := _PAIR_LINE_PATTERN.match(line):
             keys.append((*table, *_split_key(pair[1])))
         else:
             keys.append(())
@@ -76,7 +76,7 @@ def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     Raises `ValueError` if a variable is not set.
     """
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable_value(found, environ), value)
+        return _VARIABLE_PATTERN.sub(lambda found: _variable_value(found, environ), value)
     if isinstance(value, dict):
         return {key: expand_variables(inner, environ) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -10,9 +10,9 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["Edit", "Member", "Node", "apply_edits", "parse_jsonc"]
 
-_SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
-_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_SPACE_PATTERN = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING_PATTERN = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
+_SCALAR_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _MAX_DEPTH = 200
 """Maximum nesting depth of a document, below Python's recursion limit."""
 
@@ -88,7 +88,7 @@ class _Parser:
         raise InvalidArgument(f"line {line} has {what} where {expected} should be", position)
 
     def skip_space(self, position: int) -> int:
-        found = _SPACE.match(self._text, position)
+        found = _SPACE_PATTERN.match(self._text, position)
         return position if found is None else found.end()
 
     def parse_value(self, position: int, depth: int) -> Node:
@@ -101,7 +101,7 @@ class _Parser:
                 return self._parse_array(position, depth)
             case '"':
                 return self._parse_string(position)
-        found = _SCALAR.match(self._text, position)
+        found = _SCALAR_PATTERN.match(self._text, position)
         if found is None:
             self.fail(position, "a value")
         try:
@@ -111,7 +111,7 @@ class _Parser:
             self.fail(position, "a shorter number")
 
     def _parse_string(self, position: int) -> Node:
-        found = _STRING.match(self._text, position)
+        found = _STRING_PATTERN.match(self._text, position)
         if found is None:
             self.fail(position, "a text that ends")
         return Node(position, found.end(), json.loads(found[0]))

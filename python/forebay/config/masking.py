@@ -13,7 +13,7 @@ __all__ = ["MASK", "make_redaction", "mask_args", "mask_secret", "mask_url"]
 
 MASK = "***"
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME_PATTERN = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|auth(?!or)|bearer|cookie|header|private|dsn"
     r"|(?:^|[^a-z])(?:api|access|client|account)?(?:key|pat|sas)s?(?:$|[^a-z])",
     re.IGNORECASE,
@@ -54,7 +54,7 @@ def mask_args(args: Sequence[str]) -> list[str]:
 def _mask_word(word: str, previous_word: str) -> str:
     pair = _PAIR_PATTERN.fullmatch(word)
     if pair is not None and (
-        previous_word in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME.search(pair[1])
+        previous_word in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME_PATTERN.search(pair[1])
     ):
         return f"{pair[1]}={mask_secret(pair[2])}"
     if previous_word in _HEADER_FLAGS and (header := _HEADER_PATTERN.fullmatch(word)):
@@ -68,7 +68,7 @@ def _mask_word(word: str, previous_word: str) -> str:
 
 
 def _is_secret_option(word: str) -> bool:
-    return word.startswith("-") and "=" not in word and _SECRET_NAME.search(word) is not None
+    return word.startswith("-") and "=" not in word and _SECRET_NAME_PATTERN.search(word) is not None
 
 
 def make_redaction(expression: str) -> "Redaction":

@@ -56,7 +56,7 @@ _SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**1
 _SIZE_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SECONDS_BY_UNIT = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _MAX_SECONDS = 100 * 366 * 24 * 3600
-_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", re.ASCII)
+_AMOUNT_PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", re.ASCII)
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 _MAX_PORT = 65535
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -80,7 +80,7 @@ def _parse_amount(value: Any, units: Mapping[str, float], valid_values: str) -> 
     """Return a number times its unit. `units[""]` is the unit of a bare number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return value * units[""]
-    found = _AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = _AMOUNT_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or found[2].lower() not in units:
         raise ValueError(valid_values)
     number = float(found[1]) if "." in found[1] else int(found[1])

@@ -142,12 +142,15 @@ def _has_port(host: str) -> bool:
 
 
 _SESSION_LOGGERS = ("mcp.server.streamable_http_manager", "mcp.server.streamable_http")
-_SESSION_ID = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,8})\S*")
+_SESSION_ID_PATTERN = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,8})\S*")
 
 
 class _SessionIDFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = _SESSION_ID.sub(lambda match: f"{match[1] or match[2]}…", record.getMessage()), ()
+        record.msg, record.args = (
+            _SESSION_ID_PATTERN.sub(lambda match: f"{match[1] or match[2]}…", record.getMessage()),
+            (),
+        )
         return True
 
 

@@ -11,8 +11,8 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["hash_token", "make_token", "parse_token_lines"]
 
-_LINE = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
-_HEX = re.compile(r"[0-9a-fA-F]*")
+_LINE_PATTERN = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
+_HEX_PATTERN = re.compile(r"[0-9a-fA-F]*")
 _MIN_HEX_CHARS, _MIN_BASE64_CHARS = 32, 22
 """Minimum characters of a token with 128 bits, in hexadecimal and in base64."""
 
@@ -56,11 +56,11 @@ def _parse_entry(line: str, location: str) -> tuple[str, bytes]:
     name, digest, token = match.groups()
     if digest is not None:
         return name, bytes.fromhex(digest)
-    if len(token) < (_MIN_HEX_CHARS if _HEX.fullmatch(token) else _MIN_BASE64_CHARS):
+    if len(token) < (_MIN_HEX_CHARS if _HEX_PATTERN.fullmatch(token) else _MIN_BASE64_CHARS):
         raise InvalidArgument(f"{location}: this token can be guessed; `forebay token NAME` prints a better one")
     return name, hash_token(token)
 
 
 def _match_line(line: str) -> re.Match[str] | None:
-    match = _LINE.fullmatch(line)
+    match = _LINE_PATTERN.fullmatch(line)
     return match if match is not None and match[1].isprintable() else None

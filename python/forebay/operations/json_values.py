@@ -23,7 +23,7 @@ MAX_COUNT = 1_000_000
 _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number", str: "string"}
 _JSON_TYPES |= {dict: "object", list: "array", tuple: "array"}
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
 def json_type(value: Any) -> str | None:
@@ -49,7 +49,7 @@ def convert(value: Any, type_name: str | None) -> Any:
             return int(value)
         case "integer", float() if value.is_integer():
             return value
-        case "integer" | "number", str() if len(value) < MAX_NUMBER_CHARACTERS and _NUMBER.fullmatch(value):
+        case "integer" | "number", str() if len(value) < MAX_NUMBER_CHARACTERS and _NUMBER_PATTERN.fullmatch(value):
             return _parse(value, is_integer=type_name == "integer")
         case "boolean", "true" | "false":
             return value == "true"

@@ -60,9 +60,9 @@ _BAD_GATEWAY = 502
 _BODILESS_STATUSES = (204, 205, 304)
 
 # Anything else could inject another header or a whole response.
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
+_HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE_PATTERN = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_CONTENT_TYPE_PATTERN = re.compile(r"[\t\x20-\x7e]+")
 
 _ABSENT = object()
 """Marks missing structured content, since `None` is JSON's null."""
@@ -158,7 +158,7 @@ def _make_response(status: int, kind: str, body: bytes) -> HTTPResponse:
 
 
 def _safe_content_type(content_type: str) -> str:
-    return content_type if _CONTENT_TYPE.fullmatch(content_type) else _OCTETS
+    return content_type if _CONTENT_TYPE_PATTERN.fullmatch(content_type) else _OCTETS
 
 
 def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
@@ -185,7 +185,9 @@ def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
 
 
 def _is_valid_header(name: str, value: object) -> bool:
-    return bool(_HEADER_NAME.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE.fullmatch(value))
+    return bool(
+        _HEADER_NAME_PATTERN.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE_PATTERN.fullmatch(value)
+    )
 
 
 def _valid_status(status: int) -> int:

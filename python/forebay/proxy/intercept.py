@@ -337,7 +337,10 @@ def _read_all(raw: Message) -> _Bytes:
 def extend_list(
     raw: bytes | bytearray, message: dict[str, Any], key: str, listed_items: Sequence[Any], added_items: Sequence[Any]
 ) -> bytes:
-    """Return a page with the server's `listed_items`, their bytes unchanged if they are, and our `added_items`."""
+    """Return a page with the server's `listed_items` and our `added_items`.
+
+    If the server's items are unchanged, their original bytes are sent.
+    """
     result = message["result"]
     if list(listed_items) != result[key]:
         return dump({**message, "result": {**result, key: [*listed_items, *added_items]}})

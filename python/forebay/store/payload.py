@@ -273,8 +273,8 @@ _COMPRESSED_MIME_TYPES = {
 # A heading, a code fence, a link in a list or the ruler of a table, at the start of a line. The later-line pattern
 # begins with the line end, so that the search skips from line to line.
 _MARKDOWN_LINE = rb"#{2,6} \S|```|[ \t]*[-*] \[[^\]\n]+\]\([^)\n]+\)|\|(?: *:?-+:? *\|)+[ \t\r]*(?:\n|\Z)"
-_MARKDOWN_FIRST_LINE = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
-_MARKDOWN_LATER_LINE = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
+_MARKDOWN_FIRST_LINE_PATTERN = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
+_MARKDOWN_LATER_LINE_PATTERN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
 def sniff_mime_type(head: bytes) -> str | None:
@@ -292,7 +292,7 @@ def detect_mime_type(nature: str, head: bytes) -> str:
         case "ndjson":
             return "application/x-ndjson"
         case "text":
-            is_markdown = _MARKDOWN_FIRST_LINE.match(head) or _MARKDOWN_LATER_LINE.search(head)
+            is_markdown = _MARKDOWN_FIRST_LINE_PATTERN.match(head) or _MARKDOWN_LATER_LINE_PATTERN.search(head)
             return "text/markdown" if is_markdown else "text/plain"
         case _:
             return sniff_mime_type(head) or "application/octet-stream"

@@ -26,7 +26,7 @@ _MAX_IN_MEMORY_BYTES = 16 << 20
 _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
-_ITEM_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
+_ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
 """Matches the number of an item, at the start of a path relative to the items."""
 
 
@@ -201,7 +201,7 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
         rest = path[len(index.path) :]
         if rest == "" and index.kind == "array":
             return reader.read(index.start, index.end)
-        match = _ITEM_NUMBER.match(rest)
+        match = _ITEM_NUMBER_PATTERN.match(rest)
         if match is not None:
             return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
     data = memoryview(read_payload())

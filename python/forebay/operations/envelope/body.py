@@ -37,7 +37,7 @@ __all__ = [
 _BASE64_KEY = "$base64"
 
 _LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
-_RESERVED_KEY = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
+_RESERVED_KEY_PATTERN = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
 """The opening quote of a `$base64` key in JSON text, whichever of its letters are escaped.
 
 A quote after a backslash is part of a string and opens nothing.
@@ -178,7 +178,7 @@ def to_jsonable(data: Any) -> Any:
     """Replace bytes with `{"$base64": …}`, escape keys that look like that, and embed JSON bodies."""
     match data:
         case Body(is_json=True) if _can_parse(data):
-            return orjson.Fragment(_RESERVED_KEY.sub(b'"$', data.content))
+            return orjson.Fragment(_RESERVED_KEY_PATTERN.sub(b'"$', data.content))
         case Body():
             return to_jsonable(data.content)
         case bytes() | bytearray() | memoryview():
@@ -250,7 +250,7 @@ def _is_reserved_key(key: str) -> bool:
     return key.startswith("$") and key.lstrip("$") == "base64"
 
 
-_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
+_CHARSET_PATTERN = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
 """Text codecs of Python that are no charsets; some take very long on large input."""
@@ -258,7 +258,7 @@ _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefin
 
 def decode_text(content: bytes, content_type: str) -> str | None:
     """Decode bytes with the charset of their content type; return `None` if they are not valid in it."""
-    charset = _CHARSET.search(content_type)
+    charset = _CHARSET_PATTERN.search(content_type)
     try:
         codec = codecs.lookup(charset[1] if charset else "utf-8")
         if not codec._is_text_encoding or codec.name in _EXCLUDED_CODECS:

@@ -48,7 +48,7 @@ _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope
 
 _NOT_FOUND = 404
 
-_SESSION_LOST = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
+_SESSION_LOST_PATTERN = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
 _SDK_PLACEHOLDERS = ("Server returned an error response", "Not Found")
 """Messages the SDK makes up for an HTTP status without a JSON-RPC error."""
@@ -202,7 +202,7 @@ class ClientConnection:
             raise ConnectionLost(error.message) from error
         # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. It
         # may be a tool's own message, so the request is not repeated: the next one opens a new connection.
-        if self._has_custom_transport and _SESSION_LOST.search(error.message):
+        if self._has_custom_transport and _SESSION_LOST_PATTERN.search(error.message):
             self.is_lost = True
 
     def start_following(self, refresh: RefreshCallback) -> None:

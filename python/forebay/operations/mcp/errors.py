@@ -16,10 +16,10 @@ _MAX_MESSAGE_CHARS = 1000
 _MAX_DATA_BYTES = 4096
 """Maximum bytes of a server's error message, and of its error data, to pass on."""
 
-_SDK_TIMEOUT = re.compile(r"Request '[a-z/]+' timed out")
+_SDK_TIMEOUT_PATTERN = re.compile(r"Request '[a-z/]+' timed out")
 """The SDK's message for a timeout. Other SDKs use the same code for other errors."""
 
-_UNKNOWN_TOOL = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
+_UNKNOWN_TOOL_PATTERN = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
 
 _NOT_FOUND = 404
 
@@ -98,9 +98,9 @@ def _protocol_to_call_error(error: MCPError, message: str, operation_id: str) ->
     details: dict[str, Any] = {"code": error.code}
     if error.data is not None and len(encode(error.data)) <= _MAX_DATA_BYTES:
         details["data"] = error.data
-    if error.code == METHOD_NOT_FOUND or (error.code == INVALID_PARAMS and _UNKNOWN_TOOL.search(message)):
+    if error.code == METHOD_NOT_FOUND or (error.code == INVALID_PARAMS and _UNKNOWN_TOOL_PATTERN.search(message)):
         return CallError("OPERATION_NOT_FOUND", f"{operation_id} is not there any more: {message}", details)
-    if error.code == REQUEST_TIMEOUT and _SDK_TIMEOUT.fullmatch(message):
+    if error.code == REQUEST_TIMEOUT and _SDK_TIMEOUT_PATTERN.fullmatch(message):
         return CallError("TIMEOUT", f"{operation_id} took too long: {message}", details)
     return _execution_error(f"{operation_id} failed: {message}", details)
 

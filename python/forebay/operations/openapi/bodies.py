@@ -23,7 +23,7 @@ _Kind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 _Part: TypeAlias = tuple[str | None, bytes, str | None]
 """File name, content and content type of a part of a multipart form."""
 
-_CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
+_CHARSET_PATTERN = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
 
 _TEXT_TYPES = frozenset({"application/xml", "application/yaml", "application/graphql", "application/javascript"})
 
@@ -183,7 +183,7 @@ def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
     """Encode a text in the documented charset, or in UTF-8 if that charset is unknown or lacks a character."""
     if isinstance(value, bytes):
         return value, content_type
-    text, charset = styles.to_text(value), _CHARSET.search(content_type)
+    text, charset = styles.to_text(value), _CHARSET_PATTERN.search(content_type)
     try:
         return text.encode(charset[1] if charset else "utf-8"), content_type
     except (LookupError, UnicodeError):
@@ -191,7 +191,7 @@ def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
 
 
 def _with_utf8_charset(content_type: str) -> str:
-    return _CHARSET.sub("charset=utf-8", content_type)
+    return _CHARSET_PATTERN.sub("charset=utf-8", content_type)
 
 
 def _decode_bytes(value: Any, label: str) -> bytes:

@@ -52,7 +52,7 @@ _IGNORED_HEADERS = frozenset(
 )
 """Headers that cannot be parameters: OpenAPI excludes the first three, the HTTP client sets the others."""
 
-_PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{([^{}/]+)\}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def read_parameters(
 ) -> list[Parameter]:
     """Read the parameters of an operation from its own list, its path's list and the placeholders of the path."""
     parameters: dict[tuple[str, str], Parameter] = {}
-    placeholders = _PLACEHOLDER.findall(path)
+    placeholders = _PLACEHOLDER_PATTERN.findall(path)
     for node in [*_as_list(path_parameters), *_as_list(operation_parameters)]:
         parameter = _parse_parameter(document, document.resolve(node, "a parameter"))
         is_ignored = parameter.location == "header" and parameter.name.lower() in _IGNORED_HEADERS
@@ -149,7 +149,7 @@ def _iter_values(
 
 
 def _fill_segment(segment: str, fill: Callable[[re.Match[str]], str], path: str) -> str:
-    result = _PLACEHOLDER.sub(fill, segment)
+    result = _PLACEHOLDER_PATTERN.sub(fill, segment)
     if result != segment and result in ("", ".", ".."):
         raise CallError("VALIDATION_ERROR", f"a value of the path {path} cannot be empty, '.' or '..'")
     return result

@@ -36,7 +36,7 @@ _UNESCAPED_RESERVED = ":/?@!$'()*,;="
 
 _DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
-_FORBIDDEN_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_FORBIDDEN_IN_HEADER_PATTERN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def percent_encode(text: str, *, allow_reserved: bool = False) -> str:
@@ -155,7 +155,7 @@ def _iter_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def check_header_value(name: str, text: str) -> str:
     """Return a header value without surrounding spaces. Raises `CallError` for line breaks and control characters."""
-    if _FORBIDDEN_IN_HEADER.search(text):
+    if _FORBIDDEN_IN_HEADER_PATTERN.search(text):
         # The value may be a secret, so the message shows only the name.
         raise CallError("VALIDATION_ERROR", f"the header {name!r:.64} cannot have line breaks or control characters")
     return text.strip(" \t")

@@ -65,8 +65,8 @@ _SLACK_BYTES = 64
 _MAX_COMPARED_BYTES = 1 << 18
 """Maximum bytes of a payload that is compared with its excerpt as JSON. Of larger ones only the bytes are compared."""
 
-_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
-_LONE_SURROGATE = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
+_STRING_OR_SPACE_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
+_LONE_SURROGATE_PATTERN = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
 _SNIFFED_BYTES = 4096
 """Bytes read to detect the MIME type of a binary payload."""
 
@@ -137,7 +137,9 @@ class PayloadView:
             # The response itself is the first level.
             max_depth=limits.max_json_depth - 1,
         )
-        return _LONE_SURROGATE.sub(lambda match: match[1] or rb"\ufffd", excerpt) if b"\\u" in excerpt else excerpt
+        return (
+            _LONE_SURROGATE_PATTERN.sub(lambda match: match[1] or rb"\ufffd", excerpt) if b"\\u" in excerpt else excerpt
+        )
 
     def is_complete(self, excerpt: bytes) -> bool:
         """Return whether the excerpt holds the whole payload; `False` if comparing would take long."""
@@ -153,8 +155,8 @@ class PayloadView:
     def _strip_whitespace(self) -> bytes:
         data = bytes(self._data)
         if self.nature == "json":
-            return _STRING_OR_SPACE.sub(_keep_string, data)
-        rows = [_STRING_OR_SPACE.sub(_keep_string, row) for row in data.splitlines()]
+            return _STRING_OR_SPACE_PATTERN.sub(_keep_string, data)
+        rows = [_STRING_OR_SPACE_PATTERN.sub(_keep_string, row) for row in data.splitlines()]
         return b"[" + b",".join(row for row in rows if row) + b"]"
 
 
