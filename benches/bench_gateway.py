@@ -1,7 +1,7 @@
-"""What a gateway adds to a server on stdio: forebay's, beside fastmcp's proxy before the same server.
+"""The time that a gateway adds to a server on stdio: forebay and fastmcp's proxy, in front of the same server.
 
-The client is raw: it sends a line and waits for one. All sides are asked in turn, so that whatever else the machine
-does meets each of them.
+The client is raw: it sends a line and waits for one. Calls alternate between the gateways, so that other load on the
+machine affects all of them.
 """
 
 import json
@@ -32,13 +32,15 @@ PROXY = [sys.executable, str(FOLDER / "fastmcp_proxy.py"), *SERVER]
 Seconds = dict[str, list[float]]
 
 
-class Talk:
-    """A client on a pipe."""
+class Client:
+    """A client of a server process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
         self._id = 0
-        self.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "b", "version": "1"})
+        self.request(
+            "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "b", "version": "1"}
+        )
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -46,62 +48,62 @@ class Talk:
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()
 
-    def ask(self, method: str, **params: Any) -> bytes:
+    def request(self, method: str, **params: Any) -> bytes:
         self._id += 1
         self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
         assert self.process.stdout
         while b'"id":%d' % self._id not in (line := self.process.stdout.readline())[:200].replace(b": ", b":"):
-            assert line, "it has ended"
+            assert line, "the server has ended"
         return line
 
     def text(self, size: int) -> bytes:
-        return self.ask("tools/call", name="text", arguments={"size": size})
+        return self.request("tools/call", name="text", arguments={"size": size})
 
-    def peak(self) -> int:
+    def peak_bytes(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 @contextmanager
-def talking(command: list[str]) -> Iterator[Talk]:
+def connect(command: list[str]) -> Iterator[Client]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
-            yield Talk(process)
+            yield Client(process)
         finally:
             process.kill()
 
 
-def wrapped(folder: Path) -> list[str]:
+def wrap_command(folder: Path) -> list[str]:
     store = (folder / "gateway").as_uri()
     return [sys.executable, "-m", "forebay", "wrap", "--store", store, "--", *SERVER]
 
 
 @cache
-def in_turn(folder: Path, size: str) -> tuple[Seconds, int]:
-    """What a call takes by each way, and the most memory that forebay's took for calls of this size."""
-    sides = {"direct": SERVER, "forebay": wrapped(folder)} | ({"fastmcp proxy": PROXY} if size != "80 MB" else {})
+def time_in_turn(folder: Path, size: str) -> tuple[Seconds, int]:
+    """Return the seconds per call for each gateway, and the peak memory of forebay's."""
+    sides = {"direct": SERVER, "forebay": wrap_command(folder)} | ({"fastmcp proxy": PROXY} if size != "80 MB" else {})
     seconds: Seconds = {who: [] for who in (*sides, "read, unescape and put")}
     with ExitStack() as stack:
-        talks = {who: stack.enter_context(talking(command)) for who, command in sides.items()}
+        clients = {who: stack.enter_context(connect(command)) for who, command in sides.items()}
         store = stack.enter_context(forebay.open_store((folder / "gateway").as_uri()))
-        check(talks, store, size)
+        check(clients, store, size)
         for _ in range(ROUNDS[size]):
-            for who, talk in talks.items():
+            for who, client in clients.items():
                 start = time.perf_counter()
-                line = talk.text(SIZES[size])
+                line = client.text(SIZES[size])
                 seconds[who].append(time.perf_counter() - start)
                 if who == "forebay" and size != "1 KB":
                     store.delete(orjson.loads(orjson.loads(line)["result"]["content"][0]["text"])["output_handle"])
                 elif who == "direct" and size != "1 KB":
-                    seconds["read, unescape and put"].append(seconds[who][-1] + unescaped_and_put(store, line))
-        return seconds, talks["forebay"].peak()
+                    seconds["read, unescape and put"].append(seconds[who][-1] + time_unescape_and_put(store, line))
+        return seconds, clients["forebay"].peak_bytes()
 
 
-def check(talks: dict[str, Talk], store: forebay.Store, size: str) -> None:
-    """Every way gives what the server has, or a handle that gives every byte of it."""
-    text = raw_stdio.text(SIZES[size])
-    for who, talk in talks.items():
-        got = orjson.loads(talk.text(SIZES[size]))["result"]["content"][0]["text"]
+def check(clients: dict[str, Client], store: forebay.Store, size: str) -> None:
+    """Check that every gateway returns the server's text, or a handle to all of it."""
+    text = raw_stdio.make_text(SIZES[size])
+    for who, client in clients.items():
+        got = orjson.loads(client.text(SIZES[size]))["result"]["content"][0]["text"]
         if who != "forebay" or size == "1 KB":
             assert got == text
             continue
@@ -109,8 +111,8 @@ def check(talks: dict[str, Talk], store: forebay.Store, size: str) -> None:
             assert file.read() == text.encode()
 
 
-def unescaped_and_put(store: forebay.Store, line: bytes) -> float:
-    """What cannot be done without: taking the text out of the message, and storing it."""
+def time_unescape_and_put(store: forebay.Store, line: bytes) -> float:
+    """Return the seconds of the least work possible: extract the text from the message and store it."""
     start = time.perf_counter()
     first, last = _core.locate(line, "/result/content/0/text")
     descriptor = store.put(_core.unescape(memoryview(line)[first + 1 : last - 1]))
@@ -119,44 +121,44 @@ def unescaped_and_put(store: forebay.Store, line: bytes) -> float:
     return seconds
 
 
-def added(seconds: Seconds, who: str) -> list[float]:
-    """One number: of two calls the difference is as often the machine's as the gateway's."""
+def added_seconds(seconds: Seconds, who: str) -> list[float]:
+    """Return the difference of the medians; differences of single calls are mostly noise."""
     return [statistics.median(seconds[who]) - statistics.median(seconds["direct"])]
 
 
 @pytest.mark.parametrize("size", ["1 KB", "5 MB", "20 MB"])
 @pytest.mark.parametrize("who", ["forebay", "fastmcp proxy"])
 def bench_added(measured: Measured, folder: Path, size: str, who: str) -> None:
-    seconds, peak = in_turn(folder, size)
+    seconds, peak = time_in_turn(folder, size)
     note = {"note": f"peak {peak / MB:.0f} MB"} if who == "forebay" else {}
-    measured("added by a gateway", size, who, SIZES[size], added(seconds, who), **note)
+    measured("added by a gateway", size, who, SIZES[size], added_seconds(seconds, who), **note)
 
 
 @pytest.mark.parametrize("who", ["forebay", "read, unescape and put"])
 def bench_least(measured: Measured, folder: Path, who: str) -> None:
-    """What it adds, beside what cannot be done without; the direct call's own reading is in both."""
-    seconds, _ = in_turn(folder, "20 MB")
-    least = added(seconds, who) if who == "forebay" else [statistics.median(seconds[who])]
-    measured("gateway beside the least", "20 MB", who, SIZES["20 MB"], least)
+    """The time added, beside the least work possible. Both include reading the message, as the direct call does."""
+    seconds, _ = time_in_turn(folder, "20 MB")
+    values = added_seconds(seconds, who) if who == "forebay" else [statistics.median(seconds[who])]
+    measured("gateway beside the least", "20 MB", who, SIZES["20 MB"], values)
 
 
 @pytest.mark.parametrize("who", ["forebay", "at 5 MB"])
 def bench_growth(measured: Measured, folder: Path, who: str) -> None:
-    """Time added a megabyte, at 80 MB and at 5."""
+    """The time added per megabyte, at 80 MB and at 5 MB."""
     size = "80 MB" if who == "forebay" else "5 MB"
-    seconds, peak = in_turn(folder, size)
-    each = [value / SIZES[size] * MB for value in added(seconds, "forebay")]
-    measured("added by a gateway, a MB", "80 MB", who, MB, each, note=f"peak {peak / MB:.0f} MB")
+    seconds, peak = time_in_turn(folder, size)
+    per_megabyte = [value / SIZES[size] * MB for value in added_seconds(seconds, "forebay")]
+    measured("added by a gateway, a MB", "80 MB", who, MB, per_megabyte, note=f"peak {peak / MB:.0f} MB")
 
 
-STARTED = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(repr(time.monotonic()))"
+RECORD_START = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(repr(time.monotonic()))"
 
 
 @pytest.mark.parametrize("who", ["forebay", "direct"])
 def bench_start(measured: Measured, folder: Path, tmp_path: Path, who: str) -> None:
-    """From the command to the server's own first line."""
-    server = [sys.executable, "-S", "-c", STARTED, str(tmp_path / "started")]
-    command = server if who == "direct" else [*wrapped(folder)[: -len(SERVER)], *server]
+    """The time from starting the command to the server's first line of code."""
+    server = [sys.executable, "-S", "-c", RECORD_START, str(tmp_path / "started")]
+    command = server if who == "direct" else [*wrap_command(folder)[: -len(SERVER)], *server]
     seconds = []
     for _ in range(10):
         start = time.monotonic()

@@ -1,6 +1,6 @@
-"""Many clients of a gateway over HTTP at once: forebay's, beside fastmcp's proxy, before the same server over HTTP.
+"""Many concurrent HTTP clients of a gateway: forebay and fastmcp's proxy, in front of the same HTTP server.
 
-The clients are raw, each with a session and a connection of its own. Every answer is held against its question.
+The clients are raw, each with its own session and connection. Every response is checked against its request.
 """
 
 import asyncio
@@ -22,42 +22,42 @@ from conftest import Measured
 
 CLIENTS, CALLS = 64, 100
 SIZES = [1_000, 10_000, 200_000]
-HANDLE_FROM = 200_000
+HANDLE_MIN_BYTES = 200_000
 FOLDER = Path(__file__).parent
 ACCEPT = "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
+INITIALIZE_PARAMS = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
 
 
 class Client:
-    """One on a connection that it keeps."""
+    """A client that keeps its connection open."""
 
     def __init__(self, name: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._name, self._reader, self._writer = name, reader, writer
         self._session = ""
 
     @classmethod
-    async def of(cls, name: int, port: int) -> "Client":
+    async def connect(cls, name: int, port: int) -> "Client":
         client = cls(name, *await asyncio.open_connection("127.0.0.1", port, limit=2**24))
-        await client._ask(0, "initialize", HELLO)
+        await client._request(0, "initialize", INITIALIZE_PARAMS)
         await client._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return client
 
-    async def _ask(self, number: int, method: str, params: dict[str, Any]) -> Any:
+    async def _request(self, number: int, method: str, params: dict[str, Any]) -> Any:
         body = await self._post({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         messages = [orjson.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if b"{" in line]
-        (answer,) = (message for message in messages if message.get("id") == number)
-        return answer["result"]
+        (response,) = (message for message in messages if message.get("id") == number)
+        return response["result"]
 
     async def _post(self, message: dict[str, Any]) -> bytes:
         body = json.dumps(message).encode()
         head = f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n{ACCEPT}{self._session}content-length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
-        told = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
-        assert told.split()[1] in ("200", "202"), told
-        if not self._session and (session := _header(told, "mcp-session-id")):
+        head_text = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+        assert head_text.split()[1] in ("200", "202"), head_text
+        if not self._session and (session := _header(head_text, "mcp-session-id")):
             self._session = f"mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n"
-        if _header(told, "transfer-encoding") != "chunked":
-            return await self._reader.readexactly(int(_header(told, "content-length") or 0))
+        if _header(head_text, "transfer-encoding") != "chunked":
+            return await self._reader.readexactly(int(_header(head_text, "content-length") or 0))
         chunks = []
         while size := int(await self._reader.readline(), 16):
             chunks.append((await self._reader.readexactly(size + 2))[:-2])
@@ -67,14 +67,14 @@ class Client:
     async def call_all(self, *, has_handles: bool) -> None:
         for number in range(1, CALLS + 1):
             size, of = SIZES[number % len(SIZES)], f"call {number} of {self._name}"
-            result = await self._ask(number, "tools/call", {"name": "text", "arguments": {"size": size, "of": of}})
+            result = await self._request(number, "tools/call", {"name": "text", "arguments": {"size": size, "of": of}})
             text = result["content"][0]["text"]
-            if has_handles and size >= HANDLE_FROM:
+            if has_handles and size >= HANDLE_MIN_BYTES:
                 descriptor = orjson.loads(text)
                 assert descriptor["output_handle"]
                 assert descriptor["preview"].startswith(of + " ")
             else:
-                assert text == of + raw_http.rest(size - len(of))
+                assert text == of + raw_http.make_rest(size - len(of))
 
     def close(self) -> None:
         self._writer.close()
@@ -84,9 +84,9 @@ def _header(head: str, name: str) -> str:
     return head.partition(f"\r\n{name}:")[2].partition("\r\n")[0].strip()
 
 
-async def all_calls(port: int, *, has_handles: bool) -> float:
-    """The seconds that they take all in all, once the clients are there."""
-    clients = await asyncio.gather(*(Client.of(name, port) for name in range(CLIENTS)))
+async def run_clients(port: int, *, has_handles: bool) -> float:
+    """Return the seconds for all calls of all clients, without the time to connect."""
+    clients = await asyncio.gather(*(Client.connect(name, port) for name in range(CLIENTS)))
     start = time.perf_counter()
     await asyncio.gather(*(client.call_all(has_handles=has_handles) for client in clients))
     seconds = time.perf_counter() - start
@@ -96,14 +96,14 @@ async def all_calls(port: int, *, has_handles: bool) -> float:
 
 
 @contextmanager
-def listening(command: list[str], port: int) -> Iterator[int]:
+def run_server(command: list[str], port: int) -> Iterator[int]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             while process.poll() is None:
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                     break
                 time.sleep(0.05)
-            assert process.poll() is None, f"it has ended: {command}"
+            assert process.poll() is None, f"the server has ended: {command}"
             yield port
         finally:
             process.kill()
@@ -124,20 +124,20 @@ def gateways(folder: Path, url: str) -> dict[str, tuple[list[str], int]]:
 
 
 @cache
-def in_turn(folder: Path) -> dict[str, float]:
-    """Each once: fastmcp's takes minutes."""
+def time_once(folder: Path) -> dict[str, float]:
+    """Return the seconds of one run per gateway; fastmcp's takes minutes."""
     server = free_port()
     with ExitStack() as stack:
-        stack.enter_context(listening([sys.executable, str(FOLDER / "raw_http.py"), str(server)], server))
+        stack.enter_context(run_server([sys.executable, str(FOLDER / "raw_http.py"), str(server)], server))
         ports = {
-            who: stack.enter_context(listening(*started))
+            who: stack.enter_context(run_server(*started))
             for who, started in gateways(folder, f"http://127.0.0.1:{server}/mcp").items()
         }
-        return {who: asyncio.run(all_calls(port, has_handles=who == "forebay")) for who, port in ports.items()}
+        return {who: asyncio.run(run_clients(port, has_handles=who == "forebay")) for who, port in ports.items()}
 
 
 @pytest.mark.parametrize("who", ["forebay", "fastmcp proxy"])
 def bench_many_clients(measured: Measured, folder: Path, who: str) -> None:
-    seconds = in_turn(folder)[who]
-    a_second = f"{CLIENTS * CALLS / seconds:,.0f} calls a second"
-    measured("64 clients over HTTP", "mixed sizes", who, CALLS * CLIENTS * sum(SIZES) // 3, [seconds], note=a_second)
+    seconds = time_once(folder)[who]
+    rate = f"{CLIENTS * CALLS / seconds:,.0f} calls a second"
+    measured("64 clients over HTTP", "mixed sizes", who, CALLS * CLIENTS * sum(SIZES) // 3, [seconds], note=rate)

@@ -1,4 +1,4 @@
-"""Finding the items of a payload, trusted and validated."""
+"""Find the items of a payload, trusted and validated."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,14 +12,14 @@ import simdjson
 from conftest import Measure
 from memcpy import Memcpy
 
-# simdjson keeps the count of an array in 24 bits.
-SIMDJSON_MOST = 0xFFFFFF
+# simdjson stores the length of an array in 24 bits.
+SIMDJSON_MAX_ITEMS = 0xFFFFFF
 
 Sample = tuple[int, Any, Any]
 
 
 class Contender(NamedTuple):
-    """What is timed, and what it found: how many items, the first one and the last one."""
+    """The timed function, and a function that returns the number of items found, the first one and the last one."""
 
     work: Callable[[bytes], Any]
     sample: Callable[[bytes, Any], Sample]
@@ -76,8 +76,8 @@ def simdjson_value(value: Any) -> Any:
 
 
 def agree(theirs: Sample, ours: Sample) -> bool:
-    if theirs[0] == SIMDJSON_MOST:
-        return ours[0] >= SIMDJSON_MOST and theirs[1] == ours[1]
+    if theirs[0] == SIMDJSON_MAX_ITEMS:
+        return ours[0] >= SIMDJSON_MAX_ITEMS and theirs[1] == ours[1]
     return theirs == ours
 
 
@@ -97,7 +97,7 @@ def run(measure: Measure, row: str, name: str, size: str, who: str, validate: bo
     if who == "memcpy":
         copy = Memcpy(data)
         measure(row, label, who, len(data), copy)
-        assert copy.copied()
+        assert copy.is_equal()
         return
     ours = contender("forebay", name, validate)
     theirs = contender(who, name, validate)

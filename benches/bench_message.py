@@ -1,4 +1,4 @@
-"""A message with a large result: taken apart on bytes, beside parsing all of it."""
+"""Parse a message with a large result lazily, beside parsing all of it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from forebay.wire.messages import LazyJSON, parse_lazy
 from memcpy import Memcpy
 
 LINES = "a line é\n"
-"""An escape every ten bytes, as in a log."""
+"""Has an escape every ten bytes, as in a log."""
 
 
 def text_message() -> bytes:
@@ -24,7 +24,7 @@ def records_message() -> bytes:
 MESSAGES = {"text": (text_message, "/content/0/text"), "records": (records_message, "/structuredContent/result")}
 
 
-def at(message: Any, path: str) -> Any:
+def value_at(message: Any, path: str) -> Any:
     value = message["result"]
     for key in path.split("/")[1:]:
         value = value[int(key) if isinstance(value, list) else key]
@@ -40,18 +40,18 @@ def bench_take_apart(measure: Measure, name: str, who: str) -> None:
     if who == "memcpy":
         copy = Memcpy(message)
         measure("take a message apart", label, who, len(message), copy)
-        assert copy.copied()
+        assert copy.is_equal()
         return
-    hole = at(parse_lazy(message), path)
-    assert isinstance(hole, LazyJSON)
-    assert orjson.loads(hole.json()) == at(orjson.loads(message), path)
+    lazy = value_at(parse_lazy(message), path)
+    assert isinstance(lazy, LazyJSON)
+    assert orjson.loads(lazy.json()) == value_at(orjson.loads(message), path)
     work = parse_lazy if who == "forebay" else orjson.loads
     measure("take a message apart", label, who, len(message), work, message)
 
 
 @pytest.mark.parametrize("who", ["forebay", "memcpy", "orjson"])
 def bench_unescape(measure: Measure, who: str) -> None:
-    raw = at(parse_lazy(text_message()), "/content/0/text")
+    raw = value_at(parse_lazy(text_message()), "/content/0/text")
     token = raw.json()
     assert raw.text() == orjson.loads(token).encode()
     match who:
@@ -62,4 +62,4 @@ def bench_unescape(measure: Measure, who: str) -> None:
         case _:
             copy = Memcpy(token)
             measure("unescape a text", "text 20 MB", who, len(token), copy)
-            assert copy.copied()
+            assert copy.is_equal()

@@ -1,4 +1,4 @@
-"""What an operation costs beside a bare call, and schemas beside those who do the same with them."""
+"""The overhead of an operation over a bare call, and validation and casting beside other libraries."""
 
 import asyncio
 import time
@@ -52,7 +52,7 @@ class Record(TypedDict):
     address: Address
 
 
-def record(number: int) -> dict[str, Any]:
+def make_record(number: int) -> dict[str, Any]:
     return {
         "id": number,
         "name": f"name {number}",
@@ -64,15 +64,15 @@ def record(number: int) -> dict[str, Any]:
     }
 
 
-def rough(number: int) -> dict[str, Any]:
-    """A record that says the same, with numbers as strings, and more than anyone asked for."""
-    fine = record(number)
-    address = {**fine["address"], "planet": "earth"}
-    return {**fine, "id": str(number), "active": int(fine["active"]), "address": address, "etag": f"x{number}"}
+def make_rough_record(number: int) -> dict[str, Any]:
+    """Return the same record with numbers as strings and with extra keys."""
+    exact = make_record(number)
+    address = {**exact["address"], "planet": "earth"}
+    return {**exact, "id": str(number), "active": int(exact["active"]), "address": address, "etag": f"x{number}"}
 
 
-def in_turn(rounds: int, sides: dict[str, Callable[[], Any]]) -> Seconds:
-    """The times of either side; who begins changes from round to round, because the second finds warmer caches."""
+def time_in_turn(rounds: int, sides: dict[str, Callable[[], Any]]) -> Seconds:
+    """Time both sides; the first one changes from round to round, because the second finds warmer caches."""
     seconds: Seconds = {who: [] for who in sides}
     order = list(sides.items())
     for _ in range(rounds):
@@ -85,10 +85,10 @@ def in_turn(rounds: int, sides: dict[str, Callable[[], Any]]) -> Seconds:
 
 
 @cache
-def executed_in_turn() -> Seconds:
-    async def handler(given: Any, context: CallContext) -> Any:
+def time_execute() -> Seconds:
+    async def handler(value: Any, context: CallContext) -> Any:
         del context
-        return given
+        return value
 
     async def run() -> Seconds:
         registry = OperationRegistry([Operation(OperationSpec(namespace="bench", name="echo"), handler)])
@@ -109,54 +109,54 @@ def executed_in_turn() -> Seconds:
 
 @pytest.mark.parametrize("who", ["forebay", "bare call"])
 def bench_execute(measured: Measured, who: str) -> None:
-    measured("execute an operation", "no schemas", who, 1, executed_in_turn()[who])
+    measured("execute an operation", "no schemas", who, 1, time_execute()[who])
 
 
-VALIDATED: dict[str, tuple[Any, Any]] = {
-    "300 records": (RECORDS, [record(number) for number in range(300)]),
-    "one record": (RECORD, record(1)),
+VALIDATIONS: dict[str, tuple[Any, Any]] = {
+    "300 records": (RECORDS, [make_record(number) for number in range(300)]),
+    "one record": (RECORD, make_record(1)),
 }
 
 
 @cache
-def validated_in_turn(which: str) -> Seconds:
-    schema, document = VALIDATED[which]
+def time_validate(which: str) -> Seconds:
+    schema, document = VALIDATIONS[which]
     ours, theirs = Validator(schema), jsonschema.Draft202012Validator(schema)
-    wrong: Any = {**record(0), "score": "high"}
+    wrong: Any = {**make_record(0), "score": "high"}
     wrong = [*document, wrong] if isinstance(document, list) else wrong
     assert ours.problems(document) == [*theirs.iter_errors(document)] == []
     assert [problem["path"].split("/")[-1] for problem in ours.problems(wrong)] == ["score"]
     assert [[*error.path][-1] for error in theirs.iter_errors(wrong)] == ["score"]
-    return in_turn(
+    return time_in_turn(
         15 if isinstance(document, list) else 500,
         {"forebay": lambda: ours.problems(document), "jsonschema": lambda: [*theirs.iter_errors(document)]},
     )
 
 
-@pytest.mark.parametrize("which", VALIDATED)
+@pytest.mark.parametrize("which", VALIDATIONS)
 @pytest.mark.parametrize("who", ["forebay", "jsonschema"])
 def bench_validate(measured: Measured, which: str, who: str) -> None:
-    measured("validate", which, who, 1, validated_in_turn(which)[who])
+    measured("validate", which, who, 1, time_validate(which)[who])
 
 
-CAST: dict[str, Callable[[int], dict[str, Any]]] = {
-    "10,000 records that fit": record,
-    "10,000 records that do not": rough,
+RECORD_MAKERS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "10,000 records that fit": make_record,
+    "10,000 records that do not": make_rough_record,
 }
 
 
 @cache
-def cast_in_turn(which: str) -> Seconds:
+def time_cast(which: str) -> Seconds:
     caster, adapter = Caster(RECORDS), TypeAdapter(list[Record])
-    given = [CAST[which](number) for number in range(10_000)]
-    expected = [record(number) for number in range(10_000)]
-    assert caster.cast(given, on_replaced=lambda *_: pytest.fail("something was lost")) == expected
-    assert adapter.validate_python(given) == expected
-    assert (caster.cast(given) is given) == (CAST[which] is record)
-    return in_turn(9, {"forebay": lambda: caster.cast(given), "pydantic": lambda: adapter.validate_python(given)})
+    value = [RECORD_MAKERS[which](number) for number in range(10_000)]
+    expected = [make_record(number) for number in range(10_000)]
+    assert caster.cast(value, on_replaced=lambda *_: pytest.fail("something was lost")) == expected
+    assert adapter.validate_python(value) == expected
+    assert (caster.cast(value) is value) == (RECORD_MAKERS[which] is make_record)
+    return time_in_turn(9, {"forebay": lambda: caster.cast(value), "pydantic": lambda: adapter.validate_python(value)})
 
 
-@pytest.mark.parametrize("which", CAST)
+@pytest.mark.parametrize("which", RECORD_MAKERS)
 @pytest.mark.parametrize("who", ["forebay", "pydantic"])
 def bench_cast(measured: Measured, which: str, who: str) -> None:
-    measured("cast", which, who, 1, cast_in_turn(which)[who])
+    measured("cast", which, who, 1, time_cast(which)[who])

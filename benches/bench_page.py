@@ -1,4 +1,4 @@
-"""Small answers out of large payloads: a page of items, a preview."""
+"""Read a page of items and a preview out of large payloads."""
 
 from functools import cache
 
@@ -12,39 +12,39 @@ LIMIT = 50
 
 
 @cache
-def indexed() -> tuple[bytes, forebay.ItemIndex]:
+def load_indexed() -> tuple[bytes, forebay.ItemIndex]:
     data = corpus.load("records", "100 MB")
     return data, forebay.index_items(data, validate=False)
 
 
-def page(offset: int) -> bytes:
-    data, index = indexed()
+def read_page(offset: int) -> bytes:
+    data, index = load_indexed()
     return forebay.read_items(data, index, offset, LIMIT).content
 
 
-def orjson_page(offset: int) -> bytes:
-    data, _ = indexed()
+def read_page_with_orjson(offset: int) -> bytes:
+    data, _ = load_indexed()
     return orjson.dumps(orjson.loads(data)[offset : offset + LIMIT])
 
 
 @pytest.mark.parametrize("who", ["forebay", "orjson"])
 def bench_page(measure: Measure, who: str) -> None:
-    data, index = indexed()
+    data, index = load_indexed()
     middle = len(index) // 2
-    assert orjson.loads(page(middle)) == orjson.loads(orjson_page(middle))
-    work = page if who == "forebay" else orjson_page
+    assert orjson.loads(read_page(middle)) == orjson.loads(read_page_with_orjson(middle))
+    work = read_page if who == "forebay" else read_page_with_orjson
     measure("page of 50 items", "records 100 MB", who, len(data), work, middle)
 
 
 @pytest.mark.parametrize("who", ["forebay", "at the start", "in the middle"])
 def bench_page_by_offset(measure: Measure, who: str) -> None:
-    """At the end it takes as long as elsewhere: twenty pages each, so that no place inside a block is favoured."""
-    data, index = indexed()
+    """A page at the end is as fast as elsewhere. Twenty pages each, so that no position inside a block is favoured."""
+    data, index = load_indexed()
     first = {"forebay": len(index) - 2000, "at the start": 0, "in the middle": len(index) // 2}[who]
     offsets = range(first, first + 1940, 97)
     assert len(offsets) == 20
-    assert all(len(orjson.loads(page(offset))) == LIMIT for offset in offsets)
-    measure("20 pages at the end", "records 100 MB", who, len(data), lambda: [page(offset) for offset in offsets])
+    assert all(len(orjson.loads(read_page(offset))) == LIMIT for offset in offsets)
+    measure("20 pages at the end", "records 100 MB", who, len(data), lambda: [read_page(offset) for offset in offsets])
 
 
 @pytest.mark.parametrize(("size", "label"), [(2048, "log 2 KB"), (500 * corpus.MB, "log 500 MB")])

@@ -1,4 +1,4 @@
-"""What forebay costs a process before it does anything, and whether its work leaves other threads alone."""
+"""The cost of importing forebay, and whether its functions release the interpreter for other threads."""
 
 import subprocess
 import sys
@@ -13,17 +13,17 @@ from conftest import Measure
 CALLS = 8
 
 
-def start(code: str) -> None:
+def run_python(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(("who", "code"), [("forebay", "import forebay"), ("bare interpreter", "pass")])
 def bench_import(measure: Measure, who: str, code: str) -> None:
-    measure("start and import", "", who, 0, start, code)
+    measure("start and import", "", who, 0, run_python, code)
 
 
 def truncate_in(threads: int, data: bytes) -> None:
-    """The same number of calls, whatever the number of threads."""
+    """Make `CALLS` calls in all, spread over the threads."""
     with ThreadPoolExecutor(threads) as pool:
         answers = set(pool.map(forebay.truncate, [data] * CALLS))
     assert len(answers) == 1

@@ -1,7 +1,7 @@
 """Search a log of 100 MB: literals against `bytes.find`, expressions against `re` over bytes.
 
-Both sides are asked for every match and must agree before either is timed. Ours also counts lines and cuts
-contexts out; the peers only find.
+Both sides find every match and must agree before either is timed. forebay also counts lines and cuts contexts out;
+the peers only find.
 """
 
 import re
@@ -47,7 +47,7 @@ Spans = list[tuple[int, int]]
 Find = Callable[[bytes], Spans]
 
 
-def ours(pattern: str, *, regex: bool) -> Find:
+def forebay_search(pattern: str, *, regex: bool) -> Find:
     def find(data: bytes) -> Spans:
         found = forebay.search(data, pattern, regex=regex, limit=LIMIT, context=0)
         return [(match.start, match.end) for match in found.matches]
@@ -75,20 +75,23 @@ def python_re(pattern: str) -> Find:
 
 
 LITERALS = {
-    name: {"forebay": ours(text, regex=False), "bytes.find": bytes_find(text)} for name, text in NEEDLES.items()
+    name: {"forebay": forebay_search(text, regex=False), "bytes.find": bytes_find(text)}
+    for name, text in NEEDLES.items()
 }
-EXPRESSIONS = {name: {"forebay": ours(text, regex=True), "re": python_re(text)} for name, text in PATTERNS.items()}
+EXPRESSIONS = {
+    name: {"forebay": forebay_search(text, regex=True), "re": python_re(text)} for name, text in PATTERNS.items()
+}
 
 
 @cache
-def agree(sides: tuple[Find, Find]) -> bool:
+def sides_agree(sides: tuple[Find, Find]) -> bool:
     one, other = (find(corpus.load(*LOG)) for find in sides)
     return one == other
 
 
 def run(measure: Measure, row: str, name: str, who: str, sides: dict[str, Find]) -> None:
     one, other = sides.values()
-    assert agree((one, other))
+    assert sides_agree((one, other))
     data = corpus.load(*LOG)
     measure(row, f"{' '.join(LOG)}: {name}", who, len(data), sides[who], data)
 
@@ -101,7 +104,7 @@ def bench_literal(measure: Measure, name: str, who: str) -> None:
 
 @pytest.mark.parametrize("who", ["forebay", "bytes.find"])
 def bench_literals(measure: Measure, who: str) -> None:
-    """All of them, one after the other: what a mix of needles costs."""
+    """All literals, one after the other: the cost of a mix of needles."""
     data = corpus.load(*LOG)
     finds = [sides[who] for sides in LITERALS.values()]
     measure("search, ten literals", " ".join(LOG), who, len(data) * len(finds), lambda: [find(data) for find in finds])

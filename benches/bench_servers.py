@@ -1,6 +1,6 @@
-"""What forebay costs a server, and what a client gets of a large result, beside fastmcp's own limiter.
+"""The overhead of forebay in a server, and what a client gets of a large result, beside fastmcp's own limiter.
 
-Clients are in the same process. What is compared is timed in turn, so that whatever else the machine does meets both.
+Clients run in the same process. Compared calls alternate, so that other load on the machine affects both sides.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def text(size: str) -> str:
 
 @cache
 def ascii_text(size: str) -> str:
-    """The same as Python's own `json` writes it, and so most tools."""
+    """Return the same text as Python's `json` writes it, with escapes for everything that is not ASCII."""
     return json.dumps(orjson.loads(text(size)))
 
 
@@ -55,8 +55,8 @@ def store(folder: Path) -> Iterator[forebay.Store]:
         yield store
 
 
-async def in_turn(rounds: int, sides: Mapping[str, Callable[[], Awaitable[Any]]]) -> Seconds:
-    """The times of either side; who begins changes from round to round, because the second finds warmer caches."""
+async def time_in_turn(rounds: int, sides: Mapping[str, Callable[[], Awaitable[Any]]]) -> Seconds:
+    """Time both sides; the first one changes from round to round, because the second finds warmer caches."""
     seconds: Seconds = {who: [] for who in sides}
     order = list(sides.items())
     for _ in range(rounds):
@@ -68,29 +68,29 @@ async def in_turn(rounds: int, sides: Mapping[str, Callable[[], Awaitable[Any]]]
     return seconds
 
 
-class Timed:
-    """A middleware with a clock: its own time, without that of what it calls."""
+class TimedMiddleware:
+    """A middleware that measures its own time, without the time of the handler that it calls."""
 
     def __init__(self, middleware: Forebay) -> None:
         self._middleware = middleware
         self.seconds = 0.0
 
     async def __call__(self, ctx: Any, call_next: CallNext) -> HandlerResult:
-        within = 0.0
+        inner_seconds = 0.0
 
         async def timed_next(ctx: Any) -> HandlerResult:
-            nonlocal within
+            nonlocal inner_seconds
             start = time.perf_counter()
             try:
                 return await call_next(ctx)
             finally:
-                within += time.perf_counter() - start
+                inner_seconds += time.perf_counter() - start
 
         start = time.perf_counter()
         try:
             return await self._middleware(ctx, timed_next)
         finally:
-            self.seconds = time.perf_counter() - start - within
+            self.seconds = time.perf_counter() - start - inner_seconds
 
 
 def make_server() -> MCPServer:
@@ -113,15 +113,15 @@ def make_server() -> MCPServer:
 
 @pytest.mark.parametrize("era", ERAS)
 def bench_inline(measured: Measured, store: forebay.Store, era: str) -> None:
-    """A result that stays as it is: all that is added is finding that out."""
+    """A result that stays inline: forebay only checks its size."""
 
     async def run() -> Seconds:
         gated = Forebay(store, output_mode="auto").install(make_server())
         async with Client(make_server(), mode=era) as plain, Client(gated, mode=era) as ours:
             sides = {"with": lambda: ours.call_tool("small", {}), "without": lambda: plain.call_tool("small", {})}
             assert (await sides["with"]()).content == (await sides["without"]()).content
-            await in_turn(200, sides)
-            return await in_turn(2000, sides)
+            await time_in_turn(200, sides)
+            return await time_in_turn(2000, sides)
 
     seconds = asyncio.run(run())
     added = [ours - theirs for ours, theirs in zip(seconds["with"], seconds["without"], strict=True)]
@@ -129,13 +129,13 @@ def bench_inline(measured: Measured, store: forebay.Store, era: str) -> None:
 
 
 @cache
-def stored_in_turn(store: forebay.Store, which: str) -> Seconds:
-    """A result of 20 MB: by the store itself, by the pipeline, and by the middleware of a server that is called."""
+def time_store(store: forebay.Store, which: str) -> Seconds:
+    """Time a result of 20 MB in the store alone, in the pipeline, and in the middleware of a server."""
     payload = LARGE[which]("20 MB").encode()
     result = {"content": [{"type": "text", "text": LARGE[which]("20 MB")}], "isError": False}
     gate = Forebay(store, output_mode="auto")
     server = gate.install(make_server())
-    timed = server.middleware[-1] = Timed(gate)
+    timed = server.middleware[-1] = TimedMiddleware(gate)
     inside: list[float] = []
 
     def in_the_pipeline() -> dict[str, Any]:
@@ -161,7 +161,7 @@ def stored_in_turn(store: forebay.Store, which: str) -> Seconds:
                 assert file.read() == payload
             await call()
             inside.clear()
-            return await in_turn(7, {"the store's put": put, "the pipeline": pipeline, "the middleware": call})
+            return await time_in_turn(7, {"the store's put": put, "the pipeline": pipeline, "the middleware": call})
 
     return {**asyncio.run(run()), "the middleware": inside}
 
@@ -170,25 +170,25 @@ def stored_in_turn(store: forebay.Store, which: str) -> Seconds:
 @pytest.mark.parametrize("part", ["the pipeline", "the middleware"])
 @pytest.mark.parametrize("who", ["forebay", "the store's put"])
 def bench_handle(measured: Measured, store: forebay.Store, which: str, part: str, who: str) -> None:
-    seconds = stored_in_turn(store, which)[part if who == "forebay" else who]
+    seconds = time_store(store, which)[part if who == "forebay" else who]
     measured("result to a handle", f"{which}, {part}", who, SIZES["20 MB"], seconds)
 
 
 @cache
-def fetched_in_turn(store: forebay.Store, limit: int | None) -> Seconds:
+def time_fetch(store: forebay.Store, limit: int | None) -> Seconds:
     handle = store.put(text("20 MB")).output_handle
-    ask = {"output_handle": handle, "offset": 1000, **({} if limit is None else {"limit": limit})}
+    arguments = {"output_handle": handle, "offset": 1000, **({} if limit is None else {"limit": limit})}
 
     async def run() -> Seconds:
         async with Client(Forebay(store).install(make_server())) as client:
-            page = orjson.loads((await client.call_tool("output_fetch", ask)).content[0].text)  # type: ignore[union-attr]
+            page = orjson.loads((await client.call_tool("output_fetch", arguments)).content[0].text)  # type: ignore[union-attr]
             assert page["content"] == orjson.loads(text("20 MB"))[1000 : 1000 + page["returned"]]
             sides = {
-                "forebay": lambda: client.call_tool("output_fetch", ask),
+                "forebay": lambda: client.call_tool("output_fetch", arguments),
                 "an empty tool": lambda: client.call_tool("empty", {}),
             }
-            await in_turn(50, sides)
-            return await in_turn(500, sides)
+            await time_in_turn(50, sides)
+            return await time_in_turn(500, sides)
 
     return asyncio.run(run())
 
@@ -197,11 +197,11 @@ def fetched_in_turn(store: forebay.Store, limit: int | None) -> Seconds:
 @pytest.mark.parametrize("who", ["forebay", "an empty tool"])
 def bench_fetch(measured: Measured, store: forebay.Store, limit: int | None, who: str) -> None:
     page = "a full page" if limit is None else f"{limit} items"
-    measured("output_fetch by a client", page, who, SIZES["20 MB"], fetched_in_turn(store, limit)[who])
+    measured("output_fetch by a client", page, who, SIZES["20 MB"], time_fetch(store, limit)[who])
 
 
-class Got:
-    """What a client got of a result, and what that is good for."""
+class ReceivedResult:
+    """A result as the client received it."""
 
     def __init__(self, result: Any) -> None:
         self.text: str = result.content[0].text
@@ -216,21 +216,21 @@ class Got:
         return False
 
 
-async def redeemed(client: fastmcp.Client[Any], handle: str) -> bytes:
-    """All of a stored payload, page by page."""
+async def read_all(client: fastmcp.Client[Any], handle: str) -> bytes:
+    """Read a stored payload page by page."""
     parts: list[bytes] = []
     offset: int | None = 0
     while offset is not None:
-        ask = {"output_handle": handle, "offset": offset, "format": "bytes"}
-        page = orjson.loads((await client.call_tool("output_fetch", ask)).content[0].text)  # type: ignore[union-attr]
+        arguments = {"output_handle": handle, "offset": offset, "format": "bytes"}
+        page = orjson.loads((await client.call_tool("output_fetch", arguments)).content[0].text)  # type: ignore[union-attr]
         parts.append(base64.b64decode(page["content"]))
         offset = page["next_offset"]
     return b"".join(parts)
 
 
 @cache
-def limited_in_turn(store: forebay.Store, size: str) -> tuple[Seconds, dict[str, str]]:
-    """The same result through either middleware, with the same limit; and what came of it."""
+def time_limiting(store: forebay.Store, size: str) -> tuple[Seconds, dict[str, str]]:
+    """Time the same result through either middleware with the same limit; return notes on what the client got."""
 
     def serve(middleware: Any) -> fastmcp.FastMCP:
         server = fastmcp.FastMCP("bench", middleware=[middleware])
@@ -241,10 +241,13 @@ def limited_in_turn(store: forebay.Store, size: str) -> tuple[Seconds, dict[str,
         gated = serve(ForebayMiddleware(store, output_mode="auto", output_inline_limit_bytes=LIMIT))
         cut = serve(ResponseLimitingMiddleware(max_size=LIMIT))
         async with fastmcp.Client(gated) as ours, fastmcp.Client(cut) as theirs:
-            handle, rest = Got(await ours.call_tool("large", {})), Got(await theirs.call_tool("large", {}))
-            assert await redeemed(ours, orjson.loads(handle.text)["output_handle"]) == text(size).encode()
+            handle, rest = (
+                ReceivedResult(await ours.call_tool("large", {})),
+                ReceivedResult(await theirs.call_tool("large", {})),
+            )
+            assert await read_all(ours, orjson.loads(handle.text)["output_handle"]) == text(size).encode()
             assert handle.parses
-            # What it cut off is nowhere: there is nothing to ask for it by.
+            # The part cut off is lost: no handle leads to it.
             assert "output_handle" not in rest.text
             assert not text(size).startswith(rest.text)
             notes = {
@@ -255,7 +258,7 @@ def limited_in_turn(store: forebay.Store, size: str) -> tuple[Seconds, dict[str,
                 "forebay": lambda: ours.call_tool("large", {}),
                 "ResponseLimiting": lambda: theirs.call_tool("large", {}),
             }
-            return await in_turn(7, sides), notes
+            return await time_in_turn(7, sides), notes
 
     return asyncio.run(run())
 
@@ -263,5 +266,5 @@ def limited_in_turn(store: forebay.Store, size: str) -> tuple[Seconds, dict[str,
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("who", ["forebay", "ResponseLimiting"])
 def bench_limiting(measured: Measured, store: forebay.Store, size: str, who: str) -> None:
-    seconds, notes = limited_in_turn(store, size)
+    seconds, notes = time_limiting(store, size)
     measured("large result in fastmcp", size, who, SIZES[size], seconds[who], note=notes[who])

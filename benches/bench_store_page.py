@@ -1,4 +1,4 @@
-"""Pages of stored payloads: as fast at any place of a payload of any size."""
+"""Read pages of stored payloads: equally fast at any position of a payload of any size."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -18,7 +18,7 @@ LARGEST = "500 MB at the end"
 
 
 class Shelf(NamedTuple):
-    """A store with payloads of all sizes, and what each holds as a file beside it."""
+    """A store with payloads of all sizes, and one of them as a plain file."""
 
     store: forebay.Store
     handles: dict[int, str]
@@ -62,7 +62,7 @@ def ids(megabytes: int) -> list[int]:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("megabytes", SIZES)
 def bench_stored_pages(measure: Measure, shelf: Shelf, megabytes: int, place: str) -> None:
-    """Twenty pages each, so that no place inside a frame is favoured; all beside the largest payload's end."""
+    """Twenty pages each, so that no position inside a frame is favoured; all beside the end of the largest payload."""
     total = shelf.count(megabytes)
     first = {"at the start": 0, "in the middle": total // 2 - 1000, "at the end": total - 2000}[place]
     offsets = range(first, first + 1940, 97)

@@ -1,7 +1,7 @@
-"""The same jobs through other stores: keep what a tool returned, read fifty items from its middle, keep small things.
+"""The same jobs in other stores: store a tool's result, read fifty items from its middle, store small values.
 
-A tool returns objects and a server sends JSON: every side gets the objects and gives JSON, or objects again where they
-are small. Each is used as its documentation has it, on disk.
+A tool returns objects and a server sends JSON, so every side gets objects and returns JSON, or objects for the small
+values. Each store is on disk and used as its documentation shows.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ SMALL = 1000
 
 class Peer(Protocol):
     def put(self, key: str, value: list[Any]) -> str:
-        """Keeps a value; what to ask for it by."""
+        """Store a value and return the key to read it by."""
 
     def page(self, key: str, offset: int) -> bytes:
-        """`LIMIT` items as JSON; the offset is a multiple of it."""
+        """Return `LIMIT` items as JSON; the offset is a multiple of `LIMIT`."""
 
     def get(self, key: str) -> list[Any]: ...
     def close(self) -> None: ...
@@ -75,7 +75,7 @@ class Refcache:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.backend = mcp_refcache.SQLiteBackend(folder / "cache.db")
-        # Characters are what it measures fastest, and without a tokenizer to download.
+        # Characters are its fastest measure, and need no tokenizer download.
         limits = mcp_refcache.PreviewConfig(size_mode=mcp_refcache.SizeMode.CHARACTER, max_size=65536)
         self.cache = mcp_refcache.RefCache(backend=self.backend, preview_config=limits)
         self.close = self.backend.close
@@ -84,9 +84,9 @@ class Refcache:
         return self.cache.set(key, value).ref_id
 
     def page(self, key: str, offset: int) -> bytes:
-        answer = self.cache.get(key, page=offset // LIMIT + 1, page_size=LIMIT)
-        assert isinstance(answer, mcp_refcache.CacheResponse)
-        return orjson.dumps(answer.preview)
+        response = self.cache.get(key, page=offset // LIMIT + 1, page_size=LIMIT)
+        assert isinstance(response, mcp_refcache.CacheResponse)
+        return orjson.dumps(response.preview)
 
     def get(self, key: str) -> list[Any]:
         value: list[Any] = self.cache.resolve(key)
@@ -158,7 +158,7 @@ def bench_peers_page(measure_rounds: MeasureRounds, peers: dict[str, Peer], who:
 
 @pytest.mark.parametrize("who", PEERS)
 def bench_peers_small(measure_rounds: MeasureRounds, peers: dict[str, Peer], who: str) -> None:
-    """A thousand values of ten records each, put and got."""
+    """Put and get a thousand values of ten records each."""
     peer = peers[who]
     values = [large()[start : start + 10] for start in range(0, SMALL * 10, 10)]
 

@@ -1,7 +1,7 @@
-"""Putting payloads into a store: beside plain files, and beside the zstd command.
+"""Put payloads target a store, beside plain files and beside the zstd command.
 
-Both sides write to the same folder. Ours also validates the payload, indexes its items and lines, checks the quota and
-writes the journal.
+Both sides write to the same folder. forebay also validates the payload, indexes its items and lines, checks the quota
+and writes the journal.
 """
 
 import shutil
@@ -17,7 +17,7 @@ import pytest
 from conftest import MeasureRounds
 
 SMALL = 10_000
-MOST_EXTRA = 64 << 20
+MAX_EXTRA_BYTES = 64 << 20
 
 
 def redeem(store: forebay.Store, handle: str) -> bytes:
@@ -26,7 +26,7 @@ def redeem(store: forebay.Store, handle: str) -> bytes:
 
 
 def put_in(store: forebay.Store, put_one: Callable[[], str]) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Puts a payload, and removes what was put before."""
+    """Return a function that puts a payload, and one that removes all payloads put so far."""
     handles: list[str] = []
 
     def put() -> None:
@@ -83,14 +83,14 @@ with forebay.open_store(sys.argv[1]) as store:
 
 
 def extra_memory(url: str, path: Path) -> int:
-    """What a put of a file adds to the memory of a process at its peak."""
+    """Return the bytes that putting a file adds to the peak memory of a process."""
     command = [sys.executable, "-c", STREAM, url, str(path)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 @pytest.mark.parametrize("who", ["forebay", "zstd -1 -T2"])
 def bench_put_compressed(measure_rounds: MeasureRounds, folder: Path, records: Path, who: str) -> None:
-    """From a file, which either side reads."""
+    """Both sides read the payload from a file."""
     zstd = shutil.which("zstd")
     assert zstd, "install the zstd command: it is what compressed puts are compared with"
     path = folder / "records.zst"
@@ -113,7 +113,7 @@ def bench_put_compressed(measure_rounds: MeasureRounds, folder: Path, records: P
         (stored,) = folder.glob(f"compressed/*/{handle}.*")
         assert decompress(stored) == decompress(path) == records.read_bytes()
         extra = extra_memory((folder / "child").as_uri(), records)
-        assert extra <= MOST_EXTRA
+        assert extra <= MAX_EXTRA_BYTES
         relative_size = stored.stat().st_size / path.stat().st_size
         note = f"{relative_size:.2f} × the size on disk, {extra / corpus.MB:.0f} MB of memory"
         store.delete(handle)
@@ -123,7 +123,7 @@ def bench_put_compressed(measure_rounds: MeasureRounds, folder: Path, records: P
 
 
 def small_payloads() -> Iterator[bytes]:
-    """Ten records each, cut out of a stream of them."""
+    """Yield arrays of ten records each."""
     lines = corpus.ndjson(SMALL * 2200).splitlines()
     for start in range(0, SMALL * 10, 10):
         yield b"[" + b",".join(lines[start : start + 10]) + b"]"
@@ -131,7 +131,7 @@ def small_payloads() -> Iterator[bytes]:
 
 @pytest.mark.parametrize("who", ["forebay", "plain files"])
 def bench_put_small(measure_rounds: MeasureRounds, folder: Path, who: str) -> None:
-    """Nothing is removed between rounds: ext4 is slow to make files where many were removed a moment ago."""
+    """Nothing is removed between rounds: ext4 creates files slowly after many were removed."""
     payloads = list(small_payloads())
     numbers = count()
 
@@ -142,10 +142,10 @@ def bench_put_small(measure_rounds: MeasureRounds, folder: Path, who: str) -> No
                 store.put(payload)
 
         def plain() -> None:
-            into = folder / f"plain-{who}-{next(numbers)}"
-            into.mkdir()
+            target = folder / f"plain-{who}-{next(numbers)}"
+            target.mkdir()
             for i, payload in enumerate(payloads):
-                with open(f"{into}/{i}.json", "wb") as file:  # noqa: PTH123 - as fast as Python has it
+                with open(f"{target}/{i}.json", "wb") as file:  # noqa: PTH123 - the fastest way in Python
                     file.write(payload)
 
         assert redeem(store, store.put(payloads[-1]).output_handle) == payloads[-1]

@@ -1,4 +1,4 @@
-"""An overview of 10 KB."""
+"""Truncate documents to 10 KB."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ import pytest
 from conftest import Measure
 from memcpy import Memcpy
 
-BUDGET = 10_240
-AMPLE = 1 << 20
+BUDGET_BYTES = 10_240
+AMPLE_BYTES = 1 << 20
 
 
 def cut(value: Any, items: int, chars: int, depth: int = 0) -> Any:
-    """What `truncate` promises, over objects."""
+    """Truncate Python objects by the limits of `forebay.truncate`."""
     if depth > 4:
         return "[truncated]"
     match value:
@@ -28,8 +28,8 @@ def cut(value: Any, items: int, chars: int, depth: int = 0) -> Any:
     return value
 
 
-def orjson_truncate(data: bytes, max_bytes: int = BUDGET) -> bytes:
-    """Loads, walks and dumps; halves the limits until the answer fits."""
+def orjson_truncate(data: bytes, max_bytes: int = BUDGET_BYTES) -> bytes:
+    """Load, cut and dump a document, halving the limits until the result fits."""
     value = orjson.loads(data)
     items, chars = 10, 500
     while len(answer := orjson.dumps(cut(value, items, chars))) > max_bytes:
@@ -38,12 +38,12 @@ def orjson_truncate(data: bytes, max_bytes: int = BUDGET) -> bytes:
 
 
 def agree(data: bytes) -> bool:
-    """Where the budget does not bite both must say the same; where it does, both must keep to it."""
-    ample = orjson.loads(forebay.truncate(data, max_bytes=AMPLE))
+    """Return whether both sides agree under an ample budget and both keep to a small one."""
+    ample = orjson.loads(forebay.truncate(data, max_bytes=AMPLE_BYTES))
     return (
-        ample == orjson.loads(orjson_truncate(data, AMPLE))
-        and len(forebay.truncate(data, max_bytes=BUDGET)) <= BUDGET
-        and len(orjson_truncate(data)) <= BUDGET
+        ample == orjson.loads(orjson_truncate(data, AMPLE_BYTES))
+        and len(forebay.truncate(data, max_bytes=BUDGET_BYTES)) <= BUDGET_BYTES
+        and len(orjson_truncate(data)) <= BUDGET_BYTES
     )
 
 
@@ -58,11 +58,11 @@ def bench_truncate(measure: Measure, name: str, size: str, who: str) -> None:
     match who:
         case "forebay":
             assert agree(data)
-            measure("truncate to 10 KB", label, who, len(data), lambda: forebay.truncate(data, max_bytes=BUDGET))
+            measure("truncate to 10 KB", label, who, len(data), lambda: forebay.truncate(data, max_bytes=BUDGET_BYTES))
         case "orjson":
             assert agree(data)
             measure("truncate to 10 KB", label, who, len(data), orjson_truncate, data)
         case _:
             copy = Memcpy(data)
             measure("truncate to 10 KB", label, who, len(data), copy)
-            assert copy.copied()
+            assert copy.is_equal()

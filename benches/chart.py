@@ -1,4 +1,4 @@
-"""The report as a picture: what part of memcpy's speed and how many times a peer's forebay reaches."""
+"""Draw the report as a chart: forebay's speed relative to memcpy and to its peers."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 def draw(marks: list[Mark], path: Path) -> None:
-    """Two panels: against memcpy, which is the limit, and against the peers."""
+    """Draw two panels: against memcpy, which is the limit, and against the peers."""
     mpl.rcParams.update({"font.size": 9, "svg.hashsalt": "forebay"})
     memcpy = [mark for mark in marks if mark.peer == "memcpy"]
     peers = [mark for mark in marks if mark.peer != "memcpy"]

@@ -1,4 +1,4 @@
-"""How every bench says what it measured: a row of the report, a corpus, and who did the work."""
+"""Fixtures that record a measurement: the row of the report, the corpus, and the library that did the work."""
 
 import shutil
 import statistics
@@ -19,7 +19,7 @@ class Measure(Protocol):
 
 @pytest.fixture
 def measure(benchmark: BenchmarkFixture) -> Measure:
-    """Times `work(*args)` as `who`'s contribution to `row`, on `size` bytes of `corpus`."""
+    """Return a function that times `work(*args)` of the library `who` for `row`, on `size` bytes of `corpus`."""
 
     def measure(row: str, corpus: str, who: str, size: int, work: Callable[..., Any], *args: Any, **notes: str) -> Any:
         benchmark.extra_info.update(row=row, corpus=corpus, who=who, bytes=size, **notes)
@@ -45,7 +45,7 @@ class MeasureRounds(Protocol):
 
 @pytest.fixture
 def measure_rounds(benchmark: BenchmarkFixture) -> MeasureRounds:
-    """Times `work` in a few rounds, each after `before`, which is not timed: for what leaves files behind."""
+    """Return a function that times `work` in a few rounds, with the untimed `before` ahead of each to remove files."""
 
     def measure(
         row: str,
@@ -70,11 +70,11 @@ class Measured(Protocol):
 
 @pytest.fixture
 def measured(benchmark: BenchmarkFixture) -> Measured:
-    """Takes times that a bench took itself, in turn with those of its peer, because what counts is their difference."""
+    """Return a function that records times the bench took itself, alternating with its peer's."""
 
     def measured(row: str, corpus: str, who: str, size: int, seconds: Sequence[float], **notes: str) -> None:
-        taken = {"min": min(seconds), "median": statistics.median(seconds)}
-        benchmark.extra_info.update(row=row, corpus=corpus, who=who, bytes=size, seconds=taken, **notes)
+        summary = {"min": min(seconds), "median": statistics.median(seconds)}
+        benchmark.extra_info.update(row=row, corpus=corpus, who=who, bytes=size, seconds=summary, **notes)
         benchmark.pedantic(lambda: None)  # type: ignore[no-untyped-call]
 
     return measured
@@ -82,7 +82,7 @@ def measured(benchmark: BenchmarkFixture) -> Measured:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A folder for all who are compared, on the disk that the project is on: /tmp may be memory."""
+    """A folder on the project's disk for everything compared in a module: /tmp may be in memory."""
     target = Path(__file__).parent.parent / "target"
     target.mkdir(exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="bench-", dir=target))

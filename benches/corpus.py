@@ -1,7 +1,7 @@
-"""Payloads to measure on: the same bytes on every machine, 100 MB of them in well under a second.
+"""Generated payloads for the benches: the same bytes on every machine, 100 MB in well under a second.
 
-A megabyte of items is made from a seed and then repeated with other ids, so a generator costs a few copies.
-`python benches/corpus.py DIR` writes those that the Rust benches read.
+A megabyte of items is generated from a seed and then repeated with other ids, so a payload costs a few copies.
+`python benches/corpus.py DIR` writes the payloads that the Rust benches read.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 MB = 1_000_000
 SIZES = {"1 MB": MB, "100 MB": 100 * MB}
 
-# Stands where the number of the chunk goes: four digits that make ids differ from chunk to chunk.
+# Placeholder for the number of the chunk: four digits that make ids differ from chunk to chunk.
 CHUNK = "@@@@"
 
 WORDS = [
@@ -34,7 +34,7 @@ PROSE = [
     "見積もりは 3,200 円です",
     "nothing to see here",
 ]
-# What a log mostly says, and what one line in fifty does: that is worth finding.
+# Messages of most log lines, and messages of one line in fifty, which are worth finding.
 ORDINARY = [
     "cache hit for key session:{n} in {n} us",
     'GET /api/v2/items/{n} "Mozilla/5.0" 200 {n} bytes',
@@ -96,7 +96,7 @@ def wrapped(size: int) -> bytes:
 
 
 def ndjson(size: int) -> bytes:
-    """The records, one a line."""
+    """The records, one per line."""
     return _lines(_record, size)
 
 
@@ -112,12 +112,12 @@ BY_NAME: dict[str, Callable[[int], bytes]] = {
 
 @lru_cache(maxsize=2)
 def load(name: str, size: str) -> bytes:
-    """A corpus by name; the last two stay in memory, as benches ask for the same one many times in a row."""
+    """Return a corpus by name. The last two stay in memory, because benches load the same one many times in a row."""
     return BY_NAME[name](SIZES[size])
 
 
 def _item(number: int, fields: dict[str, object]) -> str:
-    """An object whose `id` is an integer that no other item has."""
+    """Return an object with a unique integer as its `id`."""
     rest = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     return f'{{"id":1{CHUNK}{number:06},{rest[1:]}'
 
@@ -201,7 +201,7 @@ def _log_line(rng: random.Random, number: int) -> str:
 
 @cache
 def _items(make: Make) -> list[bytes]:
-    """About a megabyte of items."""
+    """Return about a megabyte of items."""
     rng = random.Random(make.__name__)  # noqa: S311 - it has to be reproducible, not secret
     items: list[bytes] = []
     size = 0
@@ -212,7 +212,7 @@ def _items(make: Make) -> list[bytes]:
 
 
 def _repeat(make: Make, size: int, separator: bytes) -> bytes:
-    """As many whole chunks as fit in `size`, and whole items to fill it up."""
+    """Return as many whole chunks as fit in `size`, followed by as many whole items as fit."""
     items = _items(make)
     chunk = separator.join(items)
     chunks, rest = divmod(size, len(chunk) + len(separator))

@@ -1,4 +1,4 @@
-"""fastmcp's proxy over HTTP before the server at a URL: `python fastmcp_http_proxy.py PORT URL`."""
+"""fastmcp's proxy over HTTP in front of the server at a URL: `python fastmcp_http_proxy.py PORT URL`."""
 
 import sys
 

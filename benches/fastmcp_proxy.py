@@ -1,4 +1,4 @@
-"""fastmcp's proxy on stdio before the server that is named: `python fastmcp_proxy.py COMMAND…`."""
+"""fastmcp's proxy on stdio in front of a server: `python fastmcp_proxy.py COMMAND…`."""
 
 import sys
 

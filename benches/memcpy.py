@@ -1,10 +1,10 @@
-"""The yardstick: how fast this machine copies bytes it already has to memory it already has."""
+"""The baseline: how fast this machine copies bytes between buffers that already exist."""
 
 import ctypes
 
 
 class Memcpy:
-    """Copies `data` into a buffer whose pages exist, so that no page fault is timed."""
+    """Copies `data` into a buffer whose pages are already mapped, so that no page faults are timed."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -14,5 +14,5 @@ class Memcpy:
     def __call__(self) -> None:
         ctypes.memmove(self._target, self._data, len(self._data))
 
-    def copied(self) -> bool:
+    def is_equal(self) -> bool:
         return memoryview(self._target).cast("B") == memoryview(self._data)

@@ -1,12 +1,12 @@
-"""What a server of the benches says of itself, whatever it is reached by."""
+"""Results that the raw servers share, over stdio and over HTTP."""
 
 from typing import Any
 
-__all__ = ["said"]
+__all__ = ["make_result"]
 
 
-def said(method: str, name: str, properties: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request that is no call; `None` for a method that it does not have."""
+def make_result(method: str, name: str, properties: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the result of a request other than `tools/call`, or None for an unknown method."""
     schema = {"type": "object", "properties": properties, "required": [*properties]}
     match method:
         case "initialize":

@@ -1,6 +1,6 @@
-"""A server over HTTP as fast as Python can be: `python raw_http.py PORT`.
+"""A minimal, fast HTTP server: `python raw_http.py PORT`.
 
-`text` answers with `of`, so that whose answer it is can be told, and as much more as makes `size` bytes.
+The tool `text` returns `of`, which identifies the call, padded to `size` bytes.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from raw_answers import said
+from raw_answers import make_result
 
 PROPERTIES = {"size": {"type": "integer"}, "of": {"type": "string"}}
 RECORD = '{"id": 1, "name": "café", "note": "line\\nline"}, '
@@ -17,23 +17,23 @@ UNKNOWN = {"code": -32601, "message": "Method not found"}
 
 
 @cache
-def rest(size: int) -> str:
-    """The text after what it begins with."""
+def make_rest(size: int) -> str:
+    """Return the padding after `of`."""
     return (" " + RECORD * (size // len(RECORD) + 1))[:size]
 
 
 @cache
-def written_rest(size: int) -> bytes:
-    return json.dumps(rest(size), ensure_ascii=False).encode()[1:]
+def dump_rest(size: int) -> bytes:
+    return json.dumps(make_rest(size), ensure_ascii=False).encode()[1:]
 
 
-def answer(message: dict[str, Any]) -> bytes:
+def make_response(message: dict[str, Any]) -> bytes:
     if message["method"] == "tools/call":
-        told = message["params"]["arguments"]
+        arguments = message["params"]["arguments"]
         start = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s'
-        named = start % (json.dumps(message["id"]).encode(), told["of"].encode())
-        return named + written_rest(told["size"] - len(told["of"])) + b'}],"isError":false}}'
-    result = said(message["method"], "raw http server", PROPERTIES)
+        head = start % (json.dumps(message["id"]).encode(), arguments["of"].encode())
+        return head + dump_rest(arguments["size"] - len(arguments["of"])) + b'}],"isError":false}}'
+    result = make_result(message["method"], "raw http server", PROPERTIES)
     body = {"error": UNKNOWN} if result is None else {"result": result}
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}).encode()
 
@@ -49,7 +49,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             elif "id" not in (message := json.loads(body)):
                 writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             else:
-                body = answer(message)
+                body = make_response(message)
                 start = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
                 writer.write(start % len(body) + body)
             await writer.drain()

@@ -1,8 +1,8 @@
-"""One table out of all benches: `python benches/report.py target/bench.json target/criterion`.
+"""Print one table of all benches: `python benches/report.py target/bench.json target/criterion`.
 
-Ratios compare the fastest round of either side: on a machine that does other things too, noise only ever adds.
-Bars on a time of our own are held against the median, which is what a caller meets. A ratio is how many times
-faster than the peer forebay is; against memcpy, the part of its speed that is reached.
+Ratios compare the fastest round of either side, because noise from other load only ever adds time. Bars in seconds
+apply to forebay's median, which is what a caller experiences. A ratio says how many times faster than the peer forebay
+is; against memcpy, which part of its speed forebay reaches.
 """
 
 import json
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import chart
 
 FOLDER = Path(__file__).parent
-OURS = "forebay"
+FOREBAY = "forebay"
 
 
 class Bar(NamedTuple):
-    """What a line has to reach: a ratio to a peer or, where `seconds` is set, a time of our own."""
+    """The goal of a line: a ratio to a peer or, where `seconds` is set, a time of forebay's own."""
 
     row: str
     corpus: str
@@ -31,7 +31,7 @@ class Bar(NamedTuple):
     seconds: float = 0.0
 
 
-# The first that matches a line counts. A peer in front of `seconds` is subtracted.
+# The first bar that matches a line counts. With `seconds`, the time of the peer is subtracted.
 BARS = [
     Bar("index, trusted", "tiny_ints 100 MB", "memcpy", 0.6),
     Bar("index, trusted", "records 100 MB", "memcpy", 0.5, stretch=1.0),
@@ -76,7 +76,7 @@ BARS = [
 ]
 
 
-# Rows that compare forebay with itself or with nothing: in the table, not in the chart.
+# Rows that compare forebay with itself or with nothing: they are in the table but not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
 WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
@@ -90,7 +90,7 @@ class Timing(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of the table: what forebay took beside what a peer took."""
+    """A line of the table: the times of forebay and of a peer."""
 
     row: str
     corpus: str
@@ -108,8 +108,8 @@ class Line(NamedTuple):
         if self.bar is None:
             return ""
         if self.bar.seconds:
-            beyond = self.theirs.median if self.theirs else 0.0
-            return "met" if self.ours.median - beyond <= self.bar.seconds else "missed"
+            baseline = self.theirs.median if self.theirs else 0.0
+            return "met" if self.ours.median - baseline <= self.bar.seconds else "missed"
         if self.ratio is None or self.ratio < self.bar.ratio:
             return "missed"
         return "stretch" if self.bar.stretch and self.ratio >= self.bar.stretch else "met"
@@ -129,7 +129,7 @@ def read_pytest(path: Path) -> Timings:
 
 
 def read_criterion(folder: Path) -> Timings:
-    """A group is a row, a function is who, a parameter is the corpus."""
+    """Read Criterion's results: the group is the row, the function the library, the parameter the corpus."""
     timings: Timings = defaultdict(dict)
     for path in sorted(folder.rglob("new/benchmark.json")):
         bench = json.loads(path.read_bytes())
@@ -150,38 +150,39 @@ def find_bar(row: str, corpus: str, peer: str) -> Bar | None:
 
 def compare(timings: Timings) -> Iterator[Line]:
     for (row, corpus), by_who in timings.items():
-        if OURS not in by_who:
+        if FOREBAY not in by_who:
             continue
-        ours = by_who[OURS]
+        ours = by_who[FOREBAY]
         for peer, theirs in by_who.items():
-            if peer != OURS:
+            if peer != FOREBAY:
                 yield Line(row, corpus, ours, peer, theirs, find_bar(row, corpus, peer))
         if bar := find_bar(row, corpus, ""):
             yield Line(row, corpus, ours, "", None, bar)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
 
 
-def times(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     return f"{ratio:,.0f} ×" if ratio >= 100 else f"{ratio:.3g} ×"
 
 
-def cells(line: Line) -> list[str]:
+def format_cells(line: Line) -> list[str]:
     bar = ""
     if line.bar and line.bar.seconds:
-        bar = f"{'+' if line.theirs else ''}≤ {duration(line.bar.seconds)}"
+        bar = f"{'+' if line.theirs else ''}≤ {format_duration(line.bar.seconds)}"
     elif line.bar:
-        bar = f"≥ {times(line.bar.ratio)}"
+        bar = f"≥ {format_ratio(line.bar.ratio)}"
     absolute = line.bar is not None and line.bar.seconds > 0
     ours, theirs = (
-        duration(timing.median if absolute else timing.best) if timing else "" for timing in (line.ours, line.theirs)
+        format_duration(timing.median if absolute else timing.best) if timing else ""
+        for timing in (line.ours, line.theirs)
     )
-    ratio = times(line.ratio) if line.ratio and not absolute else ""
+    ratio = format_ratio(line.ratio) if line.ratio and not absolute else ""
     notes = [line.ours.note, f"{line.peer}: {line.theirs.note}" if line.theirs and line.theirs.note else ""]
     return [line.row, line.corpus, ours, line.peer, theirs, ratio, bar, line.verdict, "; ".join(filter(None, notes))]
 
@@ -189,8 +190,8 @@ def cells(line: Line) -> list[str]:
 HEADER = ["row", "corpus", "forebay", "peer", "its time", "ratio", "bar", "", ""]
 
 
-def table(lines: list[Line]) -> str:
-    rows = [HEADER, *(cells(line) for line in lines)]
+def format_table(lines: list[Line]) -> str:
+    rows = [HEADER, *(format_cells(line) for line in lines)]
     for above, row in reversed(list(pairwise(rows))):
         if above[:2] == row[:2]:
             row[:2] = "", ""
@@ -208,7 +209,7 @@ def table(lines: list[Line]) -> str:
     return "\n".join(render(row) for row in [rows[0], rule, *rows[1:]])
 
 
-def as_json(line: Line) -> dict[str, Any]:
+def line_to_json(line: Line) -> dict[str, Any]:
     return {
         "row": line.row,
         "corpus": line.corpus,
@@ -225,7 +226,7 @@ def as_json(line: Line) -> dict[str, Any]:
 
 
 def describe_machine(path: Path) -> dict[str, Any]:
-    """What a ratio depends on, and nothing that tells whose machine it was."""
+    """Return the processor and Python version, and nothing that identifies the machine."""
     info = json.loads(path.read_bytes())["machine_info"]
     cpu = info["cpu"]
     return {"cpu": cpu.get("brand_raw"), "cores": cpu.get("count"), "python": info["python_version"]}
@@ -233,11 +234,11 @@ def describe_machine(path: Path) -> dict[str, Any]:
 
 def main(bench: Path, criterion: Path) -> None:
     lines = list(compare(read_pytest(bench) | read_criterion(criterion)))
-    print(table(lines))
+    print(format_table(lines))
     judged = [line for line in lines if line.verdict]
     missed = sum(line.verdict == "missed" for line in judged)
     print(f"\n{len(judged) - missed} of {len(judged)} bars met; ratios of fastest rounds, bars in seconds by median")
-    results = {"machine": describe_machine(bench), "lines": [as_json(line) for line in lines]}
+    results = {"machine": describe_machine(bench), "lines": [line_to_json(line) for line in lines]}
     (FOLDER / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     marks = [
         chart.Mark(line.row, line.corpus, line.peer, line.ratio, line.bar.ratio if line.bar else None)

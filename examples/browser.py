@@ -1,4 +1,4 @@
-"""A browser of a site that is made up: every tool does what its name says, in memory."""
+"""A simulated browser for a small site in memory. Each public method of `Browser` is a tool."""
 
 import base64
 import hashlib
@@ -46,15 +46,15 @@ CAPABILITIES = {
     "totp": ["oc_totp_generate"],
 }
 
-RECORDED = {"navigate", "read_page", "interact"}
+RECORDED_TOOLS = {"navigate", "read_page", "interact"}
 
 
 class BrowserError(Exception):
-    """What a model is told that it did wrong."""
+    """An error whose message the model reads."""
 
 
 class Browser:
-    """Its public methods are the tools. What is no other capability's is `core`."""
+    """The browser's state and tools. Tools that `CAPABILITIES` does not list belong to `core`."""
 
     def __init__(self) -> None:
         self._url = HOME
@@ -66,7 +66,7 @@ class Browser:
         self._settings: dict[str, Any] = {}
         self._memory: dict[str, str] = {}
         self._cookies: dict[str, str] = {}
-        self._stored: dict[str, str] = {}
+        self._local_storage: dict[str, str] = {}
         self._checkpoints: dict[str, str] = {}
         self._recordings: dict[str, list[dict[str, Any]]] = {}
         self._recording: str | None = None
@@ -91,11 +91,11 @@ class Browser:
         )
 
     def find(self, text: str) -> dict[str, Any]:
-        """Where a text stands on the open page."""
+        """Find a text on the open page."""
         return {"offset": self._page["text"].find(text)}
 
     def inspect(self, element: str) -> dict[str, Any]:
-        """What a link leads to, or a field holds."""
+        """Return the target of a link or the value of a field."""
         return {"href": self._page["links"].get(element), "value": self._fields.get(element)}
 
     def interact(self, element: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Browser:
     def computer(self, x: int, y: int) -> dict[str, Any]:
         """Click at a point: links stand below each other, twenty pixels apart."""
         links = [*self._page["links"]]
-        return self.interact(links[y // 20]) if 0 <= y // 20 < len(links) and x >= 0 else self._opened()
+        return self.interact(links[y // 20]) if 0 <= y // 20 < len(links) and x >= 0 else self._summarize_page()
 
     def act(self, instruction: str) -> dict[str, Any]:
         """Do what a short instruction says: 'click Home', 'back'."""
@@ -151,11 +151,11 @@ class Browser:
         if self._past:
             self._future.append(self._url)
             self._open(self._past.pop())
-        return self._opened()
+        return self._summarize_page()
 
     def page_forward(self) -> dict[str, Any]:
         """Undo page_back."""
-        return self._open(self._future.pop()) if self._future else self._opened()
+        return self._open(self._future.pop()) if self._future else self._summarize_page()
 
     def screenshot(self) -> str:
         """A picture of the open page, in characters."""
@@ -185,11 +185,11 @@ class Browser:
         return {"connected": True, "requests": len(self._requests)}
 
     def oc_session_snapshot(self) -> dict[str, Any]:
-        """What is needed to go on later."""
+        """Save the state of the session."""
         return {"url": self._url, "past": self._past, "fields": self._fields}
 
     def oc_session_resume(self, snapshot: dict[str, Any]) -> dict[str, Any]:
-        """Go on from a snapshot."""
+        """Restore a saved session."""
         self._past = list(snapshot.get("past", []))
         return self._open(str(snapshot.get("url", HOME)))
 
@@ -212,7 +212,7 @@ class Browser:
         return {"found": text in self._page["text"]}
 
     def console_capture(self) -> list[str]:
-        """What pages wrote to the console."""
+        """List console messages of the pages."""
         return [f"loaded {request['url']}" for request in self._requests]
 
     def validate_page(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Browser:
 
     def emulate_device(self, width: int, height: int) -> dict[str, Any]:
         """Set the size of the window."""
-        return self._set("window", [width, height])
+        return self._change_setting("window", [width, height])
 
     def file_upload(self, field: str, path: str) -> dict[str, str]:
         """Put the name of a file into a field."""
@@ -245,23 +245,23 @@ class Browser:
 
     def drag_drop(self, source: str, target: str) -> dict[str, Any]:
         """Drag an element onto another one."""
-        return self._set("dragged", [source, target])
+        return self._change_setting("dragged", [source, target])
 
     def http_auth(self, user: str) -> dict[str, Any]:
-        """Set who pages are opened as."""
-        return self._set("user", user)
+        """Set the user for HTTP authentication."""
+        return self._change_setting("user", user)
 
     def user_agent(self, value: str) -> dict[str, Any]:
-        """Set what the browser says that it is."""
-        return self._set("user_agent", value)
+        """Set the browser's User-Agent header."""
+        return self._change_setting("user_agent", value)
 
     def geolocation(self, latitude: float, longitude: float) -> dict[str, Any]:
-        """Set where the browser says that it is."""
-        return self._set("geolocation", [latitude, longitude])
+        """Set the browser's location."""
+        return self._change_setting("geolocation", [latitude, longitude])
 
     def lightweight_scroll(self, pixels: int) -> dict[str, Any]:
         """Scroll the open page."""
-        return self._set("scrolled", int(self._settings.get("scrolled", 0)) + pixels)
+        return self._change_setting("scrolled", int(self._settings.get("scrolled", 0)) + pixels)
 
     def memory(self, key: str, value: str | None = None) -> dict[str, str | None]:
         """Remember a value under a key, or recall it."""
@@ -275,10 +275,10 @@ class Browser:
         return {field: page.get(field) for field in fields}
 
     def performance_metrics(self) -> dict[str, int]:
-        """What the open page weighs."""
+        """Measure the size of the open page."""
         return {"bytes": len(self.page_content().encode()), "links": len(self._page["links"])}
 
-    # What most agents have no need of
+    # Tools that most agents do not need
 
     def cookies(self, name: str | None = None, value: str | None = None) -> dict[str, str]:
         """Read all cookies of the open site, or set one of them to a value."""
@@ -289,8 +289,8 @@ class Browser:
     def storage(self, key: str | None = None, value: str | None = None) -> dict[str, str]:
         """Read what the open site keeps in local storage, or set a key of it to a value."""
         if key is not None and value is not None:
-            self._stored[key] = value
-        return self._stored
+            self._local_storage[key] = value
+        return self._local_storage
 
     def list_profiles(self) -> list[dict[str, Any]]:
         """List the profiles that the browser can be started with, and which of them is in use."""
@@ -298,7 +298,7 @@ class Browser:
 
     def oc_profile_status(self, name: str = "default") -> dict[str, Any]:
         """Whether a profile is in use, and how many cookies and keys of local storage it holds."""
-        return {"name": name, "cookies": len(self._cookies), "storage": len(self._stored)}
+        return {"name": name, "cookies": len(self._cookies), "storage": len(self._local_storage)}
 
     def crawl(self, url: str, max_pages: int = 30, max_depth: int = 3) -> dict[str, Any]:
         """Follow links from a page, breadth first, and return the text of every page that was found on the way."""
@@ -329,17 +329,17 @@ class Browser:
         return read
 
     def worker_update(self, worker: str, progress: float, note: str = "") -> dict[str, Any]:
-        """Tell how far a worker of a batch has come, between 0 and 1, with a note for whoever waits for it."""
+        """Report the progress of a batch worker, between 0 and 1, with an optional note for the caller."""
         self._workers[worker] = {"progress": progress, "note": note}
         return self._workers
 
     def worker_complete(self, worker: str, result: str) -> dict[str, Any]:
-        """Tell that a worker of a batch is done, with its result for whoever collects it."""
+        """Report that a batch worker is done, with its result for the caller who collects it."""
         self._workers[worker] = {"progress": 1.0, "result": result}
         return self._workers
 
     def oc_recording_start(self, name: str) -> dict[str, str]:
-        """Begin to record what is done, under a name: pages that are opened and read, and what is clicked."""
+        """Start a recording under a name: the pages that are opened and read, and the elements that are clicked."""
         self._recordings[name] = []
         self._recording = name
         return {"recording": name}
@@ -384,15 +384,16 @@ class Browser:
 
     def execute_plan(self, steps: list[dict[str, str]], stop_on_error: bool = True) -> list[dict[str, Any]]:
         """Do several steps in a row: each opens a page by 'navigate' or clicks an element by 'interact'."""
-        done: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for step in steps:
             try:
-                done.append(self.navigate(step["navigate"]) if "navigate" in step else self.interact(step["interact"]))
+                opens = "navigate" in step
+                results.append(self.navigate(step["navigate"]) if opens else self.interact(step["interact"]))
             except (BrowserError, KeyError) as error:
-                done.append({"error": str(error)})
+                results.append({"error": str(error)})
                 if stop_on_error:
                     break
-        return done
+        return results
 
     def oc_totp_generate(self, secret: str, time: int, digits: int = 6) -> dict[str, str]:
         """Generate a one-time password from a secret in base32 and a time in seconds, as RFC 6238 has it."""
@@ -401,7 +402,7 @@ class Browser:
         number = struct.unpack_from(">I", digest, digest[-1] & 15)[0] & 0x7FFFFFFF
         return {"code": str(number % 10**digits).zfill(digits)}
 
-    # What they have in common
+    # Shared by the tools
 
     @property
     def _page(self) -> dict[str, Any]:
@@ -413,12 +414,12 @@ class Browser:
         self._url = url
         self._fields = dict(self._page["fields"])
         self._requests.append({"url": url, "etag": hashlib.sha256(json.dumps(SITE[url]).encode()).hexdigest()[:12]})
-        return self._opened()
+        return self._summarize_page()
 
-    def _opened(self) -> dict[str, Any]:
+    def _summarize_page(self) -> dict[str, Any]:
         return {"url": self._url, "title": self._page["title"]}
 
-    def _set(self, name: str, value: Any) -> dict[str, Any]:
+    def _change_setting(self, name: str, value: Any) -> dict[str, Any]:
         self._settings[name] = value
         return self._settings
 
@@ -428,6 +429,6 @@ class Browser:
         return self._workflows[name]
 
     def record(self, tool: str, arguments: dict[str, Any]) -> None:
-        """Notes a step, if someone records."""
-        if self._recording is not None and tool in RECORDED:
+        """Append a step to the current recording, if there is one."""
+        if self._recording is not None and tool in RECORDED_TOOLS:
             self._recordings[self._recording].append({"tool": tool, "arguments": arguments})

@@ -1,7 +1,7 @@
-"""A browser's MCP server of some sixty tools, each of which says what it is for; forebay shows those that are wanted.
+"""An MCP server with about sixty browser tools, each with a capability; forebay filters them.
 
 python examples/browser_server.py --tools-only core --hidden-tools 'network*,geolocation'
-python examples/browser_server.py --plain                  without forebay, to put a gateway before it
+python examples/browser_server.py --plain                  without forebay, for use behind `forebay wrap`
 """
 
 import argparse
@@ -20,17 +20,17 @@ CAPABILITY_OF = {tool: capability for capability, tools in CAPABILITIES.items() 
 
 
 def make_server() -> MCPServer:
-    """A server like any other, but that its tools say in their `_meta` what they are for."""
+    """Return the server. Each tool names its capability in its `_meta`."""
     server = MCPServer("example-tabs", version="1.0", log_level="WARNING")
     browser = Browser()
     for name, method in inspect.getmembers(browser, inspect.ismethod):
         if not name.startswith("_") and name != "record":
             meta = {META_KEY: CAPABILITY_OF.get(name, CORE)}
-            server.add_tool(_recorded(browser, name, method), name=name, meta=meta, structured_output=False)
+            server.add_tool(_make_tool(browser, name, method), name=name, meta=meta, structured_output=False)
     return server
 
 
-def _recorded(browser: Browser, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _make_tool(browser: Browser, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def run(**arguments: Any) -> Any:
         try:
@@ -44,25 +44,29 @@ def _recorded(browser: Browser, name: str, method: Callable[..., Any]) -> Callab
 
 
 def main() -> None:
-    def names(text: str) -> list[str]:
+    def split_names(text: str) -> list[str]:
         return [name.strip() for name in text.split(",") if name.strip()]
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plain", action="store_true", help="without forebay")
-    parser.add_argument("--store", metavar="URL", help="where large results and the journal are")
+    parser.add_argument("--plain", action="store_true", help="do not install forebay")
+    parser.add_argument("--store", metavar="URL", help="URL of the store")
     parser.add_argument("--journal", action="store_true", help="add the journal tool")
-    parser.add_argument("--tools-only", metavar="NAMES", type=names, help="capabilities that are there")
-    parser.add_argument("--disable-tools", metavar="NAMES", type=names, default=[], help="capabilities that are not")
-    parser.add_argument("--hidden-tools", metavar="NAMES", type=names, default=[], help="what expand_tools shows")
-    asked = parser.parse_args()
+    parser.add_argument("--tools-only", metavar="NAMES", type=split_names, help="capabilities to serve")
+    parser.add_argument(
+        "--disable-tools", metavar="NAMES", type=split_names, default=[], help="capabilities not to serve"
+    )
+    parser.add_argument(
+        "--hidden-tools", metavar="NAMES", type=split_names, default=[], help="tools to list only after expand_tools"
+    )
+    options = parser.parse_args()
     server = make_server()
-    if not asked.plain:
+    if not options.plain:
         Forebay(
-            asked.store,
-            journal=asked.journal,
-            tools_only=asked.tools_only,
-            disable_tools=asked.disable_tools,
-            hidden_tools=asked.hidden_tools,
+            options.store,
+            journal=options.journal,
+            tools_only=options.tools_only,
+            disable_tools=options.disable_tools,
+            hidden_tools=options.hidden_tools,
         ).install(server)
     server.run()
 

@@ -1,6 +1,6 @@
-"""A server with what the protocol's conformance suite asks for, with forebay or without.
+"""A server with the tools, prompts and resources that the protocol's conformance suite needs.
 
-python examples/conformance_server.py [--http PORT] [--forebay --store file:///path]      over stdio without a port
+python examples/conformance_server.py [--http PORT] [--forebay --store file:///path]      stdio without --http
 """
 
 import argparse
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import pages
 from forebay.adapters.mcp import Forebay
-from inputs import add_capabilities, add_inputs, add_states
+from inputs import add_capability_tools, add_input_tools, add_state_tools
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
@@ -34,45 +34,45 @@ from mcp_types import (
 )
 from pydantic import BaseModel, Field
 
-PIXEL = base64.b64encode(pages.picture("pixel", 1, 1)).decode()
+PIXEL = base64.b64encode(pages.render_png("pixel", 1, 1)).decode()
 SILENCE = base64.b64encode(
     b"RIFF" + (36).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little") + bytes.fromhex("0100010040")
     + bytes.fromhex("1f0000803e0000020010") + b"\0data" + bytes(4)
 ).decode()  # fmt: skip
 
 
-class Events(EventStore):
-    """What was sent, so that a client whose connection broke can have the rest."""
+class InMemoryEventStore(EventStore):
+    """Sent events, so that a client can resume after its connection broke."""
 
     def __init__(self) -> None:
-        self._sent: list[tuple[str, JSONRPCMessage | None]] = []
+        self._events: list[tuple[str, JSONRPCMessage | None]] = []
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        self._sent.append((stream_id, message))
-        return str(len(self._sent))
+        self._events.append((stream_id, message))
+        return str(len(self._events))
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
         last = int(last_event_id) if last_event_id.isdigit() else 0
-        if not 0 < last <= len(self._sent):
+        if not 0 < last <= len(self._events):
             return None
-        stream = self._sent[last - 1][0]
-        for number, (of, message) in enumerate(self._sent[last:], last + 1):
-            if of == stream and message is not None:
+        stream = self._events[last - 1][0]
+        for number, (stream_id, message) in enumerate(self._events[last:], last + 1):
+            if stream_id == stream and message is not None:
                 await send_callback(EventMessage(message, str(number)))
         return stream
 
 
-def resource(uri: str, mime_type: str, text: str) -> EmbeddedResource:
+def make_resource(uri: str, mime_type: str, text: str) -> EmbeddedResource:
     contents = TextResourceContents(uri=uri, mime_type=mime_type, text=text)
     return EmbeddedResource(type="resource", resource=contents)
 
 
-def image() -> ImageContent:
+def make_image() -> ImageContent:
     return ImageContent(type="image", data=PIXEL, mime_type="image/png")
 
 
-def add_results(server: MCPServer) -> None:
-    """Tools of every kind of result."""
+def add_result_tools(server: MCPServer) -> None:
+    """Add a tool for every kind of result."""
 
     @server.tool()
     def test_simple_text() -> str:
@@ -82,7 +82,7 @@ def add_results(server: MCPServer) -> None:
     @server.tool()
     def test_image_content() -> list[ImageContent]:
         """An image."""
-        return [image()]
+        return [make_image()]
 
     @server.tool()
     def test_audio_content() -> list[AudioContent]:
@@ -92,14 +92,14 @@ def add_results(server: MCPServer) -> None:
     @server.tool()
     def test_embedded_resource() -> list[EmbeddedResource]:
         """A resource inside of the result."""
-        return [resource("test://embedded-resource", "text/plain", "This is an embedded resource content.")]
+        return [make_resource("test://embedded-resource", "text/plain", "This is an embedded resource content.")]
 
     @server.tool()
     def test_multiple_content_types() -> list[TextContent | ImageContent | EmbeddedResource]:
         """Several kinds at once."""
         text = TextContent(type="text", text="Multiple content types test:")
-        data = resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
-        return [text, image(), data]
+        data = make_resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
+        return [text, make_image(), data]
 
     @server.tool()
     def test_error_handling() -> str:
@@ -107,8 +107,8 @@ def add_results(server: MCPServer) -> None:
         raise ToolError("This tool intentionally returns an error for testing")
 
 
-def add_messages(server: MCPServer) -> None:
-    """Tools that say something on the way."""
+def add_notification_tools(server: MCPServer) -> None:
+    """Add tools that send notifications before they return."""
 
     @server.tool()
     async def test_tool_with_logging(ctx: Context) -> str:
@@ -161,26 +161,26 @@ class Defaults(BaseModel):
     verified: bool = True
 
 
-def titled(keyword: str, **titles: str) -> dict[str, Any]:
+def make_titled_choices(keyword: str, **titles: str) -> dict[str, Any]:
     return {keyword: [{"const": value, "title": title} for value, title in titles.items()]}
 
 
 class Choices(BaseModel):
     untitledSingle: Literal["option1", "option2", "option3"]  # noqa: N815 - the suite's names
-    titledSingle: Annotated[str, Field(json_schema_extra=titled("oneOf", value1="First", value2="Second"))]  # noqa: N815
+    titledSingle: Annotated[str, Field(json_schema_extra=make_titled_choices("oneOf", value1="First", value2="Second"))]  # noqa: N815
     legacyEnum: Annotated[  # noqa: N815
         str, Field(json_schema_extra={"enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]})
     ]
     untitledMulti: list[Literal["option1", "option2", "option3"]]  # noqa: N815
     titledMulti: Annotated[  # noqa: N815
-        list[str], Field(json_schema_extra={"items": titled("anyOf", value1="First", value2="Second")})
+        list[str], Field(json_schema_extra={"items": make_titled_choices("anyOf", value1="First", value2="Second")})
     ]
 
 
-def add_questions(server: MCPServer) -> None:
-    """Tools that ask back, as it was done until 2025-11-25."""
+def add_client_request_tools(server: MCPServer) -> None:
+    """Add tools that send requests to the client, as in protocol 2025-11-25 and earlier."""
 
-    async def asked(ctx: Context, message: str, schema: type[BaseModel]) -> str:
+    async def elicit(ctx: Context, message: str, schema: type[BaseModel]) -> str:
         result = await ctx.elicit(message=message, schema=schema)
         content = result.data.model_dump_json() if result.action == "accept" else "{}"
         return f"User response: action={result.action}, content={content}"
@@ -195,17 +195,17 @@ def add_questions(server: MCPServer) -> None:
     @server.tool()
     async def test_elicitation(message: str, ctx: Context) -> str:
         """Asks the user."""
-        return await asked(ctx, message, Answer)
+        return await elicit(ctx, message, Answer)
 
     @server.tool()
     async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
         """Asks the user, and suggests answers."""
-        return await asked(ctx, "Please provide user information", Defaults)
+        return await elicit(ctx, "Please provide user information", Defaults)
 
     @server.tool()
     async def test_elicitation_sep1330_enums(ctx: Context) -> str:
         """Asks the user to choose."""
-        return await asked(ctx, "Please select", Choices)
+        return await elicit(ctx, "Please select", Choices)
 
 
 def add_resources(server: MCPServer) -> None:
@@ -240,29 +240,29 @@ def add_prompts(server: MCPServer) -> None:
     @server.prompt()
     def test_prompt_with_embedded_resource(resourceUri: str) -> list[UserMessage]:  # noqa: N803 - the suite's name
         """A prompt with a resource in it."""
-        found = resource(resourceUri, "text/plain", "Embedded resource content for testing.")
+        found = make_resource(resourceUri, "text/plain", "Embedded resource content for testing.")
         return [UserMessage(found), UserMessage("Please process the embedded resource above.")]
 
     @server.prompt()
     def test_prompt_with_image() -> list[UserMessage]:
         """A prompt with an image in it."""
-        return [UserMessage(image()), UserMessage("Please analyze the image above.")]
+        return [UserMessage(make_image()), UserMessage("Please analyze the image above.")]
 
 
-def add_the_rest(server: MCPServer) -> None:
-    """What has no decorator."""
+def add_handlers(server: MCPServer) -> None:
+    """Add the completion handler and handlers without a decorator."""
 
     @server.completion()  # type: ignore[no-untyped-call,untyped-decorator]
-    async def completed(*_: Any) -> Completion:
+    async def complete(*_: Any) -> Completion:
         return Completion(values=["paris", "park", "party"], total=3, has_more=False)
 
-    async def accepted(*_: Any) -> EmptyResult:
+    async def accept(*_: Any) -> EmptyResult:
         return EmptyResult()
 
     low_level = server._lowlevel_server
-    low_level.add_request_handler("logging/setLevel", SetLevelRequestParams, accepted)
-    low_level.add_request_handler("resources/subscribe", SubscribeRequestParams, accepted)
-    low_level.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, accepted)
+    low_level.add_request_handler("logging/setLevel", SetLevelRequestParams, accept)
+    low_level.add_request_handler("resources/subscribe", SubscribeRequestParams, accept)
+    low_level.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, accept)
 
 
 SCHEMA: dict[str, Any] = {
@@ -290,8 +290,8 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def with_schema() -> Tool:
-    """A tool whose schema has all that a schema may have."""
+def make_schema_tool() -> Tool:
+    """Return a tool whose input schema uses many JSON Schema keywords."""
 
     def json_schema_2020_12_tool() -> str:
         """Takes an address."""
@@ -301,38 +301,38 @@ def with_schema() -> Tool:
 
 
 def make_server() -> MCPServer:
-    server = MCPServer("conformance", version="1.0", log_level="WARNING", tools=[with_schema()])
+    server = MCPServer("conformance", version="1.0", log_level="WARNING", tools=[make_schema_tool()])
     for add in (
-        add_results,
-        add_messages,
-        add_questions,
-        add_inputs,
-        add_states,
-        add_capabilities,
+        add_result_tools,
+        add_notification_tools,
+        add_client_request_tools,
+        add_input_tools,
+        add_state_tools,
+        add_capability_tools,
         add_resources,
         add_prompts,
-        add_the_rest,
+        add_handlers,
     ):
         add(server)
     return server
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What the conformance suite asks for.")
-    parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP, in place of stdio")
-    parser.add_argument("--forebay", action="store_true", help="with everything of forebay switched on")
-    parser.add_argument("--store", help="where outputs are kept, as file:///path")
-    asked = parser.parse_args()
+    parser = argparse.ArgumentParser(description="A server for the conformance suite.")
+    parser.add_argument("--http", type=int, metavar="PORT", help="serve streamable HTTP instead of stdio")
+    parser.add_argument("--forebay", action="store_true", help="install forebay with all features on")
+    parser.add_argument("--store", help="URL of the store, file:///path")
+    options = parser.parse_args()
     server = make_server()
     with contextlib.ExitStack() as stack:
-        if asked.forebay:
-            gate = Forebay(asked.store, output_mode="auto", per_call=True, journal=True)
-            stack.callback(gate.close)
-            gate.install(server)
-        if asked.http is None:
+        if options.forebay:
+            forebay = Forebay(options.store, output_mode="auto", per_call=True, journal=True)
+            stack.callback(forebay.close)
+            forebay.install(server)
+        if options.http is None:
             server.run()
             return
-        server.run("streamable-http", port=asked.http, event_store=Events(), retry_interval=100)
+        server.run("streamable-http", port=options.http, event_store=InMemoryEventStore(), retry_interval=100)
 
 
 if __name__ == "__main__":

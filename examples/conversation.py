@@ -1,6 +1,6 @@
-"""A conversation with a server on stdio, played as often as wanted: what is said is fixed, what is heard is kept.
+"""Run scripted conversations with servers on stdio and record the messages that they send.
 
-No SDK on this side: what came is bytes, to be compared with what comes another time.
+There is no SDK on the client side: messages are recorded as bytes, so that two conversations can be compared exactly.
 """
 
 import dataclasses
@@ -11,55 +11,65 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["CLIENT", "LEGACY", "MODERN", "Conversation", "Heard", "Reply", "Step", "modern", "played"]
+__all__ = [
+    "CLIENT",
+    "LEGACY",
+    "MODERN",
+    "Conversation",
+    "ReceivedMessage",
+    "Reply",
+    "Step",
+    "run_conversation",
+    "to_modern",
+]
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 CLIENT = {"name": "conversation", "version": "1"}
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 METHOD_NOT_FOUND = -32601
 
-_META = "io.modelcontextprotocol/"
+META_PREFIX = "io.modelcontextprotocol/"
 
 Message = dict[str, Any]
 
 Reply = Callable[[Message], Message]
-"""What the client answers to what a server asks of it, by the parameters."""
+"""Takes the parameters of a server's request and returns the client's result."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
-    """A line that came from the server."""
+class ReceivedMessage:
+    """A line received from the server."""
 
     line: bytes
     message: Message
-    answers: str | None
-    """The method of the request that it answers."""
+    request_method: str | None
+    """The method of the request, if this is a response."""
     tool: str | None = None
-    """The tool, if that request was a call."""
+    """The tool, if the request was a `tools/call`."""
 
     @property
     def title(self) -> str:
-        return str(self.message.get("method") or self.tool or self.answers)
+        return str(self.message.get("method") or self.tool or self.request_method)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """Something that the client says, and what it waits for before it says more."""
+    """A message that the client sends, and what it waits for before the next step."""
 
     method: str
     params: "Message | Callable[[Conversation], Message]" = dataclasses.field(default_factory=dict)
     awaits: tuple[str, ...] = ()
-    """Methods of what the server is to say of its own accord."""
-    is_awaited: bool = True
-    """Whether its answer is waited for. Notifications have none."""
+    """Methods of requests and notifications expected from the server."""
+    waits_for_response: bool = True
+    """Whether to wait for the response. Ignored for notifications, which have none."""
 
 
-def modern(steps: Sequence[Step], capabilities: Message | None = None) -> list[Step]:
-    """The same as the newest version has it: every request says who asks, and which version."""
+def to_modern(steps: Sequence[Step], capabilities: Message | None = None) -> list[Step]:
+    """Return the steps for protocol 2026-07-28, where every request carries version, client info and capabilities."""
     meta = {
-        f"{_META}protocolVersion": MODERN,
-        f"{_META}clientInfo": CLIENT,
-        f"{_META}clientCapabilities": capabilities or {},
+        f"{META_PREFIX}protocolVersion": MODERN,
+        f"{META_PREFIX}clientInfo": CLIENT,
+        f"{META_PREFIX}clientCapabilities": capabilities or {},
     }
 
     def with_meta(step: Step) -> Step:
@@ -70,16 +80,16 @@ def modern(steps: Sequence[Step], capabilities: Message | None = None) -> list[S
 
 
 class Conversation:
-    """One client's, with one process."""
+    """A client's conversation with one server process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", replies: Mapping[str, Reply]) -> None:
         self._process, self._replies = process, replies
-        self._asked: dict[int, Message] = {}
+        self._requests: dict[int, Message] = {}
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.last_id = 0
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedMessage] = []
 
     def _read(self) -> None:
         assert self._process.stdout  # noqa: S101 - it is a pipe
@@ -87,50 +97,50 @@ class Conversation:
             self._lines.put(line)
         self._lines.put(None)
 
-    def take(self, step: Step) -> None:
+    def run_step(self, step: Step) -> None:
         missing = list(step.awaits)
         params = step.params if isinstance(step.params, dict) else step.params(self)
         message: Message = {"jsonrpc": "2.0", "method": step.method, "params": params}
         is_request = not step.method.startswith("notifications/")
         if is_request:
             self.last_id += 1
-            self._asked[self.last_id] = message
+            self._requests[self.last_id] = message
             message = {**message, "id": self.last_id}
         self._send(message)
-        is_waiting = is_request and step.is_awaited
+        is_waiting = is_request and step.waits_for_response
         while is_waiting or missing:
-            heard = self._next(step)
-            if heard.answers is None and heard.message["method"] in missing:
-                missing.remove(heard.message["method"])
-            elif heard.answers is not None and heard.message.get("id") == self.last_id:
+            received = self._receive(step)
+            if received.request_method is None and received.message["method"] in missing:
+                missing.remove(received.message["method"])
+            elif received.request_method is not None and received.message.get("id") == self.last_id:
                 is_waiting = False
 
-    def _next(self, step: Step) -> Heard:
+    def _receive(self, step: Step) -> ReceivedMessage:
         try:
-            line = self._lines.get(timeout=PATIENCE)
+            line = self._lines.get(timeout=TIMEOUT_SECONDS)
         except queue.Empty:
             raise RuntimeError(f"{step.method} {step.params} is not answered, or {step.awaits} do not come") from None
         if line is None:
             raise RuntimeError(f"the server has ended at {step.method}")
-        return self._hear(line)
+        return self._record(line)
 
-    def _hear(self, line: bytes) -> Heard:
+    def _record(self, line: bytes) -> ReceivedMessage:
         message = json.loads(line)
         if "method" in message:
-            heard = Heard(line, message, None)
+            received = ReceivedMessage(line, message, None)
             if "id" in message:
                 self._reply(message)
         else:
-            asked = self._asked.get(message.get("id"), {"method": "nothing that was asked", "params": {}})
-            heard = Heard(line, message, asked["method"], asked["params"].get("name"))
-        self.heard.append(heard)
-        return heard
+            request = self._requests.get(message.get("id"), {"method": "no such request", "params": {}})
+            received = ReceivedMessage(line, message, request["method"], request["params"].get("name"))
+        self.received.append(received)
+        return received
 
     def _reply(self, message: Message) -> None:
-        answer: Message = {"error": {"code": METHOD_NOT_FOUND, "message": "this client does not"}}
+        response: Message = {"error": {"code": METHOD_NOT_FOUND, "message": "this client does not"}}
         if (reply := self._replies.get(message["method"])) is not None:
-            answer = {"result": reply(message.get("params") or {})}
-        self._send({"jsonrpc": "2.0", "id": message["id"], **answer})
+            response = {"result": reply(message.get("params") or {})}
+        self._send({"jsonrpc": "2.0", "id": message["id"], **response})
 
     def _send(self, message: Message) -> None:
         assert self._process.stdin  # noqa: S101 - it is a pipe
@@ -138,23 +148,23 @@ class Conversation:
         self._process.stdin.flush()
 
 
-def played(
+def run_conversation(
     command: Sequence[str],
     steps: Sequence[Step],
     replies: Mapping[str, Reply] | None = None,
     *,
     env: Mapping[str, str] | None = None,
-) -> list[Heard]:
-    """All that a server says. `replies` are the results of what it asks of its client."""
-    process = subprocess.Popen(  # noqa: S603 - it was asked for
+) -> list[ReceivedMessage]:
+    """Run the steps against a server and return all messages received. `replies` answer the server's requests."""
+    process = subprocess.Popen(  # noqa: S603 - the caller's command
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
     )
     try:
         conversation = Conversation(process, replies or {})
         for step in steps:
-            conversation.take(step)
-        return conversation.heard
+            conversation.run_step(step)
+        return conversation.received
     finally:
-        # Some servers do not end with their input.
+        # Some servers do not exit when their stdin is closed.
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT_SECONDS)

@@ -1,7 +1,7 @@
-"""The main job, before your eyes: a server that knows nothing of forebay, and an answer of 50 MB.
+"""Show what `forebay wrap` does with a tool result of 50 MB from an unmodified server.
 
-A plain client is sent all of it. A client of `forebay wrap -- SERVER` gets a descriptor, reads on from there, and
-hands the whole to another tool of the server without having seen it.
+A direct client receives all of it. A client of `forebay wrap -- SERVER` receives a descriptor, reads a page, searches,
+and passes the whole result to another tool by its handle.
 """
 
 import hashlib
@@ -13,16 +13,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from peer import Peer, talking
+from peer import Peer, connect
 from running import command
 
 PAGES = 7_600
-BYTES_A_TOKEN = 4
-CALL = {"url": "https://example.com/", "max_pages": PAGES}
+BYTES_PER_TOKEN = 4
+CRAWL_ARGUMENTS = {"url": "https://example.com/", "max_pages": PAGES}
 
 
-class Show:
-    """Prints each call, how long it took and what came back, and adds that up."""
+class CallPrinter:
+    """Calls tools and prints each call with its duration and response size."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -30,74 +30,77 @@ class Show:
         self.sizes: list[int] = []
 
     def call(self, tool: str, **arguments: Any) -> str:
-        """What a tool answers as text."""
+        """Call a tool and return the text of its result."""
         start = time.perf_counter()
-        line = self._peer.ask("tools/call", {"name": tool, "arguments": arguments})
+        line = self._peer.request("tools/call", {"name": tool, "arguments": arguments})
         seconds = time.perf_counter() - start
         self.sizes.append(len(line))
-        asked = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
-        print(f"\n{self._cut(f'{tool}({asked})', 34)}  {len(line):>11,} bytes  {seconds * 1e3:>8,.1f} ms")
+        shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+        print(f"\n{self._fit(f'{tool}({shown})', 34)}  {len(line):>11,} bytes  {seconds * 1e3:>8,.1f} ms")
         return str(json.loads(line)["result"]["content"][0]["text"])
 
-    def shown(self, text: str, lines: int = 1) -> None:
+    def print_text(self, text: str, lines: int = 1) -> None:
         width = self._width - 4
         for start in range(0, min(len(text), width * lines), width):
             print("   ", text[start : start + width].replace("\n", " "))
 
-    def _cut(self, text: str, room: int) -> str:
+    def _fit(self, text: str, room: int) -> str:
         width = self._width - room
         return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
 
 
-def tokens(size: int) -> str:
-    return f"about {size // BYTES_A_TOKEN:,} tokens"
+def format_tokens(size: int) -> str:
+    return f"about {size // BYTES_PER_TOKEN:,} tokens"
 
 
-def plainly(server: list[str]) -> tuple[int, str]:
-    """What a client gets without forebay: how many bytes, and what they say."""
+def crawl_directly(server: list[str]) -> tuple[int, str]:
+    """Call the server without forebay; return the size of the response and its text."""
     print("Without forebay")
-    with talking(server) as peer:
-        show = Show(peer)
-        text = show.call("crawl", **CALL)
-    print(f"    all of it: {tokens(show.sizes[0])}, if any host lets that through")
-    return show.sizes[0], text
+    with connect(server) as peer:
+        printer = CallPrinter(peer)
+        text = printer.call("crawl", **CRAWL_ARGUMENTS)
+    print(f"    all of it: {format_tokens(printer.sizes[0])}, if any host lets that through")
+    return printer.sizes[0], text
 
 
-def gated(server: list[str], folder: Path, text: str) -> int:
-    """The same through the gateway; gives what the client got in all."""
+def crawl_through_forebay(server: list[str], folder: Path, text: str) -> int:
+    """Make the same call through the gateway and use its handle; return the total size of all responses."""
     wrapped = [
         *(sys.executable, "-m", "forebay", "wrap", "--store", (folder / "store").as_uri()),
         *("--file-refs", "--file-root", str(folder), "--"),
         *server,
     ]
     print("\nBehind forebay wrap --file-refs -- SERVER")
-    with talking(wrapped) as peer:
-        show = Show(peer)
-        descriptor = json.loads(show.call("crawl", **CALL))
+    with connect(wrapped) as peer:
+        printer = CallPrinter(peer)
+        descriptor = json.loads(printer.call("crawl", **CRAWL_ARGUMENTS))
         handle = descriptor["output_handle"]
-        shape = {key: descriptor[key] for key in ("output_handle", "size_bytes", "item_count", "outline")}
-        show.shown(json.dumps(shape, ensure_ascii=False), 3)
+        summary = {key: descriptor[key] for key in ("output_handle", "size_bytes", "item_count", "outline")}
+        printer.print_text(json.dumps(summary, ensure_ascii=False), 3)
 
         middle = {"output_handle": handle, "offset": PAGES // 2, "limit": 3, "fields": ["number", "url", "title"]}
-        show.shown(json.dumps(json.loads(show.call("output_fetch", **middle))["content"], ensure_ascii=False))
-        found = json.loads(show.call("output_search", output_handle=handle, pattern="glacier größe", limit=2))
-        show.shown("  ".join(f"item {match['item']}: {match['context']}" for match in found["matches"]))
+        printer.print_text(
+            json.dumps(json.loads(printer.call("output_fetch", **middle))["content"], ensure_ascii=False)
+        )
+        found = json.loads(printer.call("output_search", output_handle=handle, pattern="glacier größe", limit=2))
+        printer.print_text("  ".join(f"item {match['item']}: {match['context']}" for match in found["matches"]))
 
-        kept = json.loads(show.call("attach", name="crawl", text={"$handle": handle}))
-        is_whole = kept["sha256"] == hashlib.sha256(text.encode()).hexdigest()
-        show.shown(f"the server has {kept['bytes']:,} bytes, {'the same' if is_whole else 'NOT the same'}")
+        attached = json.loads(printer.call("attach", name="crawl", text={"$handle": handle}))
+        is_whole = attached["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+        printer.print_text(f"the server has {attached['bytes']:,} bytes, {'the same' if is_whole else 'NOT the same'}")
     if not is_whole:
         raise SystemExit(1)
-    return sum(show.sizes)
+    return sum(printer.sizes)
 
 
 def main() -> None:
     server = command("server.py", "--plain")
-    whole, text = plainly(server)
+    whole, text = crawl_directly(server)
     with tempfile.TemporaryDirectory(prefix="forebay-demo-") as folder:
-        read = gated(server, Path(folder), text)
-    print(f"\nA plain client: {whole:,} bytes, {tokens(whole)}.")
-    print(f"Through forebay: {read:,} bytes, {tokens(read)}, and every byte still there: 1/{whole // read:,} of it.")
+        read = crawl_through_forebay(server, Path(folder), text)
+    print(f"\nA plain client: {whole:,} bytes, {format_tokens(whole)}.")
+    ratio = f"1/{whole // read:,}"
+    print(f"Through forebay: {read:,} bytes, {format_tokens(read)}, and every byte still there: {ratio} of it.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What is different between a server and the same server behind the gateway, of two conversations with it.
+"""Compare a conversation with a server directly with the same conversation through the gateway.
 
-Every byte counts, but for what differs between two conversations with the server itself, such as times and random ids,
-and for what the gateway is there for. Each difference of that kind has its name here; any other is a mistake.
+Messages must be equal to the byte, except for words that differ between two direct conversations, such as times and
+random ids, and except for the changes that the gateway is meant to make. Those are listed in `ALLOWED`.
 """
 
 import base64
@@ -15,23 +15,23 @@ from typing import Any
 
 import forebay
 from capabilities import is_insertion
-from conversation import Heard
+from conversation import ReceivedMessage
 
-__all__ = ["Verdict", "compared", "is_equal"]
+__all__ = ["Verdict", "compare", "is_equal"]
 
-OURS = {"output_fetch", "output_search", "journal"}
-MOST_BYTES = 4096
+OUR_TOOLS = {"output_fetch", "output_search", "journal"}
+MAX_HANDLE_RESPONSE_BYTES = 4096
 METHOD_NOT_FOUND = -32601
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 _WORD = re.compile(rb'([^\s"{}\[\],]+)')
 
-_Difference = Callable[[Heard, Heard, forebay.Store], bool]
+_Difference = Callable[[ReceivedMessage, ReceivedMessage, forebay.Store], bool]
 
 
 @dataclasses.dataclass(slots=True)
 class Verdict:
-    """How many messages are equal, which differ as they may, and what is wrong."""
+    """The result of a comparison: equal messages, allowed differences, and wrong ones."""
 
     equal: int = 0
     allowed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -39,23 +39,28 @@ class Verdict:
 
     def __str__(self) -> str:
         allowed = [f"{count} × {name}" for name, count in self.allowed.items()]
-        return ", ".join([f"{self.equal} equal", *allowed, *(f"WRONG: {what}" for what in self.wrong)])
+        return ", ".join([f"{self.equal} equal", *allowed, *(f"WRONG: {problem}" for problem in self.wrong)])
 
 
-def compared(first: Sequence[Heard], again: Sequence[Heard], through: Sequence[Heard], store: forebay.Store) -> Verdict:
-    """Two conversations with a server, and one through the gateway, which keeps what is large in `store`."""
+def compare(
+    direct_run: Sequence[ReceivedMessage],
+    repeated_run: Sequence[ReceivedMessage],
+    gateway: Sequence[ReceivedMessage],
+    store: forebay.Store,
+) -> Verdict:
+    """Compare two direct conversations with one through the gateway, whose large results are in `store`."""
     verdict = Verdict()
-    titles = [[heard.title for heard in conversation] for conversation in (first, again, through)]
+    titles = [[received.title for received in conversation] for conversation in (direct_run, repeated_run, gateway)]
     if not titles[0] == titles[1] == titles[2]:
         verdict.wrong.append(f"other messages, or in another order: {_first_change(*titles)}")
         return verdict
-    for one, other, here in zip(first, again, through, strict=True):
-        if is_equal(one.line, other.line, here.line):
+    for direct, repeated, gateway_message in zip(direct_run, repeated_run, gateway, strict=True):
+        if is_equal(direct.line, repeated.line, gateway_message.line):
             verdict.equal += 1
-        elif (name := _name_of(one, here, store)) is not None:
+        elif (name := _find_allowed_difference(direct, gateway_message, store)) is not None:
             verdict.allowed[name] += 1
         else:
-            verdict.wrong.append(f"{one.title}: {_excerpt(one.line, here.line)}")
+            verdict.wrong.append(f"{direct.title}: {_excerpt(direct.line, gateway_message.line)}")
     return verdict
 
 
@@ -72,83 +77,83 @@ def _excerpt(before: bytes, after: bytes) -> str:
     return f"at byte {start} {before[shown]!r} became {after[shown]!r}"
 
 
-def is_equal(one: bytes, other: bytes, here: bytes) -> bool:
-    """Whether a line is what came directly, but for words that came otherwise the other time."""
-    if here in (one, other):
+def is_equal(direct: bytes, repeated: bytes, gateway: bytes) -> bool:
+    """Return whether the gateway's line is the direct one, except for words that differ between the two direct runs."""
+    if gateway in (direct, repeated):
         return True
-    words = [_WORD.split(line) for line in (one, other, here)]
+    words = [_WORD.split(line) for line in (direct, repeated, gateway)]
     return len({len(line) for line in words}) == 1 and all(
         here_word == one_word or (index % 2 and one_word != other_word)
         for index, (one_word, other_word, here_word) in enumerate(zip(*words, strict=True))
     )
 
 
-def _name_of(one: Heard, here: Heard, store: forebay.Store) -> str | None:
-    for name, (methods, is_it) in ALLOWED.items():
-        if one.answers in methods and is_it(one, here, store):
+def _find_allowed_difference(direct: ReceivedMessage, gateway: ReceivedMessage, store: forebay.Store) -> str | None:
+    for name, (methods, is_allowed) in ALLOWED.items():
+        if direct.request_method in methods and is_allowed(direct, gateway, store):
             return name
     return None
 
 
-def _is_our_tools(one: Heard, here: Heard, _store: forebay.Store) -> bool:
-    return is_insertion(one.line, here.line) and _is_ours_behind(one, here)
+def _adds_our_tools(direct: ReceivedMessage, gateway: ReceivedMessage, _store: forebay.Store) -> bool:
+    return is_insertion(direct.line, gateway.line) and _appends_our_tools(direct, gateway)
 
 
-def _is_ours_behind(one: Heard, here: Heard, changed: str | None = None) -> bool:
-    """Whether a list has ours at its end and is theirs before, but for a key that may be another."""
-    theirs, all_of_them = (heard.message["result"]["tools"] for heard in (one, here))
-    kept, added = all_of_them[: len(theirs)], all_of_them[len(theirs) :]
+def _appends_our_tools(direct: ReceivedMessage, gateway: ReceivedMessage, ignored_key: str | None = None) -> bool:
+    """Return whether our tools follow the server's, which are unchanged except for `ignored_key`."""
+    before, after = (received.message["result"]["tools"] for received in (direct, gateway))
+    unchanged, added = after[: len(before)], after[len(before) :]
     names = {tool["name"] for tool in added}
-    return bool(names) and names <= OURS and _without(kept, changed) == _without(theirs, changed)
+    return bool(names) and names <= OUR_TOOLS and _drop_key(unchanged, ignored_key) == _drop_key(before, ignored_key)
 
 
-def _without(tools: list[dict[str, Any]], left_out: str | None) -> list[dict[str, Any]]:
-    return [{key: value for key, value in tool.items() if key != left_out} for tool in tools]
+def _drop_key(tools: list[dict[str, Any]], dropped: str | None) -> list[dict[str, Any]]:
+    return [{key: value for key, value in tool.items() if key != dropped} for tool in tools]
 
 
-def _is_schemas(one: Heard, here: Heard, _store: forebay.Store) -> bool:
-    """An object stays one: its schema is now that of the tool, or that of a handle."""
-    pairs = zip(one.message["result"]["tools"], here.message["result"]["tools"], strict=False)
+def _widens_output_schemas(direct: ReceivedMessage, gateway: ReceivedMessage, _store: forebay.Store) -> bool:
+    """Return whether our tools are appended and output schemas also admit a descriptor."""
+    pairs = zip(direct.message["result"]["tools"], gateway.message["result"]["tools"], strict=False)
     schemas = [(tool.get("outputSchema"), listed.get("outputSchema")) for tool, listed in pairs]
-    return _is_ours_behind(one, here, "outputSchema") and all(
+    return _appends_our_tools(direct, gateway, "outputSchema") and all(
         (schema is None) == (widened is None) and (schema == widened or "anyOf" in widened)
         for schema, widened in schemas
     )
 
 
-def _is_our_template(one: Heard, here: Heard, _store: forebay.Store) -> bool:
-    theirs = one.message.get("result", {}).get("resourceTemplates", [])
-    listed = here.message["result"]["resourceTemplates"]
-    uris = [template["uriTemplate"].split(":")[0] for template in listed[len(theirs) :]]
-    is_in_place = "error" in one.message or is_insertion(one.line, here.line)
-    return is_in_place and listed[: len(theirs)] == theirs and uris == ["forebay"]
+def _adds_our_template(direct: ReceivedMessage, gateway: ReceivedMessage, _store: forebay.Store) -> bool:
+    before = direct.message.get("result", {}).get("resourceTemplates", [])
+    after = gateway.message["result"]["resourceTemplates"]
+    uris = [template["uriTemplate"].split(":")[0] for template in after[len(before) :]]
+    is_in_place = "error" in direct.message or is_insertion(direct.line, gateway.line)
+    return is_in_place and after[: len(before)] == before and uris == ["forebay"]
 
 
-def _is_first_list(one: Heard, here: Heard, _store: forebay.Store) -> bool:
-    is_unknown = one.message.get("error", {}).get("code") == METHOD_NOT_FOUND
-    return is_unknown and not here.message["result"]["resources"]
+def _adds_empty_resource_list(direct: ReceivedMessage, gateway: ReceivedMessage, _store: forebay.Store) -> bool:
+    is_unknown = direct.message.get("error", {}).get("code") == METHOD_NOT_FOUND
+    return is_unknown and not gateway.message["result"]["resources"]
 
 
-def _is_capability(one: Heard, here: Heard, _store: forebay.Store) -> bool:
-    before, after = (heard.message["result"] for heard in (one, here))
+def _adds_capabilities(direct: ReceivedMessage, gateway: ReceivedMessage, _store: forebay.Store) -> bool:
+    before, after = (received.message["result"] for received in (direct, gateway))
     missing: dict[str, Any] = {name: {} for name in ("tools", "resources") if name not in before["capabilities"]}
     expected = {**before, "capabilities": {**before["capabilities"], **missing}}
     return bool(missing) and after == expected
 
 
-def _is_handle(one: Heard, here: Heard, store: forebay.Store) -> bool:
-    """A small answer, whose handle gives back all that came directly."""
-    if len(here.line) > MOST_BYTES or len(one.line) <= len(here.line):
+def _is_handle_of_same_result(direct: ReceivedMessage, gateway: ReceivedMessage, store: forebay.Store) -> bool:
+    """Return whether the response is a descriptor whose handle holds the whole direct result."""
+    if len(gateway.line) > MAX_HANDLE_RESPONSE_BYTES or len(direct.line) <= len(gateway.line):
         return False
-    descriptor = json.loads(here.message["result"]["content"][0]["text"])
+    descriptor = json.loads(gateway.message["result"]["content"][0]["text"])
     with store.open(descriptor["output_handle"]) as stored:
-        return is_all_of(stored.read(), one.message["result"])
+        return holds_whole_result(stored.read(), direct.message["result"])
 
 
-def is_all_of(payload: bytes, result: dict[str, Any]) -> bool:
-    """Whether a payload is a result's only block, what it has structured, or all of it."""
+def holds_whole_result(payload: bytes, result: dict[str, Any]) -> bool:
+    """Return whether a payload is the result's only block, its structured content, or the whole result."""
     blocks = result["content"]
-    if len(blocks) == 1 and payload in _contents(blocks[0]):
+    if len(blocks) == 1 and payload in _decode_block(blocks[0]):
         return True
     try:
         stored = json.loads(payload)
@@ -160,7 +165,7 @@ def is_all_of(payload: bytes, result: dict[str, Any]) -> bool:
     return stored in (whole, result.get("structuredContent", whole))
 
 
-def _contents(block: dict[str, Any]) -> list[bytes]:
+def _decode_block(block: dict[str, Any]) -> list[bytes]:
     inner = block.get("resource", block)
     contents = [inner["text"].encode()] if "text" in inner else []
     for key in ("data", "blob"):
@@ -172,10 +177,10 @@ def _contents(block: dict[str, Any]) -> list[bytes]:
 
 
 ALLOWED: dict[str, tuple[tuple[str, ...], _Difference]] = {
-    "our tools behind theirs": (("tools/list",), _is_our_tools),
-    "the same, and output schemas that admit a handle": (("tools/list",), _is_schemas),
-    "our resource template behind theirs": (("resources/templates/list",), _is_our_template),
-    "an empty list of resources, where there was none": (("resources/list",), _is_first_list),
-    "tools and resources among what the server can": (("initialize", "server/discover"), _is_capability),
-    "a handle in place of what is large": (("tools/call", "tasks/result"), _is_handle),
+    "our tools behind theirs": (("tools/list",), _adds_our_tools),
+    "the same, and output schemas that admit a handle": (("tools/list",), _widens_output_schemas),
+    "our resource template behind theirs": (("resources/templates/list",), _adds_our_template),
+    "an empty list of resources, where there was none": (("resources/list",), _adds_empty_resource_list),
+    "tools and resources among what the server can": (("initialize", "server/discover"), _adds_capabilities),
+    "a handle in place of what is large": (("tools/call", "tasks/result"), _is_handle_of_same_result),
 }

@@ -1,4 +1,4 @@
-"""A conversation with `@modelcontextprotocol/server-everything` that uses all that it has."""
+"""A conversation with `@modelcontextprotocol/server-everything` that uses all of its features."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,56 +16,56 @@ CAPABILITIES: dict[str, Any] = {
     "tasks": {"list": {}, "cancel": {}, "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
 }
 
-SAMPLED = {
+SAMPLING_RESULT = {
     "role": "assistant",
     "content": {"type": "text", "text": 'a "sample" \\ of 1.50'},
     "model": "made up",
     "stopReason": "endTurn",
 }
-ELICITED = {"action": "accept", "content": {"name": "Jo", "check": True, "interpretation": "snake"}}
+ELICITATION_RESULT = {"action": "accept", "content": {"name": "Jo", "check": True, "interpretation": "snake"}}
 
 
-def task(name: str, status: str) -> dict[str, Any]:
+def make_task(name: str, status: str) -> dict[str, Any]:
     times = dict.fromkeys(("createdAt", "lastUpdatedAt"), "2026-11-01T00:00:00Z")
     return {"taskId": name, "status": status, "ttl": 60_000, "pollInterval": 20, **times}
 
 
-def at_once_or_later(name: str, result: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A result, or a task that will have it if that is what was asked for."""
-    return lambda params: {"task": task(name, "working")} if "task" in params else result
+def result_or_task(name: str, result: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a reply that is the result, or a task with that result if the server asked for a task."""
+    return lambda params: {"task": make_task(name, "working")} if "task" in params else result
 
 
 REPLIES: dict[str, Reply] = {
     "roots/list": lambda _: {"roots": [{"uri": "file:///data", "name": "data"}, {"uri": "file:///naïve"}]},
-    "sampling/createMessage": at_once_or_later("sampled", SAMPLED),
-    "elicitation/create": at_once_or_later("elicited", ELICITED),
-    "tasks/get": lambda params: task(params["taskId"], "completed"),
-    "tasks/result": lambda params: {"sampled": SAMPLED, "elicited": ELICITED}[params["taskId"]],
+    "sampling/createMessage": result_or_task("sampled", SAMPLING_RESULT),
+    "elicitation/create": result_or_task("elicited", ELICITATION_RESULT),
+    "tasks/get": lambda params: make_task(params["taskId"], "completed"),
+    "tasks/result": lambda params: {"sampled": SAMPLING_RESULT, "elicited": ELICITATION_RESULT}[params["taskId"]],
 }
 
 TEXT_1 = "demo://resource/dynamic/text/1"
 
 
-def call(tool: str, /, *awaits: str, meta: dict[str, Any] | None = None, **arguments: Any) -> Step:
-    more = {"_meta": meta} if meta else {}
-    return Step("tools/call", {"name": tool, "arguments": arguments, **more}, awaits)
+def call(tool: str, /, *notifications: str, meta: dict[str, Any] | None = None, **arguments: Any) -> Step:
+    extra = {"_meta": meta} if meta else {}
+    return Step("tools/call", {"name": tool, "arguments": arguments, **extra}, notifications)
 
 
-def completed(kind: str, of: str, name: str, value: str, **context: str) -> Step:
-    ref = {"type": f"ref/{kind}", ("uri" if kind == "resource" else "name"): of}
-    more = {"context": {"arguments": context}} if context else {}
-    return Step("completion/complete", {"ref": ref, "argument": {"name": name, "value": value}, **more})
+def complete(kind: str, target: str, name: str, value: str, **context: str) -> Step:
+    ref = {"type": f"ref/{kind}", ("uri" if kind == "resource" else "name"): target}
+    extra = {"context": {"arguments": context}} if context else {}
+    return Step("completion/complete", {"ref": ref, "argument": {"name": name, "value": value}, **extra})
 
 
-def of_the_task(conversation: Conversation) -> dict[str, Any]:
-    """The task that was made last."""
-    results = [heard.message["result"] for heard in conversation.heard if "result" in heard.message]
+def find_last_task(conversation: Conversation) -> dict[str, Any]:
+    """Return the id of the task created last."""
+    results = [received.message["result"] for received in conversation.received if "result" in received.message]
     return {"taskId": next(result["task"]["taskId"] for result in reversed(results) if "task" in result)}
 
 
 HELLO = [
     Step("initialize", {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": CLIENT}),
-    # It asks for the roots after a while, and says so.
+    # The server requests the roots some time later and logs it.
     Step("notifications/initialized", awaits=("roots/list", MESSAGE)),
     Step("ping"),
 ]
@@ -88,7 +88,7 @@ TOOLS = [
     call("gzip-file-as-resource", name="a.gz", data="data:text/plain,hello", outputType="resource"),
     call("gzip-file-as-resource", name="b.gz", data="data:text/plain,hello", outputType="resourceLink"),
     call("echo", message="large " * 20_000),
-    # What fails.
+    # Errors.
     call("get-sum", a="one"),
     call("no such tool"),
     call("get-resource-reference", resourceType="None", resourceId=-1),
@@ -96,7 +96,7 @@ TOOLS = [
     Step("tools/call", {"name": 7}),
 ]
 
-ASKING_BACK = [
+SERVER_REQUESTS = [
     call("trigger-sampling-request", prompt="say something", maxTokens=10),
     call("trigger-elicitation-request"),
     call("trigger-url-elicitation", url="https://example.com/", message="look there"),
@@ -125,10 +125,10 @@ PROMPTS = [
     Step("prompts/get", {"name": "args-prompt", "arguments": {}}),
     Step("prompts/get", {"name": "resource-prompt", "arguments": {"resourceType": "Text", "resourceId": "1"}}),
     Step("prompts/get", {"name": "no such prompt"}),
-    completed("prompt", "completable-prompt", "department", "S"),
-    completed("prompt", "completable-prompt", "name", "", department="Sales"),
-    completed("resource", "demo://resource/dynamic/text/{resourceId}", "resourceId", "1"),
-    completed("prompt", "no such prompt", "x", ""),
+    complete("prompt", "completable-prompt", "department", "S"),
+    complete("prompt", "completable-prompt", "name", "", department="Sales"),
+    complete("resource", "demo://resource/dynamic/text/{resourceId}", "resourceId", "1"),
+    complete("prompt", "no such prompt", "x", ""),
 ]
 
 LOGGING = [
@@ -138,30 +138,30 @@ LOGGING = [
     Step("logging/setLevel", {"level": "no such level"}),
 ]
 
-LASTING = [
+LONG_RUNNING = [
     call("trigger-long-running-operation", meta={"progressToken": "p-1"}, duration=0.3, steps=3),
     Step(
         "tools/call",
         {"name": "trigger-long-running-operation", "arguments": {"duration": 30, "steps": 300}},
-        is_awaited=False,
+        waits_for_response=False,
     ),
     Step("notifications/cancelled", lambda so_far: {"requestId": so_far.last_id, "reason": "enough"}),
     Step(
         "tools/call",
         {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": False}, "task": {}},
     ),
-    Step("tasks/get", of_the_task),
-    Step("tasks/result", of_the_task),
-    Step("tasks/get", of_the_task),
+    Step("tasks/get", find_last_task),
+    Step("tasks/result", find_last_task),
+    Step("tasks/get", find_last_task),
     Step("tasks/list"),
     Step("tasks/get", {"taskId": "no such task"}),
     call("simulate-research-query", topic="without a task"),
 ]
 
-UNKNOWN = [
+UNKNOWN_METHODS = [
     Step("no/such/method", {"n": 1.50}),
     Step("notifications/no/such"),
     Step("ping", {"_meta": {"x": 1.0}}),
 ]
 
-STEPS = [*HELLO, *TOOLS, *ASKING_BACK, *RESOURCES, *PROMPTS, *LOGGING, *LASTING, *UNKNOWN]
+STEPS = [*HELLO, *TOOLS, *SERVER_REQUESTS, *RESOURCES, *PROMPTS, *LOGGING, *LONG_RUNNING, *UNKNOWN_METHODS]

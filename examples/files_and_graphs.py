@@ -1,11 +1,11 @@
-"""Conversations with `server-filesystem` and `server-memory` that use every tool they have."""
+"""Conversations with `server-filesystem` and `server-memory` that use all of their tools."""
 
 from pathlib import Path
 
 from conversation import CLIENT, LEGACY, Step
 from everything import call
 
-__all__ = ["GRAPHS", "files", "prepared"]
+__all__ = ["MEMORY_STEPS", "filesystem_steps", "prepare_files"]
 
 HELLO = [
     Step("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT}),
@@ -15,11 +15,11 @@ HELLO = [
 LISTS = [Step(f"{kind}/list") for kind in ("tools", "resources", "resources/templates", "prompts")]
 
 TEXT = 'naïve 😀 "quoted" \\ back\n'
-UNWELCOME = "\u0000\ufeff\u2028"
+SPECIAL_CHARACTERS = "\u0000\ufeff\u2028"
 
 
-def prepared(folder: Path) -> None:
-    """The same files, whoever was there before."""
+def prepare_files(folder: Path) -> None:
+    """Reset a folder to the files that the conversation expects."""
     for path in sorted(folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     folder.mkdir(exist_ok=True)
@@ -31,49 +31,49 @@ def prepared(folder: Path) -> None:
         (folder / "inner" / f"{number:04}.md").write_text(str(number))
 
 
-def files(folder: Path) -> list[Step]:
-    """What is said to `server-filesystem`."""
+def filesystem_steps(folder: Path) -> list[Step]:
+    """Return the conversation with `server-filesystem`."""
 
-    def at(name: str) -> str:
+    def path_of(name: str) -> str:
         return str(folder / name)
 
     return [
         *HELLO,
         *LISTS,
         call("list_allowed_directories"),
-        *(call("read_text_file", path=at(name)) for name in ("small.txt", "large.txt", "none.txt")),
-        call("read_text_file", path=at("large.txt"), head=2),
-        call("read_text_file", path=at("large.txt"), tail=2),
-        call("read_file", path=at("small.txt")),
-        call("read_media_file", path=at("picture.png")),
-        call("read_multiple_files", paths=[at("small.txt"), at("none.txt"), at("large.txt")]),
-        call("write_file", path=at("new.txt"), content=TEXT + UNWELCOME),
-        call("write_file", path=at("new large.txt"), content=TEXT * 10_000),
-        call("read_text_file", path=at("new.txt")),
-        call("edit_file", path=at("new.txt"), edits=[{"oldText": "quoted", "newText": "$file"}], dryRun=True),
-        call("edit_file", path=at("new.txt"), edits=[{"oldText": "quoted", "newText": "changed"}]),
-        call("create_directory", path=at("made")),
-        call("list_directory", path=at("inner")),
-        call("list_directory_with_sizes", path=at("inner"), sortBy="name"),
+        *(call("read_text_file", path=path_of(name)) for name in ("small.txt", "large.txt", "none.txt")),
+        call("read_text_file", path=path_of("large.txt"), head=2),
+        call("read_text_file", path=path_of("large.txt"), tail=2),
+        call("read_file", path=path_of("small.txt")),
+        call("read_media_file", path=path_of("picture.png")),
+        call("read_multiple_files", paths=[path_of("small.txt"), path_of("none.txt"), path_of("large.txt")]),
+        call("write_file", path=path_of("new.txt"), content=TEXT + SPECIAL_CHARACTERS),
+        call("write_file", path=path_of("new large.txt"), content=TEXT * 10_000),
+        call("read_text_file", path=path_of("new.txt")),
+        call("edit_file", path=path_of("new.txt"), edits=[{"oldText": "quoted", "newText": "$file"}], dryRun=True),
+        call("edit_file", path=path_of("new.txt"), edits=[{"oldText": "quoted", "newText": "changed"}]),
+        call("create_directory", path=path_of("made")),
+        call("list_directory", path=path_of("inner")),
+        call("list_directory_with_sizes", path=path_of("inner"), sortBy="name"),
         call("directory_tree", path=str(folder)),
-        call("move_file", source=at("new.txt"), destination=at("made/moved.txt")),
+        call("move_file", source=path_of("new.txt"), destination=path_of("made/moved.txt")),
         call("search_files", path=str(folder), pattern="**/*.md"),
-        call("get_file_info", path=at("made/moved.txt")),
+        call("get_file_info", path=path_of("made/moved.txt")),
         call("read_text_file", path="/etc/hostname"),
         call("write_file", path=7),
     ]
 
 
-def _entity(number: int) -> dict[str, object]:
+def make_entity(number: int) -> dict[str, object]:
     return {"name": f"naïve {number}", "entityType": "thing", "observations": [f"has the number {number}"]}
 
 
-GRAPHS = [
+MEMORY_STEPS = [
     *HELLO,
     *LISTS,
     call("read_graph"),
-    call("create_entities", entities=[_entity(number) for number in range(3)]),
-    call("create_entities", entities=[_entity(number) for number in range(1000)]),
+    call("create_entities", entities=[make_entity(number) for number in range(3)]),
+    call("create_entities", entities=[make_entity(number) for number in range(1000)]),
     call("create_relations", relations=[{"from": "naïve 1", "to": "naïve 2", "relationType": "comes before"}]),
     call("add_observations", observations=[{"entityName": "naïve 1", "contents": ["😀", '"\\']}]),
     call("add_observations", observations=[{"entityName": "nobody", "contents": ["x"]}]),

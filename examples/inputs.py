@@ -1,4 +1,4 @@
-"""Tools that ask back as it is done since 2026-07-28: the answer to a call is what is still to be known."""
+"""Tools that need input from the client, as in protocol 2026-07-28: the result lists the requests to answer."""
 
 from typing import Any
 
@@ -16,107 +16,107 @@ from mcp_types import (
     TextContent,
 )
 
-MISSING_CAPABILITY = -32021
+MISSING_CAPABILITY_CODE = -32021
 
 
-def question(message: str, name: str, kind: str = "string") -> ElicitRequest:
+def ask_user(message: str, name: str, kind: str = "string") -> ElicitRequest:
     schema = {"type": "object", "properties": {name: {"type": kind}}, "required": [name]}
     return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
-def sampling(text: str) -> CreateMessageRequest:
-    asked = SamplingMessage(role="user", content=TextContent(type="text", text=text))
-    return CreateMessageRequest(params=CreateMessageRequestParams(messages=[asked], max_tokens=100))
+def ask_model(text: str) -> CreateMessageRequest:
+    message = SamplingMessage(role="user", content=TextContent(type="text", text=text))
+    return CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=100))
 
 
-def needing(state: str | None = None, **requests: Any) -> InputRequiredResult:
-    """The answer to a call that cannot be answered yet; a client brings the state back with what it was asked for."""
+def require_input(state: str | None = None, **requests: Any) -> InputRequiredResult:
+    """Return a result that asks the client for input; the client sends `state` back with its responses."""
     return InputRequiredResult(input_requests=requests, request_state=state)
 
 
-def answers(ctx: Context, *names: str) -> list[Any] | None:
-    """What was answered, once everything is."""
-    given = ctx.input_responses or {}
-    if any(name not in given for name in names):
+def find_responses(ctx: Context, *names: str) -> list[Any] | None:
+    """Return the client's responses in this order, or None while one is missing."""
+    responses = ctx.input_responses or {}
+    if any(name not in responses for name in names):
         return None
-    return [given[name] for name in names]
+    return [responses[name] for name in names]
 
 
-def said(answer: Any, name: str) -> str | None:
-    """What of a form was filled in."""
-    content = getattr(answer, "content", None)
+def form_value(response: Any, name: str) -> str | None:
+    """Return a string field of a form response."""
+    content = getattr(response, "content", None)
     value = content.get(name) if isinstance(content, dict) else None
     return value if isinstance(value, str) else None
 
 
-def add_inputs(server: MCPServer) -> None:
-    """Tools that ask once, and a prompt."""
+def add_input_tools(server: MCPServer) -> None:
+    """Add tools and a prompt that ask for input once."""
 
     @server.tool()
     def test_input_required_result_elicitation(ctx: Context) -> str | InputRequiredResult:
         """Asks for a name."""
-        given = answers(ctx, "user_name")
-        name = said(given[0], "name") if given else None
-        return needing(user_name=question("What is your name?", "name")) if name is None else f"Hello, {name}!"
+        responses = find_responses(ctx, "user_name")
+        name = form_value(responses[0], "name") if responses else None
+        return require_input(user_name=ask_user("What is your name?", "name")) if name is None else f"Hello, {name}!"
 
     @server.tool()
     def test_input_required_result_sampling(ctx: Context) -> str | InputRequiredResult:
         """Asks the client's model."""
-        given = answers(ctx, "capital_question")
-        if given is None:
-            return needing(capital_question=sampling("What is the capital of France?"))
-        return str(getattr(given[0].content, "text", given[0].content))
+        responses = find_responses(ctx, "capital_question")
+        if responses is None:
+            return require_input(capital_question=ask_model("What is the capital of France?"))
+        return str(getattr(responses[0].content, "text", responses[0].content))
 
     @server.tool()
     def test_input_required_result_list_roots(ctx: Context) -> str | InputRequiredResult:
         """Asks for the client's roots."""
-        given = answers(ctx, "client_roots")
-        if given is None:
-            return needing(client_roots=ListRootsRequest())
-        return ", ".join(str(root.uri) for root in given[0].roots)
+        responses = find_responses(ctx, "client_roots")
+        if responses is None:
+            return require_input(client_roots=ListRootsRequest())
+        return ", ".join(str(root.uri) for root in responses[0].roots)
 
     @server.tool()
     async def test_streaming_elicitation(ctx: Context) -> str | InputRequiredResult:
         """Asks, after it has begun."""
         await ctx.report_progress(0, 1, "asking")
-        if answers(ctx, "user_name") is None:
-            return needing(user_name=question("What is your name?", "name"))
+        if find_responses(ctx, "user_name") is None:
+            return require_input(user_name=ask_user("What is your name?", "name"))
         return "done"
 
     @server.prompt()
     def test_input_required_result_prompt(ctx: Context) -> str | InputRequiredResult:
         """Asks before there is a prompt."""
-        given = answers(ctx, "user_context")
-        if given is None:
-            return needing(user_context=question("What context should the prompt use?", "context"))
-        return f"Use this context: {said(given[0], 'context')}"
+        responses = find_responses(ctx, "user_context")
+        if responses is None:
+            return require_input(user_context=ask_user("What context should the prompt use?", "context"))
+        return f"Use this context: {form_value(responses[0], 'context')}"
 
 
-def add_states(server: MCPServer) -> None:
-    """Tools that remember by what the client carries. The SDK signs it, and refuses what it did not sign."""
+def add_state_tools(server: MCPServer) -> None:
+    """Add tools that keep state in the client. The SDK signs the state and rejects others."""
 
     @server.tool()
     def test_input_required_result_request_state(ctx: Context) -> str | InputRequiredResult:
         """Asks once."""
-        if answers(ctx, "confirm") is None or ctx.request_state != "asked":
-            return needing("asked", confirm=question("Please confirm", "ok", "boolean"))
+        if find_responses(ctx, "confirm") is None or ctx.request_state != "asked":
+            return require_input("asked", confirm=ask_user("Please confirm", "ok", "boolean"))
         return "state-ok"
 
     @server.tool()
     def test_input_required_result_tampered_state(ctx: Context) -> str | InputRequiredResult:
         """Asks once, of a client that will lie."""
-        if answers(ctx, "confirm") is None:
-            return needing("asked", confirm=question("Please confirm", "ok", "boolean"))
+        if find_responses(ctx, "confirm") is None:
+            return require_input("asked", confirm=ask_user("Please confirm", "ok", "boolean"))
         return "done"
 
     @server.tool()
     def test_input_required_result_multiple_inputs(ctx: Context) -> str | InputRequiredResult:
         """Asks three at once."""
-        if answers(ctx, "user_name", "greeting", "client_roots") is None:
-            return needing(
+        if find_responses(ctx, "user_name", "greeting", "client_roots") is None:
+            return require_input(
                 "asked",
-                user_name=question("What is your name?", "name"),
-                greeting=sampling("Generate a greeting"),
+                user_name=ask_user("What is your name?", "name"),
+                greeting=ask_model("Generate a greeting"),
                 client_roots=ListRootsRequest(),
             )
         return "done"
@@ -124,15 +124,15 @@ def add_states(server: MCPServer) -> None:
     @server.tool()
     def test_input_required_result_multi_round(ctx: Context) -> str | InputRequiredResult:
         """Asks one after the other."""
-        if ctx.request_state == "two" and answers(ctx, "step2"):
+        if ctx.request_state == "two" and find_responses(ctx, "step2"):
             return "done"
-        if ctx.request_state == "one" and answers(ctx, "step1"):
-            return needing("two", step2=question("Step 2: What is your favorite color?", "color"))
-        return needing("one", step1=question("Step 1: What is your name?", "name"))
+        if ctx.request_state == "one" and find_responses(ctx, "step1"):
+            return require_input("two", step2=ask_user("Step 2: What is your favorite color?", "color"))
+        return require_input("one", step1=ask_user("Step 1: What is your name?", "name"))
 
 
-def add_capabilities(server: MCPServer) -> None:
-    """Tools that look at what the client can do."""
+def add_capability_tools(server: MCPServer) -> None:
+    """Add tools that depend on the client's capabilities."""
 
     @server.tool()
     def test_input_required_result_capabilities(ctx: Context) -> str | InputRequiredResult:
@@ -140,10 +140,10 @@ def add_capabilities(server: MCPServer) -> None:
         able = ctx.client_capabilities
         requests: dict[str, Any] = {}
         if able is not None and able.elicitation is not None:
-            requests["user_name"] = question("What is your name?", "name")
+            requests["user_name"] = ask_user("What is your name?", "name")
         if able is not None and able.sampling is not None:
-            requests["greeting"] = sampling("Generate a greeting")
-        return needing(**requests) if requests else "nothing to ask"
+            requests["greeting"] = ask_model("Generate a greeting")
+        return require_input(**requests) if requests else "nothing to ask"
 
     @server.tool()
     def test_missing_capability(ctx: Context) -> str:
@@ -151,5 +151,5 @@ def add_capabilities(server: MCPServer) -> None:
         able = ctx.client_capabilities
         if able is None or able.sampling is None:
             needed: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
-            raise MCPError(code=MISSING_CAPABILITY, message="this tool needs sampling", data=needed)
+            raise MCPError(code=MISSING_CAPABILITY_CODE, message="this tool needs sampling", data=needed)
         return "done"

@@ -1,4 +1,4 @@
-"""Clients without any SDK: they speak JSON-RPC with a server on stdio, a line a message."""
+"""JSON-RPC clients for servers on stdio, written without an SDK."""
 
 import contextlib
 import json
@@ -8,27 +8,27 @@ from typing import Any
 
 from scenarios import CLIENT, Failed
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
 
 class Peer:
-    """Speaks JSON-RPC with a server on stdio, after the handshake that the protocol had until 2025-11-25."""
+    """A client that starts with the `initialize` handshake of protocol 2025-11-25 and earlier."""
 
     name = "handshake"
-    lists_change = True
+    has_list_changes = True
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
         self._id = 0
-        self.notified: list[str] = []
-        self.begin()
+        self.notifications: list[str] = []
+        self.initialize()
 
-    def begin(self) -> None:
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
+    def initialize(self) -> None:
+        self.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def ask(self, method: str, params: dict[str, Any]) -> bytes:
-        """The line of an answer; what comes before it that is none is a notification."""
+    def request(self, method: str, params: dict[str, Any]) -> bytes:
+        """Send a request and return the line of its response; record the notifications that precede it."""
         self._id += 1
         self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
         assert self._process.stdout  # noqa: S101 - it is a pipe
@@ -36,7 +36,7 @@ class Peer:
             message = json.loads(line)
             if message.get("id") == self._id:
                 return line
-            self.notified.append(str(message.get("method")))
+            self.notifications.append(str(message.get("method")))
         raise Failed("the server has ended")
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -44,38 +44,38 @@ class Peer:
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
-    def listing(self) -> bytes:
-        return self.ask("tools/list", {})
+    def list_tools(self) -> bytes:
+        return self.request("tools/list", {})
 
-    def tools(self) -> list[str]:
-        return [tool["name"] for tool in json.loads(self.listing())["result"]["tools"]]
+    def tool_names(self) -> list[str]:
+        return [tool["name"] for tool in json.loads(self.list_tools())["result"]["tools"]]
 
     def call(self, tool: str, **arguments: Any) -> Any:
-        """What a tool says; an error as the structure that it has."""
-        result = json.loads(self.ask("tools/call", {"name": tool, "arguments": arguments}))["result"]
+        """Call a tool and return its result, or its error, parsed as JSON."""
+        result = json.loads(self.request("tools/call", {"name": tool, "arguments": arguments}))["result"]
         return json.loads(result["content"][0]["text"])
 
 
 class Stateless(Peer):
-    """Says with every request who it is and which version it speaks."""
+    """A client of protocol 2026-07-28, which sends its version and client info with every request."""
 
     name = "2026-07-28"
-    lists_change = False
+    has_list_changes = False
 
-    def begin(self) -> None:
-        about = {"protocolVersion": self.name, "clientInfo": CLIENT, "clientCapabilities": {}}
-        self._meta = {f"io.modelcontextprotocol/{key}": value for key, value in about.items()}
+    def initialize(self) -> None:
+        client_info = {"protocolVersion": self.name, "clientInfo": CLIENT, "clientCapabilities": {}}
+        self._meta = {f"io.modelcontextprotocol/{key}": value for key, value in client_info.items()}
 
-    def ask(self, method: str, params: dict[str, Any]) -> bytes:
-        return super().ask(method, {**params, "_meta": self._meta})
+    def request(self, method: str, params: dict[str, Any]) -> bytes:
+        return super().request(method, {**params, "_meta": self._meta})
 
 
 @contextlib.contextmanager
-def talking(asked: Sequence[str], speaks: type[Peer] = Peer) -> Iterator[Peer]:
-    """A client of a server that is started for it, and ends with it."""
-    with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
+def connect(command: Sequence[str], peer_class: type[Peer] = Peer) -> Iterator[Peer]:
+    """Start a server, yield a client of it, and stop the server."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
         try:
-            yield speaks(process)
-            process.communicate(timeout=PATIENCE)
+            yield peer_class(process)
+            process.communicate(timeout=TIMEOUT_SECONDS)
         finally:
             process.kill()

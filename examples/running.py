@@ -1,4 +1,4 @@
-"""Servers that are started, found and ended again."""
+"""Start servers as subprocesses and stop them again."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parent
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 STDERR = 2
 
 
@@ -25,46 +25,46 @@ def command(script: str, *arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def serving(script: str, *arguments: str) -> Iterator[str]:
-    """The address of an example that serves HTTP, as long as it is needed."""
+    """Run an example over HTTP and yield its URL."""
     port = free_port()
-    with _started(command(script, "--http", str(port), *arguments), port) as url:
+    with _run_server(command(script, "--http", str(port), *arguments), port) as url:
         yield url
 
 
 @contextlib.contextmanager
 def gateway(upstream: str, store: Path) -> Iterator[str]:
-    """The address of `forebay serve` before a server at another one."""
+    """Run `forebay serve` in front of the server at `upstream` and yield its URL."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "forebay.toml"
         config.write_text(f'store = "{store.as_uri()}"\n[upstreams.server]\nurl = "{upstream}"\n', encoding="utf-8")
-        told = ["serve", "--config", str(config), "--http", f"127.0.0.1:{port}"]
-        with _started([sys.executable, "-m", "forebay", *told], port) as url:
+        arguments = ["serve", "--config", str(config), "--http", f"127.0.0.1:{port}"]
+        with _run_server([sys.executable, "-m", "forebay", *arguments], port) as url:
             yield url
 
 
 @contextlib.contextmanager
-def _started(command: list[str], port: int) -> Iterator[str]:
-    # What it says is not what whoever started it has to say.
+def _run_server(command: list[str], port: int) -> Iterator[str]:
+    # The caller's stdout may carry results, so the server's output goes to stderr.
     process = subprocess.Popen(command, stdout=STDERR)  # noqa: S603
     try:
-        _await(process, port)
+        _wait_for_port(process, port)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def _await(process: "subprocess.Popen[bytes]", port: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _wait_for_port(process: "subprocess.Popen[bytes]", port: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode} before it served; what it said is above")
+            raise RuntimeError(f"the server ended with {process.returncode} before it listened; its output is above")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise RuntimeError(f"the server did not listen on port {port} within {PATIENCE:.0f} s")
+    raise RuntimeError(f"the server did not listen on port {port} within {TIMEOUT_SECONDS:.0f} s")

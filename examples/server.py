@@ -1,8 +1,8 @@
-"""A browser's MCP server with forebay in it. The browser is made up, the sizes of its answers are not.
+"""An MCP server for a simulated browser, with forebay installed. The results have the sizes that real ones have.
 
 python examples/server.py --output-mode auto          over stdio
 python examples/server.py --http 9881                 streamable HTTP on http://localhost:9881/mcp
-python examples/server.py --plain                     without forebay, to be put behind `forebay wrap`
+python examples/server.py --plain                     without forebay, for use behind `forebay wrap`
 """
 
 import argparse
@@ -26,114 +26,114 @@ Pixels = Annotated[int, Field(ge=1, le=2_000)]
 
 
 def make_server() -> MCPServer:
-    """A server like any other: no tool of it knows of forebay."""
+    """Return the server. None of its tools knows about forebay."""
     server = MCPServer("example-browser", version="1.0", log_level="WARNING")
-    opened = HOME
+    current_url = HOME
 
     @server.tool(structured_output=False)
     def navigate(url: str) -> dict[str, Any]:
         """Open a page."""
-        nonlocal opened
-        opened = url
-        return {"url": url, "title": pages.page(url)["title"], "status": 200}
+        nonlocal current_url
+        current_url = url
+        return {"url": url, "title": pages.make_page(url)["title"], "status": 200}
 
     @server.tool(structured_output=False)
     def read_page() -> dict[str, Any]:
-        """The text of the open page."""
-        page = pages.page(opened)
+        """Read the text of the open page."""
+        page = pages.make_page(current_url)
         return {"url": page["url"], "title": page["title"], "text": page["text"]}
 
     @server.tool(structured_output=False)
     def crawl(url: str, max_pages: Count = 30) -> dict[str, Any]:
-        """The tree of a site's pages, with their text."""
-        return pages.crawled(url, max_pages)
+        """Crawl a site and return its pages with their text."""
+        return pages.crawl(url, max_pages)
 
     @server.tool(structured_output=False)
     def network(count: Count = 500) -> dict[str, Any]:
-        """What the open page sent and received."""
-        return pages.requests(opened, count)
+        """List the network requests of the open page."""
+        return pages.record_requests(current_url, count)
 
     @server.tool(structured_output=True)
     def extract_data(count: Count = 1000) -> pages.Extracted:
-        """Records of the open page."""
-        return pages.extracted(opened, count)
+        """Extract the records of the open page."""
+        return pages.extract_records(current_url, count)
 
     @server.tool()
     def evidence_bundle() -> CallToolResult:
-        """Page, network and trace of the open page, as gzip."""
-        packed = base64.b64encode(pages.bundle(opened)).decode()
+        """Return the open page with its network requests and trace, as gzip."""
+        packed = base64.b64encode(pages.bundle(current_url)).decode()
         resource = BlobResourceContents(uri="evidence://bundle", mime_type="application/gzip", blob=packed)
         return CallToolResult(content=[EmbeddedResource(type="resource", resource=resource)])
 
     @server.tool()
     def screenshot(width: Pixels = 320, height: Pixels = 200) -> CallToolResult:
-        """A picture of the open page."""
-        picture = base64.b64encode(pages.picture(opened, width, height)).decode()
+        """Take a screenshot of the open page."""
+        picture = base64.b64encode(pages.render_png(current_url, width, height)).decode()
         return CallToolResult(content=[ImageContent(type="image", data=picture, mime_type="image/png")])
 
     @server.tool(structured_output=False)
     def trace(events: Count = 1000) -> str:
-        """What the browser did, a line an event."""
-        return pages.trace(opened, events)
+        """Return the browser's trace, one event per line."""
+        return pages.record_trace(current_url, events)
 
     @server.tool(structured_output=False)
     def bug_scan(count: Count = 200) -> dict[str, Any]:
-        """What is wrong with the open page, the worst first."""
-        return pages.findings(opened, count)
+        """Scan the open page for bugs, most severe first."""
+        return pages.scan_for_bugs(current_url, count)
 
     @server.tool(structured_output=False)
     def attach(name: str, text: str) -> dict[str, Any]:
-        """Keep a text with the open page."""
+        """Attach a text to the open page."""
         data = text.encode()
-        return {"url": opened, "name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        return {"url": current_url, "name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
     return server
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="An MCP server with forebay in it, of a made-up browser.")
-    parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on loopback, in place of stdio")
-    parser.add_argument("--plain", action="store_true", help="without forebay")
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="An MCP server for a simulated browser, with forebay installed.")
+    parser.add_argument("--http", type=int, metavar="PORT", help="serve streamable HTTP on loopback instead of stdio")
+    parser.add_argument("--plain", action="store_true", help="do not install forebay")
     parser.add_argument("--output-mode", choices=["inline", "handle", "auto"], default="inline")
     parser.add_argument("--output-handle-ttl-hours", type=float, default=24, metavar="HOURS")
     parser.add_argument("--output-handle-sweep-interval-seconds", type=float, default=300, metavar="SECONDS")
-    parser.add_argument("--prefix", default="oc_", help="of the tools that forebay adds (default: %(default)s)")
-    parser.add_argument("--store", help="where outputs are kept, as file:///path (default: your data directory)")
+    parser.add_argument("--prefix", default="oc_", help="prefix of forebay's tools (default: %(default)s)")
+    parser.add_argument("--store", help="URL of the store, file:///path (default: your data directory)")
     return parser.parse_args()
 
 
-def make_gate(asked: argparse.Namespace) -> Forebay:
+def make_forebay(options: argparse.Namespace) -> Forebay:
     return Forebay(
-        asked.store,
-        output_mode=asked.output_mode,
+        options.store,
+        output_mode=options.output_mode,
         per_call=True,
-        prefix=asked.prefix,
+        prefix=options.prefix,
         journal=True,
-        # Short handles can be guessed by whoever reaches the server; this one is reached from here only.
+        # Short handles can be guessed by anyone who can reach the server, but it listens on loopback only.
         handle_length=12,
-        ttl=asked.output_handle_ttl_hours * 3600,
-        sweep_interval=asked.output_handle_sweep_interval_seconds,
+        ttl=options.output_handle_ttl_hours * 3600,
+        sweep_interval=options.output_handle_sweep_interval_seconds,
     )
 
 
 def main() -> None:
-    asked = arguments()
-    if asked.plain:
-        run(make_server(), asked.http)
+    options = parse_arguments()
+    if options.plain:
+        run(make_server(), options.http)
         return
     try:
-        gate = make_gate(asked)
+        forebay = make_forebay(options)
     except ForebayError as error:
         sys.exit(f"server.py: {error}")
-    with contextlib.closing(gate):
-        run(gate.install(make_server()), asked.http)
+    with contextlib.closing(forebay):
+        run(forebay.install(make_server()), options.http)
 
 
 def run(server: MCPServer, port: int | None) -> None:
     if port is None:
         server.run()
     else:
-        # Without sessions a single request is enough: `curl` can call a tool.
+        # Without sessions a single request can call a tool, for example with `curl`.
         server.run("streamable-http", port=port, stateless_http=True, json_response=True)
 
 

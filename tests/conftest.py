@@ -10,10 +10,10 @@ from hypothesis import settings
 from stores import Clock
 from wires import ERAS, Servers
 
-# What these find wrong is told as in a test.
+# Assertions in these modules show details, as in a test.
 pytest.register_assert_rewrite("invariants", "mcp_harness", "fastmcp_harness")
 
-# Shared machines are slow at times; slowness is a bench's business. CI must fail for a change, not for a seed.
+# No deadline, because shared machines are slow at times. CI must fail for a change, not for a random seed.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command finds its store, and nothing that would change how it shows things."""
+    """The command's home folder, with the environment variables unset that change its output."""
     for name in ("FOREBAY_STORE", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
@@ -37,19 +37,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def handle(home: Path) -> str:
-    """A handle of some rows. What is stored by the library, the command finds."""
+    """A handle of rows that the library stored, for the command to read."""
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         return store.put({"rows": ROWS}, source_tool="list_rows").output_handle
 
 
 @pytest.fixture(params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
-    """Of the protocol."""
+    """An era of the protocol."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    """Of the script that a module of tests names, in processes of their own."""
+    """Servers of the test module's `SCRIPT`, each in its own process."""
     with closing(Servers(request.module.SCRIPT)) as servers:
         yield servers

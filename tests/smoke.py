@@ -1,4 +1,4 @@
-"""Does an installed forebay work? Every verb once, without pytest, from anywhere but the source tree."""
+"""Check that an installed forebay works: call every function once, without pytest, outside the source tree."""
 
 import json
 import subprocess
@@ -36,14 +36,14 @@ for line in sys.stdin:
 
 
 @check
-def a_server_behind_it() -> bool:
-    """`forebay wrap` before a server of a few lines."""
+def gateway() -> bool:
+    """Wrap a small server with `forebay wrap`."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
     with tempfile.TemporaryDirectory() as folder:
-        told = ["wrap", "--store", Path(folder).as_uri(), "--", sys.executable, "-c", SERVER]
-        command = [sys.executable, "-m", "forebay", *told]
-        done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, check=True)
-    descriptor = json.loads(json.loads(done.stdout)["result"]["content"][0]["text"])
+        arguments = ["wrap", "--store", Path(folder).as_uri(), "--", sys.executable, "-c", SERVER]
+        command = [sys.executable, "-m", "forebay", *arguments]
+        process = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, check=True)
+    descriptor = json.loads(json.loads(process.stdout)["result"]["content"][0]["text"])
     return bool(descriptor["size_bytes"] == 100_000)
 
 
@@ -166,18 +166,18 @@ def server() -> bool:
     from mcp import Client
     from mcp.server import MCPServer
 
-    made = MCPServer("smoke")
+    mcp_server = MCPServer("smoke")
 
-    @made.tool(structured_output=False)
+    @mcp_server.tool(structured_output=False)
     def records() -> str:
         return DOCUMENT.decode() * 10
 
     async def call(opened: forebay.Store) -> bool:
-        Forebay(opened, output_mode="auto").install(made)
-        async with Client(made) as client:
+        Forebay(opened, output_mode="auto").install(mcp_server)
+        async with Client(mcp_server) as client:
             result = await client.call_tool("records", {})
-        told = json.loads(result.content[0].text)  # type: ignore[union-attr]
-        return opened.open(told["output_handle"]).read() == DOCUMENT * 10
+        descriptor = json.loads(result.content[0].text)  # type: ignore[union-attr]
+        return opened.open(descriptor["output_handle"]).read() == DOCUMENT * 10
 
     with tempfile.TemporaryDirectory() as folder, forebay.open_store(f"file://{folder}/store") as opened:
         return asyncio.run(call(opened))

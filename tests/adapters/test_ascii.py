@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from forebay.adapters.mcp import Forebay
 from mcp_server import make_server
-from wires import MODERN, message_of, wired_to
+from wires import MODERN, connect_http, extract_message
 
 CALL = {"size": 7_000, "of": "é"}
 
@@ -38,10 +38,10 @@ def test_a_descriptor_is_small_as_a_whole_message(era: str, tmp_path: Path) -> N
     """An emoji of four bytes in UTF-8 takes twelve when it is escaped."""
     middleware = Forebay((tmp_path / "store").as_uri(), output_mode="handle", sweep_interval=0)
     with run_server(middleware) as port:
-        wire = wired_to(port, era)
+        wire = connect_http(port, era)
         for of in ('"', "\\", "\x01", "😀", "é", "語", "a"):
             params = {"name": "text", "arguments": {"size": 60_000, "of": of}}
-            message = message_of(wire.ask("tools/call", params))
+            message = extract_message(wire.request("tools/call", params))
             assert len(message) <= 4096
             preview = json.loads(json.loads(message)["result"]["content"][0]["text"])["preview"]
             assert set(preview) == {of}
@@ -54,7 +54,7 @@ def test_what_goes_inline_is_measured_as_it_is_sent(era: str, tmp_path: Path) ->
     """The text and the structured content are 28 KB in UTF-8, and 84 KB in ASCII."""
     middleware = Forebay((tmp_path / "store").as_uri(), output_mode="auto", sweep_interval=0)
     with run_server(middleware) as port:
-        message = message_of(wired_to(port, era).ask("tools/call", {"name": "text", "arguments": CALL}))
+        message = extract_message(connect_http(port, era).request("tools/call", {"name": "text", "arguments": CALL}))
         assert ("output_handle" in message.decode()) == (era == MODERN)
         assert len(message) <= 32768
     middleware.close()

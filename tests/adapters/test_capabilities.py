@@ -16,7 +16,7 @@ from forebay.outputs.capabilities import META_KEY
 from mcp.server import MCPServer, Server
 from mcp_harness import parse_text
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
-from wires import LEGACY, MODERN, Servers, Wire, message_of, wired_to
+from wires import LEGACY, MODERN, Servers, Wire, connect_http, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -31,11 +31,11 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 
 def list_names(wire: Wire) -> list[str]:
-    return [tool["name"] for tool in json.loads(message_of(wire.ask("tools/list")))["result"]["tools"]]
+    return [tool["name"] for tool in json.loads(extract_message(wire.request("tools/list")))["result"]["tools"]]
 
 
 def call(wire: Wire, tool: str, **arguments: Any) -> dict[str, Any]:
-    answer = json.loads(message_of(wire.ask("tools/call", {"name": tool, "arguments": arguments})))
+    answer = json.loads(extract_message(wire.request("tools/call", {"name": tool, "arguments": arguments})))
     result: dict[str, Any] = answer["result"]
     return result
 
@@ -52,10 +52,10 @@ def make_options(root: Path, **options: Any) -> dict[str, Any]:
 def test_what_is_switched_off_is_neither_listed_nor_called(
     transport: str, era: str, servers: Servers, tmp_path: Path
 ) -> None:
-    with servers.wired(None, era) as plain:
+    with servers.connect(None, era) as plain:
         before = list_names(plain)
     options = make_options(tmp_path, disable_tools=["media"], tools_only=["core", "media"])
-    with servers.wired(options, era, transport) as wire:
+    with servers.connect(options, era, transport) as wire:
         # A call is the first request that the server gets.
         refused = call(wire, "rows")
         assert list_names(wire) == [
@@ -72,22 +72,25 @@ def test_what_is_switched_off_is_neither_listed_nor_called(
 
 def test_nothing_is_changed_where_nothing_is_asked_for(era: str, servers: Servers, tmp_path: Path) -> None:
     with (
-        servers.wired({"store": tmp_path.as_uri() + "/store"}, era) as without,
-        servers.wired(make_options(tmp_path), era) as configured,
-        servers.wired(make_options(tmp_path, tools_only=["core", "data", "media"]), era) as allowing,
+        servers.connect({"store": tmp_path.as_uri() + "/store"}, era) as without,
+        servers.connect(make_options(tmp_path), era) as configured,
+        servers.connect(make_options(tmp_path, tools_only=["core", "data", "media"]), era) as allowing,
     ):
-        expected = without.ask("tools/list")
-        assert configured.ask("tools/list") == expected
-        assert allowing.ask("tools/list") == expected
-        assert without.hello == configured.hello == allowing.hello
+        expected = without.request("tools/list")
+        assert configured.request("tools/list") == expected
+        assert allowing.request("tools/list") == expected
+        assert without.initialize_response == configured.initialize_response == allowing.initialize_response
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_hidden_tools_are_shown_to_who_asks(transport: str, era: str, servers: Servers, tmp_path: Path) -> None:
     options = make_options(tmp_path, hidden_tools=["data", "several"], disable_tools=["media"])
-    with servers.wired(options, era, transport) as wire:
+    with servers.connect(options, era, transport) as wire:
         if era == LEGACY:
-            assert json.loads(message_of(wire.hello))["result"]["capabilities"]["tools"]["listChanged"] is True
+            assert (
+                json.loads(extract_message(wire.initialize_response))["result"]["capabilities"]["tools"]["listChanged"]
+                is True
+            )
         before = list_names(wire)
         assert before[-1] == "expand_tools"
         assert not {"rows", "text", "json_text", "several", "image"} & set(before)
@@ -97,43 +100,45 @@ def test_hidden_tools_are_shown_to_who_asks(transport: str, era: str, servers: S
             error = parse_content(call(wire, "expand_tools", **arguments))["error"]
             assert (error["code"], error["capability"]) == ("CAPABILITY_DISABLED", "media")
         assert list_names(wire) == before
-        assert wire.notified == []
+        assert wire.notifications == []
         # A hidden tool can be called.
         assert call(wire, "text")["isError"] is False
         shown = parse_content(call(wire, "expand_tools", names=["text", "several"]))
         if era == MODERN:
             assert [tool["name"] for tool in shown["tools"]] == ["text", "several"]
             assert list_names(wire) == before
-            assert wire.notified == []
+            assert wire.notifications == []
         else:
             assert shown["expanded"] == ["text", "several"]
             assert [name for name in list_names(wire) if name not in before] == ["text", "several"]
             if transport == "stdio":
-                assert [json.loads(line)["method"] for line in wire.notified] == ["notifications/tools/list_changed"]
+                assert [json.loads(line)["method"] for line in wire.notifications] == [
+                    "notifications/tools/list_changed"
+                ]
             call(wire, "expand_tools", name="text")
-            assert len(wire.notified) <= 1
-    with servers.wired(options, era, transport) as other:
+            assert len(wire.notifications) <= 1
+    with servers.connect(options, era, transport) as other:
         assert list_names(other) == before
 
 
 def test_a_definition_is_as_the_list_would_have_it(servers: Servers, tmp_path: Path) -> None:
     options = {"output_mode": "auto", "per_call": True}
-    with servers.wired(make_options(tmp_path, **options), MODERN) as wire:
-        tools = json.loads(wire.ask("tools/list"))["result"]["tools"]
-    with servers.wired(make_options(tmp_path, **options, hidden_tools=["rows"]), MODERN) as wire:
+    with servers.connect(make_options(tmp_path, **options), MODERN) as wire:
+        tools = json.loads(wire.request("tools/list"))["result"]["tools"]
+    with servers.connect(make_options(tmp_path, **options, hidden_tools=["rows"]), MODERN) as wire:
         assert parse_content(call(wire, "expand_tools", name="rows"))["tools"] == [tools[0]]
 
 
 def test_a_name_that_no_tool_has_closes_the_server(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "disable_tools": ["workflw"]}
-    with servers.wired(options, era) as wire:
+    with servers.connect(options, era) as wire:
         assert "which no tool is for; there are core" in parse_content(call(wire, "text"))["error"]["message"]
         assert list_names(wire) == OWN_TOOLS
 
 
 def test_a_connection_that_does_not_last_is_told_the_definitions(tmp_path: Path) -> None:
     with closing(Servers("mcp_server.py")) as servers:
-        wire = wired_to(servers.port(make_options(tmp_path, hidden_tools=["rows"]), "stateless"), LEGACY)
+        wire = connect_http(servers.port(make_options(tmp_path, hidden_tools=["rows"]), "stateless"), LEGACY)
         assert [tool["name"] for tool in parse_content(call(wire, "expand_tools", name="rows"))["tools"]] == ["rows"]
         assert "rows" not in list_names(wire)
 
@@ -242,7 +247,7 @@ def test_while_a_server_cannot_list_its_tools_none_slips_through(era: str, tmp_p
 def test_what_one_connection_is_shown_another_is_not(tmp_path: Path) -> None:
     with closing(Servers("mcp_server.py")) as servers:
         options = make_options(tmp_path, hidden_tools=["rows"])
-        with servers.wired(options, LEGACY, "http") as one, servers.wired(options, LEGACY, "http") as other:
+        with servers.connect(options, LEGACY, "http") as one, servers.connect(options, LEGACY, "http") as other:
             call(one, "expand_tools", name="rows")
             assert "rows" in list_names(one)
             assert "rows" not in list_names(other)

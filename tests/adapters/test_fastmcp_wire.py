@@ -14,7 +14,7 @@ import pytest
 from fastmcp.client.transports import StdioTransport
 from mcp_harness import parse_text, read_all_items
 from support_paths import SUPPORT
-from wires import CALLS, LEGACY, MODERN, NASTY, Servers, Wire, message_of, wired_to
+from wires import CALLS, LEGACY, MODERN, NASTY, Servers, Wire, connect_http, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -45,12 +45,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_what_goes_inline_is_the_same_to_the_byte(era: str, transport: str, servers: Servers, root: str) -> None:
     default, limited = {"store": root}, {"store": root, "output_mode": "auto", "output_inline_limit_bytes": 10**9}
     with (
-        servers.wired(None, era, transport) as plain,
-        servers.wired(default, era, transport) as first,
-        servers.wired(limited, era, transport) as second,
+        servers.connect(None, era, transport) as plain,
+        servers.connect(default, era, transport) as first,
+        servers.connect(limited, era, transport) as second,
     ):
         for gated in (first, second):
-            assert plain.hello == gated.hello
+            assert plain.initialize_response == gated.initialize_response
         requests: list[tuple[str, dict[str, Any]]] = [
             *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in CALLS_OF_FASTMCP),
             *((method, {}) for method in ("resources/list", "prompts/list")),
@@ -58,16 +58,16 @@ def test_what_goes_inline_is_the_same_to_the_byte(era: str, transport: str, serv
             *(("resources/read", {"uri": uri}) for uri in ("test://one", "test://each/other", "test://none")),
         ]
         for method, params in requests:
-            before = plain.ask(method, params)
-            assert before == first.ask(method, params) == second.ask(method, params), (method, params)
-            assert b'"result"' in message_of(before) or params.get("uri") == "test://none", before
+            before = plain.request(method, params)
+            assert before == first.request(method, params) == second.request(method, params), (method, params)
+            assert b'"result"' in extract_message(before) or params.get("uri") == "test://none", before
 
 
 def test_the_list_differs_only_by_what_was_added(era: str, transport: str, servers: Servers, root: str) -> None:
     options = {"store": root, "journal": True}
-    with servers.wired(None, era, transport) as plain, servers.wired(options, era, transport) as gated:
-        before, after = (json.loads(message_of(wire.ask("tools/list")))["result"] for wire in (plain, gated))
-        templates = [json.loads(message_of(wire.ask("resources/templates/list"))) for wire in (plain, gated)]
+    with servers.connect(None, era, transport) as plain, servers.connect(options, era, transport) as gated:
+        before, after = (json.loads(extract_message(wire.request("tools/list")))["result"] for wire in (plain, gated))
+        templates = [json.loads(extract_message(wire.request("resources/templates/list"))) for wire in (plain, gated)]
     added_tools = after["tools"][len(before["tools"]) :]
     assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
     assert [tool["name"] for tool in added_tools] == ["output_fetch", "output_search", "journal"]
@@ -84,9 +84,9 @@ def test_the_list_differs_only_by_what_was_added(era: str, transport: str, serve
 
 def test_a_descriptor_is_small_as_a_whole_message(era: str, transport: str, servers: Servers, root: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [("text", {"size": 60_000, "of": of}) for of in NASTY]
-    with servers.wired({"store": root, "output_mode": "handle"}, era, transport) as wire:
+    with servers.connect({"store": root, "output_mode": "handle"}, era, transport) as wire:
         for name, arguments in (*calls, ("rows", {"count": 2000})):
-            message = message_of(wire.ask("tools/call", {"name": name, "arguments": arguments}))
+            message = extract_message(wire.request("tools/call", {"name": name, "arguments": arguments}))
             assert len(message) <= 4096
             descriptor = json.loads(json.loads(message)["result"]["content"][0]["text"])
             assert len(descriptor["output_handle"]) == (15 if transport == "stdio" else 29)
@@ -139,10 +139,10 @@ def test_clients_of_both_sdks_over_both_transports(
 
 def test_a_handle_is_its_principal_s(era: str, servers: Servers, root: str) -> None:
     port = servers.port({"store": root, "output_mode": "auto", "journal": True}, "guarded")
-    ann, bob = wired_to(port, era, "of-ann"), wired_to(port, era, "of-bob")
+    ann, bob = connect_http(port, era, "of-ann"), connect_http(port, era, "of-bob")
 
     def ask(wire: Wire, method: str, **params: Any) -> Any:
-        return json.loads(message_of(wire.ask(method, params)))
+        return json.loads(extract_message(wire.request(method, params)))
 
     def call(wire: Wire, tool: str, **arguments: Any) -> Any:
         return json.loads(ask(wire, "tools/call", name=tool, arguments=arguments)["result"]["content"][0]["text"])
@@ -157,4 +157,4 @@ def test_a_handle_is_its_principal_s(era: str, servers: Servers, root: str) -> N
     bob_events = {event["event"] for event in call(bob, "journal")}
     assert "output_handle_refused" in bob_events
     assert "output_handle_created" not in bob_events
-    assert b"invalid_token" in wired_to(port, MODERN, "of-eve").ask("tools/list")
+    assert b"invalid_token" in connect_http(port, MODERN, "of-eve").request("tools/list")

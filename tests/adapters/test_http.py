@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wires import LEGACY, MODERN, Servers, wired_to
+from wires import LEGACY, MODERN, Servers, connect_http
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ class Visitor:
     """A client with a name, in one era of the protocol."""
 
     def __init__(self, port: int, name: str, era: str) -> None:
-        self.raw = wired_to(port, era, name).ask
+        self.raw = connect_http(port, era, name).request
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         return json.loads(self.raw(method, params))

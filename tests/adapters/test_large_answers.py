@@ -10,11 +10,11 @@ import pytest
 from documents import values
 from forebay.hub.streams import to_objects
 from forebay.wire.messages import parse_lazy
-from gateway_harness import Talk, script, wrap
+from gateway_harness import StdioClient, script, wrap
 from hypothesis import given
 from hypothesis import strategies as st
 from large_server import text
-from serve_harness import EraTalk, command_of, config, serving
+from serve_harness import EraClient, serving, upstream_command, write_config
 from wires import ERAS, LEGACY
 
 pytestmark = pytest.mark.slow
@@ -33,14 +33,14 @@ def make_calls(size: int) -> dict[str, dict[str, Any]]:
 
 
 @contextmanager
-def open_gateway(command: str, folder: Path, era: str) -> Iterator[EraTalk]:
+def open_gateway(command: str, folder: Path, era: str) -> Iterator[EraClient]:
     if command == "serve":
-        with serving(config(folder, {"large": command_of("large_server.py", "stdio")}), era) as talk:
+        with serving(write_config(folder, {"large": upstream_command("large_server.py", "stdio")}), era) as talk:
             yield talk
         return
-    talk = EraTalk(wrap(folder / "store", server=SERVER), era, {})
+    talk = EraClient(wrap(folder / "store", server=SERVER), era, {})
     try:
-        talk.hello()
+        talk.initialize()
         yield talk
     finally:
         talk.kill()
@@ -51,7 +51,7 @@ def open_gateway(command: str, folder: Path, era: str) -> Iterator[EraTalk]:
 def test_they_pass_unchanged(command: str, era: str, tmp_path: Path) -> None:
     with open_gateway(command, tmp_path, era) as talk:
         for method, params in make_calls(SIZE).items():
-            result = talk.ask(method, params)["result"]
+            result = talk.request(method, params)["result"]
             assert text(SIZE) in _collect_strings(result), method
 
 
@@ -64,15 +64,15 @@ def _collect_strings(value: Any) -> list[str]:
 
 def test_a_resource_of_20_mb_is_in_memory_three_times_at_most(tmp_path: Path) -> None:
     with open_gateway("serve", tmp_path, LEGACY) as talk:
-        talk.ask("resources/read", {"uri": "test://sized/100000"})
+        talk.request("resources/read", {"uri": "test://sized/100000"})
         before = _read_peak(talk)
-        number = talk.request("resources/read", {"uri": "test://sized/20000000"})
-        line = talk.line()
+        number = talk.send_request("resources/read", {"uri": "test://sized/20000000"})
+        line = talk.read_line()
         assert json.loads(line)["id"] == number
         assert _read_peak(talk) - before < 3.5 * len(line)
 
 
-def _read_peak(talk: Talk) -> int:
+def _read_peak(talk: StdioClient) -> int:
     status = Path(f"/proc/{talk.process.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 

@@ -18,23 +18,23 @@ def test_what_goes_inline_is_the_same_to_the_byte(
     options: dict[str, Any], era: str, servers: Servers, tmp_path: Path
 ) -> None:
     with (
-        servers.wired(None, era) as plain,
-        servers.wired({"store": tmp_path.as_uri() + "/store", **options}, era) as gated,
+        servers.connect(None, era) as plain,
+        servers.connect({"store": tmp_path.as_uri() + "/store", **options}, era) as gated,
     ):
-        assert plain.hello == gated.hello
+        assert plain.initialize_response == gated.initialize_response
         for name, arguments in CALLS:
             params = {"name": name, "arguments": arguments}
-            assert plain.ask("tools/call", params) == gated.ask("tools/call", params), (name, arguments)
+            assert plain.request("tools/call", params) == gated.request("tools/call", params), (name, arguments)
         for method in ("resources/list", "prompts/list", "ping" if era == LEGACY else "server/discover"):
-            assert plain.ask(method) == gated.ask(method)
+            assert plain.request(method) == gated.request(method)
 
 
 def test_the_list_differs_only_by_what_was_added(era: str, servers: Servers, tmp_path: Path) -> None:
     with (
-        servers.wired(None, era) as plain,
-        servers.wired({"store": tmp_path.as_uri() + "/store", "journal": True}, era) as gated,
+        servers.connect(None, era) as plain,
+        servers.connect({"store": tmp_path.as_uri() + "/store", "journal": True}, era) as gated,
     ):
-        before, after = (json.loads(wire.ask("tools/list"))["result"] for wire in (plain, gated))
+        before, after = (json.loads(wire.request("tools/list"))["result"] for wire in (plain, gated))
     added_tools = after["tools"][len(before["tools"]) :]
     assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
     assert [tool["name"] for tool in added_tools] == ["output_fetch", "output_search", "journal"]
@@ -48,9 +48,9 @@ def test_the_list_differs_only_by_what_was_added(era: str, servers: Servers, tmp
 def test_a_descriptor_is_small_as_a_whole_message(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "handle", "handle_length": 26}
     calls = [("text", {"size": 60_000 // len(of), "of": of}) for of in NASTY]
-    with servers.wired(options, era) as wire:
+    with servers.connect(options, era) as wire:
         for name, arguments in [*calls, ("rows", {"count": 2000})]:
-            line = wire.ask("tools/call", {"name": name, "arguments": arguments})
+            line = wire.request("tools/call", {"name": name, "arguments": arguments})
             assert len(line.rstrip(b"\n")) <= 4096, arguments
             descriptor = json.loads(json.loads(line)["result"]["content"][0]["text"])
             size = len(descriptor["preview"].encode())
@@ -64,31 +64,31 @@ LIMIT = 4096
 
 def test_no_page_is_larger_than_what_goes_inline(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "output_inline_limit_bytes": LIMIT}
-    with servers.wired(options, era) as wire:
+    with servers.connect(options, era) as wire:
         for of in NASTY:
             params = {"name": "text", "arguments": {"size": 9000, "of": of}}
-            answer = json.loads(wire.ask("tools/call", params))["result"]
+            answer = json.loads(wire.request("tools/call", params))["result"]
             handle = json.loads(answer["content"][0]["text"])["output_handle"]
             for format in ("text", "lines", "bytes"):  # noqa: A001
                 fetch = {"output_handle": handle, "format": format}
-                line = wire.ask("tools/call", {"name": "output_fetch", "arguments": fetch})
+                line = wire.request("tools/call", {"name": "output_fetch", "arguments": fetch})
                 assert b'"isError":false' in line, line
                 assert len(line) <= LIMIT + 64, (of, format)
                 # Empty lines take so few bytes that the line limit ends the page.
                 assert len(line) > LIMIT * 0.7 or (of, format) == ("\n", "lines")
             search = {"output_handle": handle, "pattern": of, "limit": 1000}
-            line = wire.ask("tools/call", {"name": "output_search", "arguments": search})
+            line = wire.request("tools/call", {"name": "output_search", "arguments": search})
             assert len(line) <= LIMIT + 64, of
             long = f"forebay://output/{handle}?offset=0&limit=0000000000004000#{'f' * 9000}"
             for uri in (f"forebay://output/{handle}", f"forebay://output/{handle}?limit=0000000000004000", long):
-                assert len(wire.ask("resources/read", {"uri": uri})) <= LIMIT + 64, of
+                assert len(wire.request("resources/read", {"uri": uri})) <= LIMIT + 64, of
 
 
 def test_what_was_not_stored_is_told_in_little(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "output_mode": "auto", "quota_bytes": 10}
-    with servers.wired(options, era) as wire:
+    with servers.connect(options, era) as wire:
         for of in NASTY:
             params = {"name": "text", "arguments": {"size": 60_000, "of": of}}
-            line = wire.ask("tools/call", params)
+            line = wire.request("tools/call", params)
             assert len(line) <= 4096, of
             assert json.loads(json.loads(line)["result"]["content"][0]["text"])["preview"].startswith(of)

@@ -1,4 +1,4 @@
-"""A read-only buffer can still be changed by its owner: then answers are wrong, but nothing worse happens."""
+"""A read-only buffer can still be changed by its owner: results may then be wrong, but nothing crashes."""
 
 import contextlib
 import threading

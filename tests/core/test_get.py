@@ -48,11 +48,11 @@ def test_a_cut_payload_never_gives_another_value() -> None:
 
 @pytest.mark.parametrize("pointer", ["/b", "/a/1", "/a/-", "/a/00", "/a/0/x", "/a/18446744073709551616"])
 def test_nothing_there(pointer: str) -> None:
-    with pytest.raises(PathNotFound) as caught:
+    with pytest.raises(PathNotFound) as error:
         get('{"a": [1]}', pointer)
-    assert caught.value.code == "path_not_found"
-    assert pointer in str(caught.value)
-    assert "outline" in str(caught.value)
+    assert error.value.code == "path_not_found"
+    assert pointer in str(error.value)
+    assert "outline" in str(error.value)
 
 
 @pytest.mark.parametrize("pointer", ["a", "a/b", "#/a", "/~2", "/~"])

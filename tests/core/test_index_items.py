@@ -1,4 +1,4 @@
-"""`index_items` and `ItemIndexer`, against arrays found by plain Python; pieces of every size give the same."""
+"""`index_items` and `ItemIndexer` against arrays found by plain Python, with input in pieces of every size."""
 
 import json
 import mmap
@@ -22,11 +22,11 @@ from forebay import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-Answer = tuple[str, bytes | int]
+Outcome = tuple[str, bytes | int]
 
 
-def answer(*pieces: bytes, path: str | None = None, validate: bool = True) -> Answer:
-    """The index, or the error and its byte."""
+def index_or_error(*pieces: bytes, path: str | None = None, validate: bool = True) -> Outcome:
+    """Return the index, or the error and its byte."""
     try:
         indexer = ItemIndexer(path, validate=validate)
         for piece in pieces:
@@ -139,10 +139,10 @@ SMALL = [
 @pytest.mark.parametrize("text", SMALL)
 def test_every_cut_gives_the_same(text: str, path: str | None, validate: bool) -> None:
     data = text.encode()
-    whole = answer(data, path=path, validate=validate)
+    whole = index_or_error(data, path=path, validate=validate)
     for cut in range(len(data) + 1):
-        assert answer(data[:cut], data[cut:], path=path, validate=validate) == whole
-    assert answer(*(data[i : i + 1] for i in range(len(data))), path=path, validate=validate) == whole
+        assert index_or_error(data[:cut], data[cut:], path=path, validate=validate) == whole
+    assert index_or_error(*(data[i : i + 1] for i in range(len(data))), path=path, validate=validate) == whole
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_pieces_of_any_document_give_the_same(value: Any, form: dict[str, Any], 
         cuts = sorted(draw.draw(st.lists(st.integers(0, len(payload)), max_size=5)))
         pieces = [payload[start:end] for start, end in zip([0, *cuts], [*cuts, len(payload)], strict=True)]
         for validate in (True, False):
-            assert answer(*pieces, validate=validate) == answer(payload, validate=validate)
+            assert index_or_error(*pieces, validate=validate) == index_or_error(payload, validate=validate)
 
 
 def test_an_error_comes_with_the_piece_it_is_in() -> None:
@@ -178,8 +178,8 @@ def test_nothing_follows_the_end() -> None:
             use()
 
 
-def large() -> list[bytes]:
-    """Payloads of several blocks: small items, large ones, rows, lines' worth of white space."""
+def large_payloads() -> list[bytes]:
+    """Return payloads of several blocks: small items, large items, rows, and much white space."""
     small = json.dumps([{"id": number, "name": "x" * (number % 50)} for number in range(20_000)]).encode()
     big = json.dumps([{"text": "y" * 150_000, "n": number} for number in range(12)]).encode()
     rows = b"\n".join(b'{"id": %d}' % number for number in range(60_000))
@@ -187,12 +187,12 @@ def large() -> list[bytes]:
     return [small, b'{"a": ' + big + b"}", rows, spaced]
 
 
-@pytest.mark.parametrize("data", large(), ids=["small", "big", "rows", "spaced"])
+@pytest.mark.parametrize("data", large_payloads(), ids=["small", "big", "rows", "spaced"])
 @pytest.mark.parametrize("size", [1000, 4096, 65_535, 65_536, 65_537])
 def test_pieces_of_large_payloads_give_the_same(data: bytes, size: int) -> None:
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
-    assert answer(*pieces) == answer(data)
-    assert answer(*pieces, validate=False) == answer(data)
+    assert index_or_error(*pieces) == index_or_error(data)
+    assert index_or_error(*pieces, validate=False) == index_or_error(data)
 
 
 @pytest.mark.slow
@@ -207,7 +207,7 @@ def test_an_index_survives_its_bytes(value: Any, form: dict[str, Any]) -> None:
 
 
 def test_bytes_that_are_no_index_are_refused() -> None:
-    data = large()[0]
+    data = large_payloads()[0]
     written = index_items(data).to_bytes()
     for cut in range(len(written)):
         with pytest.raises(CorruptIndex, match="index the payload again"):
@@ -221,7 +221,7 @@ def test_bytes_that_are_no_index_are_refused() -> None:
 @settings(max_examples=300)
 @given(st.integers(0, 10**9), st.integers(0, 7), st.integers(0, 25_000))
 def test_a_damaged_index_does_no_harm(place: int, bit: int, offset: int) -> None:
-    data = large()[0]
+    data = large_payloads()[0]
     written = bytearray(index_items(data).to_bytes())
     written[place % len(written)] ^= 1 << bit
     try:
@@ -233,7 +233,7 @@ def test_a_damaged_index_does_no_harm(place: int, bit: int, offset: int) -> None
 
 
 def test_every_read_only_payload(tmp_path: Path) -> None:
-    data = large()[0]
+    data = large_payloads()[0]
     path = tmp_path / "payload.json"
     path.write_bytes(data)
     expected = index_items(data)
@@ -254,7 +254,7 @@ def test_more_items_than_24_bits_count() -> None:
         assert len(index_items(data, validate=validate)) == count
 
 
-@pytest.mark.parametrize("data", [*large(), b"[" + b"0," * 2_000_000 + b"0]", b"[]", b"{}"])
+@pytest.mark.parametrize("data", [*large_payloads(), b"[" + b"0," * 2_000_000 + b"0]", b"[]", b"{}"])
 def test_an_index_is_small(data: bytes) -> None:
     for index in (index_items(data), index_lines(data)):
         assert len(index.to_bytes()) <= 0.0005 * len(data) + 64

@@ -1,4 +1,4 @@
-"""`index_lines`: every line counts, and a page found by it is the page found without."""
+"""`index_lines` counts every line, and pages are the same with and without an index."""
 
 import pytest
 from forebay import InvalidArgument, ItemIndex, index_items, index_lines, read_items, read_lines
@@ -22,7 +22,7 @@ def test_every_line_counts(data: bytes) -> None:
     assert ItemIndex.from_bytes(index.to_bytes()) == index
 
 
-def fields(page: object) -> list[object]:
+def as_list(page: object) -> list[object]:
     names = ("text", "offset", "returned", "next_offset", "start", "end")
     return [getattr(page, name) for name in names] + [repr(getattr(page, "truncated"))]  # noqa: B009
 
@@ -33,17 +33,17 @@ def test_pages_are_those_without_an_index(text: str, offset: int, limit: int, ma
     index = index_lines(text)
     plain = read_lines(text, offset, limit, max_bytes)
     indexed = read_lines(text, offset, limit, max_bytes, index=index)
-    assert fields(indexed) == fields(plain)
+    assert as_list(indexed) == as_list(plain)
     assert indexed.total == len(index)
     plain = read_lines(text, max_bytes=max_bytes, last=offset)
-    assert fields(read_lines(text, max_bytes=max_bytes, last=offset, index=index)) == fields(plain)
+    assert as_list(read_lines(text, max_bytes=max_bytes, last=offset, index=index)) == as_list(plain)
 
 
 def test_far_lines() -> None:
     text = "".join(f"line {number}{'x' * (number % 700)}\n" for number in range(3000))
     index = index_lines(text)
     for number in range(0, 3000, 7):
-        assert fields(read_lines(text, number, 3, index=index)) == fields(read_lines(text, number, 3))
+        assert as_list(read_lines(text, number, 3, index=index)) == as_list(read_lines(text, number, 3))
 
 
 def test_items_are_not_lines() -> None:

@@ -1,4 +1,4 @@
-"""Integers of any size: too small is an `InvalidArgument` that names the argument, too large is the largest."""
+"""Integer arguments: a negative value raises `InvalidArgument`, a value beyond 64 bits is clamped."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,8 +27,8 @@ VERBS: dict[str, tuple[Callable[..., Any], list[str]]] = {
 ARGUMENTS = [pytest.param(verb, name, id=f"{key}-{name}") for key, (verb, names) in VERBS.items() for name in names]
 
 
-class Index:
-    """Not an integer, but good for one."""
+class IndexLike:
+    """An object with `__index__`."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -40,9 +40,9 @@ class Index:
 @pytest.mark.parametrize("value", [-1, -(1 << 63), -(1 << 63) - 1, -(1 << 100)])
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
 def test_negative_is_refused_by_name(verb: Callable[..., Any], name: str, value: int) -> None:
-    for given in (value, Index(value)):
+    for argument in (value, IndexLike(value)):
         with pytest.raises(InvalidArgument, match=f"^{name} must not be negative"):
-            verb(**{name: given})
+            verb(**{name: argument})
 
 
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
@@ -54,7 +54,7 @@ def test_beyond_64_bits_is_the_largest(verb: Callable[..., Any], name: str) -> N
             return f"{name} refused: {error}"
 
     largest = answer((1 << 63) - 1)
-    for value in (1 << 63, (1 << 64) - 1, 1 << 64, 1 << 100, Index(1 << 100)):
+    for value in (1 << 63, (1 << 64) - 1, 1 << 64, 1 << 100, IndexLike(1 << 100)):
         assert answer(value) == largest
 
 

@@ -1,4 +1,4 @@
-"""An index on its own: stored, pickled, copied."""
+"""`ItemIndex` can be stored, pickled and copied."""
 
 import copy
 import mmap

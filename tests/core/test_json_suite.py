@@ -1,7 +1,7 @@
-"""What is JSON and what is not: cases that catch parsers out, with the byte at which they stop being JSON.
+"""Valid and invalid JSON that parsers get wrong, with the byte at which invalid cases stop being JSON.
 
-The byte to blame is the first one with which what came before cannot go on to be valid: the length where the
-payload ends too early.
+That byte is the first one after which the payload cannot become valid any more; for a payload that ends too early, it
+is the payload's length.
 """
 
 from collections.abc import Iterator
@@ -225,15 +225,15 @@ REJECTED = [
 ]
 
 
-def padded(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """The same behind more or less white space, so that it stands in every place of a block and across two."""
+def with_padding(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield the payload behind different amounts of white space, so that it starts at every position of a block."""
     for before in (0, *range(40, 66), 127, 128):
         yield b" " * before + data, before
 
 
 @pytest.mark.parametrize("data", ACCEPTED)
 def test_accepted(data: bytes) -> None:
-    for payload, _ in padded(data):
+    for payload, _ in with_padding(data):
         index = index_items(payload)
         assert index_items(payload, validate=False) == index
         assert index_items(payload + b" \n" * 40) is not None
@@ -241,7 +241,7 @@ def test_accepted(data: bytes) -> None:
 
 @pytest.mark.parametrize(("data", "byte"), REJECTED)
 def test_rejected_with_the_byte(data: bytes, byte: int) -> None:
-    for payload, before in padded(data):
+    for payload, before in with_padding(data):
         with pytest.raises(InvalidJSON) as caught:
             index_items(payload)
         assert caught.value.index == before + byte
@@ -249,8 +249,8 @@ def test_rejected_with_the_byte(data: bytes, byte: int) -> None:
 
 @pytest.mark.parametrize(("data", "byte"), REJECTED)
 def test_said_as_soon_as_the_byte_is_there(data: bytes, byte: int) -> None:
-    """What follows, here enough of it to fill blocks, does not matter."""
-    for payload, before in padded(data):
+    """The bytes that follow do not matter, even if they fill blocks."""
+    for payload, before in with_padding(data):
         if byte < len(data):
             with pytest.raises(InvalidJSON) as caught:
                 index_items(payload[: before + byte + 1] + b" " * 200)
@@ -282,12 +282,12 @@ def test_depth(depth: int) -> None:
         assert caught.value.index == byte
 
 
-def suite() -> list[Path]:
+def suite_files() -> list[Path]:
     return sorted(SUITE.rglob("[yn]_*.json")) if SUITE.is_dir() else []
 
 
 @pytest.mark.skipif(not SUITE.is_dir(), reason="the JSON test suite is not beside this checkout")
-@pytest.mark.parametrize("path", suite(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", suite_files(), ids=lambda path: path.name)
 def test_the_suite(path: Path) -> None:
     data = path.read_bytes()
     kind = path.name[0]

@@ -1,7 +1,7 @@
-"""No verb copies its payload: what it allocates is as large as its answer. A page does not even look at all of it.
+"""Functions do not copy their payload, and reading a page touches only a small part of it.
 
-Verbs run on a mapped file. For what they allocate each has a process of its own, and touches all pages before the peak
-is read; for what they look at none is mapped before, and those that are afterwards are counted.
+Functions run on a mapped file. To measure allocations, each runs in its own process after all pages were touched; to
+measure reads, the resident pages of the mapping are counted afterwards.
 """
 
 import json
@@ -16,8 +16,8 @@ import pytest
 from peak import measured
 
 SIZE = 64 << 20
-# A payload that was copied would add 64 MiB. Indexes and answers here are far below this.
-SLACK = 8 << 20
+# A copy of the payload would add 64 MiB. Indexes and results here are far smaller.
+MAX_GROWTH_BYTES = 8 << 20
 
 MEASURE = """
 import mmap, zlib
@@ -51,7 +51,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def growth(verb: str, path: Path) -> int:
+def measure_growth(verb: str, path: Path) -> int:
     small = b'{"items":[' + ITEM + b"]}"
     script = MEASURE.replace("VERB", verb).replace("SMALL", repr(small)).replace("PATH", json.dumps(str(path)))
     (grown,) = measured(script)
@@ -81,20 +81,20 @@ def growth(verb: str, path: Path) -> int:
     ],
 )
 def test_memory_does_not_grow_with_the_payload(verb: str, records: Path) -> None:
-    assert growth(verb, records) < SLACK
+    assert measure_growth(verb, records) < MAX_GROWTH_BYTES
 
 
 @pytest.mark.slow
 def test_a_copy_would_be_noticed(records: Path) -> None:
-    assert growth("bytes(data)", records) > SIZE // 2
+    assert measure_growth("bytes(data)", records) > SIZE // 2
 
 
-# A page, a block of the index and what the system maps around each place that is touched are far below this.
-LOOK = 2 << 20
+# A page, a block of the index and the kernel's read-around are far smaller.
+MAX_RESIDENT_BYTES = 2 << 20
 
 
-def resident(path: Path) -> int:
-    """How many bytes of a mapped file are in this process."""
+def resident_bytes(path: Path) -> int:
+    """Return how many bytes of a mapped file are resident in this process."""
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
     sizes = [
         next(int(line.split()[1]) << 10 for line in lines if line.startswith("Rss:"))
@@ -105,10 +105,10 @@ def resident(path: Path) -> int:
     return sizes[0]
 
 
-def looked_at(verb: Callable[[mmap.mmap], Any], path: Path) -> int:
+def bytes_read(verb: Callable[[mmap.mmap], Any], path: Path) -> int:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         verb(data)
-        return resident(path)
+        return resident_bytes(path)
 
 
 needs_smaps = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is mapped")
@@ -128,28 +128,28 @@ def lines(records: Path) -> forebay.ItemIndex:
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
 def test_a_page_of_items_looks_at_no_more(place: dict[str, int], records: Path, items: forebay.ItemIndex) -> None:
     assert len(items) > 300_000
-    assert 0 < looked_at(lambda data: forebay.read_items(data, items, **place), records) < LOOK
+    assert 0 < bytes_read(lambda data: forebay.read_items(data, items, **place), records) < MAX_RESIDENT_BYTES
 
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
 def test_a_page_of_lines_looks_at_no_more(place: dict[str, int], records: Path, lines: forebay.ItemIndex) -> None:
     assert len(lines) > 300_000
-    assert 0 < looked_at(lambda data: forebay.read_lines(data, index=lines, **place), records) < LOOK
+    assert 0 < bytes_read(lambda data: forebay.read_lines(data, index=lines, **place), records) < MAX_RESIDENT_BYTES
 
 
 @needs_smaps
 @pytest.mark.parametrize("offset", [0, 1000])
 def test_the_first_lines_need_no_index(offset: int, records: Path) -> None:
-    assert 0 < looked_at(lambda data: forebay.read_lines(data, offset), records) < LOOK
+    assert 0 < bytes_read(lambda data: forebay.read_lines(data, offset), records) < MAX_RESIDENT_BYTES
 
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": SIZE // 2}, {"last": 10}], ids=str)
 def test_a_page_of_text_looks_at_no_more(place: dict[str, int], records: Path) -> None:
-    assert 0 < looked_at(lambda data: forebay.read_text(data, **place), records) < LOOK
+    assert 0 < bytes_read(lambda data: forebay.read_text(data, **place), records) < MAX_RESIDENT_BYTES
 
 
 @needs_smaps
 def test_a_look_at_all_would_be_noticed(records: Path) -> None:
-    assert looked_at(forebay.index_lines, records) > SIZE // 2
+    assert bytes_read(forebay.index_lines, records) > SIZE // 2

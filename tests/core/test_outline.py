@@ -9,7 +9,7 @@ from forebay import InvalidArgument, InvalidJSON, outline
 from hypothesis import given
 from hypothesis import strategies as st
 
-EVERYTHING = 1 << 20
+UNLIMITED = 1 << 20
 
 keys = st.text("abc", min_size=1, max_size=2) | st.sampled_from(["7", "2024-01-01", "id", "a b", "", "é", '"', "\\\n"])
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -26,7 +26,7 @@ maps = st.builds(dict.fromkeys, many_keys, inside) | st.builds(
 
 
 def describe(values: list[Any]) -> str:
-    """The outline of all the values at one place, by gathering them."""
+    """Return the outline of all values at one path."""
     objects = [value for value in values if isinstance(value, dict)]
     arrays = [value for value in values if isinstance(value, list)]
     found = [describe_objects(objects)] if objects else []
@@ -40,27 +40,29 @@ def describe(values: list[Any]) -> str:
 
 def describe_arrays(arrays: list[list[Any]]) -> str:
     items = [item for array in arrays for item in array]
-    return f"[{describe(items)}]{times(arrays)}" if items else "[]"
+    return f"[{describe(items)}]{format_count(arrays)}" if items else "[]"
 
 
 def describe_objects(objects: list[dict[str, Any]]) -> str:
     members: dict[str, list[Any]] = {}
-    for one in objects:
-        for key, value in one.items():
+    for members_of_object in objects:
+        for key, value in members_of_object.items():
             members.setdefault(key, []).append(value)
     if is_map(objects, members):
         together = [value for values in members.values() for value in values]
-        return f"{{<{show(next(iter(members)))}>: {describe(together)}}}{times(objects)}"
-    shown = [f"{show(key)}{'?' * (len(values) < len(objects))}: {describe(values)}" for key, values in members.items()]
+        return f"{{<{format_key(next(iter(members)))}>: {describe(together)}}}{format_count(objects)}"
+    shown = [
+        f"{format_key(key)}{'?' * (len(values) < len(objects))}: {describe(values)}" for key, values in members.items()
+    ]
     return f"{{{', '.join(shown)}}}"
 
 
-def times(containers: list[Any]) -> str:
+def format_count(containers: list[Any]) -> str:
     least, most = min(map(len, containers)), max(map(len, containers))
     return f" ×{most}" if least == most else f" ×{least}-{most}"
 
 
-def show(key: str) -> str:
+def format_key(key: str) -> str:
     return key if re.fullmatch(r"[a-zA-Z0-9_$@-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
@@ -83,8 +85,8 @@ def is_map(objects: list[dict[str, Any]], members: dict[str, list[Any]]) -> bool
     return len(members) > (20 if kinds == {list} or len(objects) > 1 else 100)
 
 
-def revealed(text: str) -> Counter[tuple[str, ...]]:
-    """The paths of all keys that an outline shows."""
+def shown_paths(text: str) -> Counter[tuple[str, ...]]:
+    """Count the paths of all keys that an outline shows."""
     paths: Counter[tuple[str, ...]] = Counter()
     stack: list[str] = []
     word = label = ""
@@ -105,29 +107,29 @@ def revealed(text: str) -> Counter[tuple[str, ...]]:
 
 @given(values | maps | st.lists(maps, max_size=3))
 def test_outlines_like_plain_python(value: Any) -> None:
-    assert outline(json.dumps(value), EVERYTHING) == describe([value])
+    assert outline(json.dumps(value), UNLIMITED) == describe([value])
 
 
 @pytest.mark.slow
 @given(st.lists(values, min_size=2, max_size=5))
 def test_lines_are_outlined_like_items(values: list[Any]) -> None:
     data = "\n".join(json.dumps(value) for value in values)
-    assert outline(data, EVERYTHING) == "ndjson " + describe([values])
+    assert outline(data, UNLIMITED) == "ndjson " + describe([values])
 
 
 @pytest.mark.slow
 @given(values)
 def test_every_budget_is_kept_and_a_larger_one_never_shows_less(value: Any) -> None:
     data = json.dumps(value)
-    whole = outline(data, EVERYTHING)
+    whole = outline(data, UNLIMITED)
     before: Counter[tuple[str, ...]] = Counter()
     for max_bytes in range(8, len(whole.encode()) + 1):
         text = outline(data, max_bytes)
         assert len(text.encode()) <= max_bytes
         assert text == outline(data, max_bytes)
         assert len(text.splitlines()) == 1
-        assert before <= revealed(text)
-        before = revealed(text)
+        assert before <= shown_paths(text)
+        before = shown_paths(text)
     assert outline(data, max(8, len(whole.encode()))) == whole
 
 

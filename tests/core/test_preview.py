@@ -13,7 +13,7 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 
-# Nothing here joins its neighbours to a cluster, so that the twin needs to know tokens only.
+# No element forms a grapheme cluster with its neighbours, so the naive version only has to know tokens.
 plain_text = st.lists(
     st.sampled_from(
         [
@@ -39,7 +39,7 @@ plain_text = st.lists(
 
 
 def naive(text: str, max_bytes: int, max_escaped: int = sys.maxsize, levels: int = 1) -> str:
-    """Takes tokens from the start for as long as they fit."""
+    """Take tokens from the start as long as they fit."""
     shown = ""
     for token in TOKEN.findall(text):
         longer = shown + token
@@ -88,12 +88,12 @@ def test_a_cluster_without_end_is_cut_at_a_character() -> None:
 )
 def test_binary_is_what_a_decoder_refuses(data: bytes) -> None:
     for max_bytes in range(len(data) + 2):
-        seen = data[:max_bytes]
+        start = data[:max_bytes]
         try:
-            is_text = "\0" not in seen.decode()
+            is_text = "\0" not in start.decode()
         except UnicodeDecodeError as error:
             is_cut = error.reason == "unexpected end of data" and max_bytes < len(data)
-            is_text = is_cut and b"\0" not in seen[: error.start]
+            is_text = is_cut and b"\0" not in start[: error.start]
         shown = preview(data, max_bytes)
         assert (shown is not None) == is_text
         assert shown is None or data.startswith(shown.encode())

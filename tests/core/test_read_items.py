@@ -1,4 +1,4 @@
-"""`read_items`, against slices of parsed items: pages tile, keep to their budget, and need no more than their span."""
+"""`read_items` against slices of parsed items: pages tile, keep to their budget and need only their span."""
 
 import json
 import sys
@@ -10,16 +10,16 @@ from forebay import CorruptIndex, InvalidArgument, ItemIndex, ItemPage, get, ind
 from hypothesis import given
 from hypothesis import strategies as st
 
-LEAST = 15
+MIN_BYTES = 15
 
 
-def fields(page: ItemPage) -> list[object]:
+def as_list(page: ItemPage) -> list[object]:
     names = ("content", "offset", "returned", "total", "next_offset", "start", "end")
     return [*(getattr(page, name) for name in names), repr(page.truncated)]
 
 
-def pages(data: bytes, index: ItemIndex, limit: int, max_bytes: int) -> list[ItemPage]:
-    """All pages, by following `next_offset`; each must come out of its span alone, too."""
+def read_pages(data: bytes, index: ItemIndex, limit: int, max_bytes: int) -> list[ItemPage]:
+    """Return all pages by following `next_offset`; check that each can be read from its span alone."""
     found = []
     offset: int | None = 0
     while offset is not None:
@@ -30,7 +30,7 @@ def pages(data: bytes, index: ItemIndex, limit: int, max_bytes: int) -> list[Ite
         assert len(page.content) <= max_bytes
         span = index.span(offset, limit)
         window = data[span.start : span.end]
-        assert fields(read_items(window, index, offset, limit, max_bytes, base=span.start)) == fields(page)
+        assert as_list(read_items(window, index, offset, limit, max_bytes, base=span.start)) == as_list(page)
         found.append(page)
         offset = page.next_offset
         assert offset is None or offset == page.offset + page.returned > page.offset
@@ -38,12 +38,12 @@ def pages(data: bytes, index: ItemIndex, limit: int, max_bytes: int) -> list[Ite
 
 
 def check_pages(data: bytes, index: ItemIndex, items: list[Any], limit: int, max_bytes: int) -> None:
-    seen = 0
-    for page in pages(data, index, limit, max_bytes):
+    count = 0
+    for page in read_pages(data, index, limit, max_bytes):
         content = json.loads(page.content)
         assert isinstance(content, list)
-        expected = items[seen : seen + page.returned]
-        seen += page.returned
+        expected = items[count : count + page.returned]
+        count += page.returned
         if page.truncated:
             (cut,) = page.truncated
             whole = data[cut.byte_offset : cut.byte_offset + cut.size_bytes]
@@ -54,11 +54,11 @@ def check_pages(data: bytes, index: ItemIndex, items: list[Any], limit: int, max
         else:
             assert content == expected
             assert page.content[1:-1] == data[page.start : page.end] or index.kind == "ndjson"
-    assert seen == len(items)
+    assert count == len(items)
 
 
 @pytest.mark.slow
-@given(documents, forms, st.integers(1, 9), st.integers(LEAST, 120))
+@given(documents, forms, st.integers(1, 9), st.integers(MIN_BYTES, 120))
 def test_pages_tile(value: Any, form: dict[str, Any], limit: int, max_bytes: int) -> None:
     text = json.dumps(value, **form)
     array = main_array(text)
@@ -70,7 +70,7 @@ def test_pages_tile(value: Any, form: dict[str, Any], limit: int, max_bytes: int
     st.lists(values, min_size=2, max_size=12),
     st.sampled_from(["\n", "\r\n", " \n\n\t"]),
     st.integers(1, 9),
-    st.integers(LEAST, 120),
+    st.integers(MIN_BYTES, 120),
 )
 def test_pages_of_rows_tile(rows: list[Any], end: str, limit: int, max_bytes: int) -> None:
     for ending in ("", end):
@@ -87,7 +87,7 @@ def test_every_budget_is_used(separators: tuple[str, str]) -> None:
     """A page that could have held one more item held it."""
     data = json.dumps(ITEMS, separators=separators, ensure_ascii=False).encode()
     index = index_items(data)
-    for max_bytes in range(LEAST, 700):
+    for max_bytes in range(MIN_BYTES, 700):
         check_pages(data, index, ITEMS, 10, max_bytes)
         page = read_items(data, index, 3, 10, max_bytes)
         if page.returned < 10 and not page.truncated:
@@ -169,7 +169,7 @@ def test_an_index_of_another_payload_is_noticed_or_does_no_harm() -> None:
             read_items(data, index, 900)
 
 
-@pytest.mark.parametrize("arguments", [{"limit": 0}, {"max_bytes": LEAST - 1}, {"max_bytes": 0}])
+@pytest.mark.parametrize("arguments", [{"limit": 0}, {"max_bytes": MIN_BYTES - 1}, {"max_bytes": 0}])
 def test_refuses_pages_that_could_not_go_on(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="must be at least"):
         read_items("[1]", index_items("[1]"), **arguments)

@@ -19,7 +19,7 @@ class Page(NamedTuple):
     truncated: list[tuple[int, int, int]]
 
 
-def parts(page: LinePage) -> Page:
+def as_page(page: LinePage) -> Page:
     cuts = [(cut.index, cut.size_bytes, cut.byte_offset) for cut in page.truncated]
     return Page(page.text, page.offset, page.returned, page.next_offset, page.start, page.end, cuts)
 
@@ -31,7 +31,7 @@ def split(text: str) -> list[str]:
 
 
 def naive(text: str, offset: int, limit: int, max_bytes: int, levels: int) -> Page:
-    """Splits all of the text and takes lines for as long as they fit."""
+    """Split the whole text and take lines as long as they fit."""
     lines = split(text)
     offset = min(offset, len(lines))
     start = len("".join(lines[:offset]).encode())
@@ -59,10 +59,10 @@ def test_pages_are_those_of_splitting(text: str, limit: int, max_bytes: int, lev
     count = len(split(text))
     for number in range(count + 2):
         page = read_lines(text, number, limit, max_bytes, escape_levels=levels)
-        assert parts(page) == naive(text, number, limit, max_bytes, levels)
+        assert as_page(page) == naive(text, number, limit, max_bytes, levels)
         assert page.total == (count if page.next_offset is None else None)
         page = read_lines(text, max_bytes=max_bytes, last=number, escape_levels=levels)
-        assert parts(page) == naive(text, max(count - number, 0), max(number, 1), max_bytes, levels)
+        assert as_page(page) == naive(text, max(count - number, 0), max(number, 1), max_bytes, levels)
 
 
 @pytest.mark.parametrize("max_bytes", range(4, 41))
@@ -95,16 +95,16 @@ def test_far_lines() -> None:
 def test_past_the_end_is_an_empty_page_at_the_end() -> None:
     for text in "a\nb", "a\nb\n":
         for offset in 2, 3, sys.maxsize:
-            assert parts(read_lines(text, offset)) == Page("", 2, 0, None, len(text), len(text), [])
-        assert parts(read_lines(text, last=0)) == Page("", 2, 0, None, len(text), len(text), [])
-    assert parts(read_lines("")) == Page("", 0, 0, None, 0, 0, [])
+            assert as_page(read_lines(text, offset)) == Page("", 2, 0, None, len(text), len(text), [])
+        assert as_page(read_lines(text, last=0)) == Page("", 2, 0, None, len(text), len(text), [])
+    assert as_page(read_lines("")) == Page("", 0, 0, None, 0, 0, [])
 
 
 def test_a_giant_line_comes_back_cut_by_itself() -> None:
     text = "first\n" + "é" * 1000 + "\nlast"
     page = read_lines(text, max_bytes=101)
     assert (page.text, page.next_offset) == ("first\n", 1)
-    assert parts(read_lines(text, 1, max_bytes=101)) == Page("é" * 50, 1, 1, 2, 6, 106, [(1, 2001, 106)])
+    assert as_page(read_lines(text, 1, max_bytes=101)) == Page("é" * 50, 1, 1, 2, 6, 106, [(1, 2001, 106)])
     assert repr(read_lines(text, 1, max_bytes=101).truncated) == "[Cut(index=1, size_bytes=2001, byte_offset=106)]"
 
 
@@ -119,7 +119,7 @@ def test_only_what_is_shown_must_be_text() -> None:
 
 def test_takes_every_payload(tmp_path: Path) -> None:
     with every_payload(NASTY, tmp_path) as payloads:
-        pages = [parts(read_lines(payload, 1, 2)) for payload in payloads]
+        pages = [as_page(read_lines(payload, 1, 2)) for payload in payloads]
         assert pages == [naive(NASTY, 1, 2, 65536, 0)] * len(payloads)
     for payload in writable_payloads():
         with pytest.raises(TypeError, match="read-only"):

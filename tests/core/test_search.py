@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 Spans = list[tuple[int, int]]
 
 
-def spans(data: bytes | str, pattern: str, **options: Any) -> Spans:
+def find_spans(data: bytes | str, pattern: str, **options: Any) -> Spans:
     found = search(data, pattern, **{"limit": 10**9, **options})
     assert found.next_start is None
     return [(match.start, match.end) for match in found.matches]
 
 
-def non_empty(data: bytes, pattern: str) -> Spans:
+def find_with_re(data: bytes, pattern: str) -> Spans:
     return [match.span() for match in re.finditer(pattern.encode(), data, re.MULTILINE) if match.group()]
 
 
-# What Python's patterns over bytes and ours mean alike: with these sets no part of a character is ever matched.
+# Patterns with the same meaning in Python's `re` over bytes: these sets never match part of a character.
 atoms = st.sampled_from(
     [
         *("ab", "fail", "time", "é", "a", "b", "'", " ", "\n"),
@@ -38,7 +38,7 @@ expressions = st.recursive(
     ),
     max_leaves=8,
 )
-# Only sets and literals are repeated: what an empty turn of a loop does is where the engines part.
+# Only sets and literals are repeated: the engines differ in loops that can match the empty string.
 repeated = st.tuples(
     st.sampled_from(["a", r"\w", "[ab]", "(?:ab|a)", "(?:fail|ab) "]),
     st.sampled_from(["*", "+", "?", "{2}", "*?", "+?"]),
@@ -58,15 +58,15 @@ payloads = st.lists(
 @pytest.mark.slow
 @given(payloads, patterns)
 def test_matches_are_those_of_re(data: bytes, pattern: str) -> None:
-    assert spans(data, pattern, regex=True) == non_empty(data, pattern)
+    assert find_spans(data, pattern, regex=True) == find_with_re(data, pattern)
 
 
 @pytest.mark.slow
 @given(payloads, st.sampled_from(["ab", "a", "é", "fail", "ab\n", "abab", "漢", " ", "time"]))
 def test_literals_are_those_of_find(data: bytes, needle: str) -> None:
     expected = [match.span() for match in re.finditer(re.escape(needle.encode()), data)]
-    assert spans(data, needle) == expected
-    assert spans(data, re.escape(needle), regex=True) == expected
+    assert find_spans(data, needle) == expected
+    assert find_spans(data, re.escape(needle), regex=True) == expected
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_pages_tile(data: bytes, pattern: str, limit: int) -> None:
         assert len(page.matches) == limit or page.next_start is None
         paged += [(match.start, match.end) for match in page.matches]
         start = page.next_start
-    assert paged == spans(data, pattern, regex=True)
+    assert paged == find_spans(data, pattern, regex=True)
 
 
 @pytest.mark.slow
@@ -121,16 +121,16 @@ def test_the_context_of_a_long_match_is_bounded() -> None:
 
 
 def test_a_dot_is_a_character() -> None:
-    assert spans("é漢😀", ".", regex=True) == [(0, 2), (2, 5), (5, 9)]
-    assert spans("aé", r"\W", regex=True) == [(1, 3)]
-    assert spans("aé", r"\w+", regex=True) == [(0, 1)]
+    assert find_spans("é漢😀", ".", regex=True) == [(0, 2), (2, 5), (5, 9)]
+    assert find_spans("aé", r"\W", regex=True) == [(1, 3)]
+    assert find_spans("aé", r"\w+", regex=True) == [(0, 1)]
 
 
 def test_ignore_case() -> None:
-    assert spans("Error ERROR error", "eRRor", ignore_case=True) == [(0, 5), (6, 11), (12, 17)]
-    assert spans("ÉTÉ", "été", ignore_case=True) == [(0, 5)]
-    assert spans("a+b A+B aab", "a+b", ignore_case=True) == [(0, 3), (4, 7)]
-    assert spans("sSkK", r"\W", regex=True, ignore_case=True) == []
+    assert find_spans("Error ERROR error", "eRRor", ignore_case=True) == [(0, 5), (6, 11), (12, 17)]
+    assert find_spans("ÉTÉ", "été", ignore_case=True) == [(0, 5)]
+    assert find_spans("a+b A+B aab", "a+b", ignore_case=True) == [(0, 3), (4, 7)]
+    assert find_spans("sSkK", r"\W", regex=True, ignore_case=True) == []
 
 
 def test_every_kind_of_payload(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_every_kind_of_payload(tmp_path: Path) -> None:
     path.write_bytes(b"one two")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert [match.start for match in search(mapped, "two").matches] == [4]
-    assert spans("one two", "two") == spans(b"one two", "two") == [(4, 7)]
-    assert spans(b"", "two") == []
+    assert find_spans("one two", "two") == find_spans(b"one two", "two") == [(4, 7)]
+    assert find_spans(b"", "two") == []
 
 
 def test_the_end() -> None:
@@ -171,7 +171,7 @@ def test_patterns_that_do_not_compile(pattern: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-# The engine by itself would allow most of these: the limit is ours.
+# The regex engine would allow most of these; the limit is forebay's.
 @pytest.mark.parametrize("pattern", [r"\w{4000}", r"\w{1000}{100}", "((a{1000}){1000}){1000}", r"\pL{200}"])
 def test_patterns_that_compile_to_too_much(pattern: str) -> None:
     with pytest.raises(InvalidPattern, match="too large; use fewer or smaller repetition counts"):
@@ -179,14 +179,14 @@ def test_patterns_that_compile_to_too_much(pattern: str) -> None:
 
 
 def test_large_patterns_are_fine() -> None:
-    assert spans(b"a" * 3000, r"\w{1500}", regex=True) == [(0, 1500), (1500, 3000)]
+    assert find_spans(b"a" * 3000, r"\w{1500}", regex=True) == [(0, 1500), (1500, 3000)]
     words = "|".join(f"error {n:03}" for n in range(400))
-    assert spans(b"error 007, error 399, error 400", words, regex=True) == [(0, 9), (11, 20)]
+    assert find_spans(b"error 007, error 399, error 400", words, regex=True) == [(0, 9), (11, 20)]
 
 
 def test_patterns_that_blow_up_elsewhere_do_not_here() -> None:
-    assert spans(b"a" * 100_000, "(a+)+b", regex=True) == []
-    assert spans(b"a" * 100_000, "(a|aa)+$", regex=True) == [(0, 100_000)]
+    assert find_spans(b"a" * 100_000, "(a+)+b", regex=True) == []
+    assert find_spans(b"a" * 100_000, "(a|aa)+$", regex=True) == [(0, 100_000)]
 
 
 def test_repr() -> None:

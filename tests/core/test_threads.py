@@ -1,4 +1,4 @@
-"""Verbs release the interpreter: many threads at work on one payload get what one thread gets."""
+"""Functions release the interpreter, and many threads on one payload get the same results as one thread."""
 
 import json
 import sys
@@ -18,18 +18,18 @@ DOCUMENT = json.dumps({"statuses": RECORDS, "count": len(RECORDS)}, ensure_ascii
 LOG = "".join(f"{n} ERROR 検索 failed after {n % 100} ms\n" for n in range(5000)).encode()
 
 
-def page(offset: int) -> Any:
+def read_page(offset: int) -> Any:
     index = forebay.index_items(DOCUMENT)
     read = forebay.read_items(DOCUMENT, index, offset, 50)
     return read.content, read.next_offset
 
 
-def found(pattern: str, regex: bool) -> Any:
+def find_matches(pattern: str, regex: bool) -> Any:
     result = forebay.search(LOG, pattern, regex=regex)
     return [(match.start, match.end, match.line, match.context) for match in result.matches], result.next_start
 
 
-def streamed() -> bytes:
+def index_stream() -> bytes:
     indexer = forebay.ItemIndexer()
     for start in range(0, len(DOCUMENT), 4099):
         indexer.feed(DOCUMENT[start : start + 4099])
@@ -39,8 +39,8 @@ def streamed() -> bytes:
 VERBS: dict[str, Callable[[int], Any]] = {
     "index_items": lambda _: forebay.index_items(DOCUMENT).to_bytes(),
     "index_lines": lambda _: forebay.index_lines(LOG).to_bytes(),
-    "ItemIndexer": lambda _: streamed(),
-    "read_items": lambda n: page(n * 40),
+    "ItemIndexer": lambda _: index_stream(),
+    "read_items": lambda n: read_page(n * 40),
     "read_text": lambda n: forebay.read_text(LOG, n * 101, 1000).text,
     "read_lines": lambda n: forebay.read_lines(LOG, n * 7, 20).text,
     "preview": lambda n: forebay.preview(DOCUMENT, 100 + n),
@@ -50,13 +50,13 @@ VERBS: dict[str, Callable[[int], Any]] = {
     "get": lambda n: forebay.get(DOCUMENT, f"/statuses/{n * 11}/name"),
     "locate": lambda n: forebay.locate(DOCUMENT, f"/statuses/{n}"),
     "project": lambda _: forebay.project(forebay.get(DOCUMENT, "/statuses"), ["id"]),
-    "search": lambda n: found(f"{n} ms", regex=False),
-    "search by expression": lambda n: found(rf"\b{n}\d ERROR", regex=True),
+    "search": lambda n: find_matches(f"{n} ms", regex=False),
+    "search by expression": lambda n: find_matches(rf"\b{n}\d ERROR", regex=True),
 }
 
 
-def in_threads(verb: Callable[[int], Any]) -> list[Any]:
-    """All threads start together; each call's answer stands at its place."""
+def run_in_threads(verb: Callable[[int], Any]) -> list[Any]:
+    """Call `verb` from threads that start together; return the results in order of the calls."""
     barrier = threading.Barrier(THREADS)
 
     def work(thread: int) -> list[tuple[int, Any]]:
@@ -72,12 +72,12 @@ def in_threads(verb: Callable[[int], Any]) -> list[Any]:
 @pytest.mark.parametrize("name", VERBS)
 def test_threads_get_what_one_thread_gets(name: str) -> None:
     verb = VERBS[name]
-    assert in_threads(verb) == [verb(n) for n in range(CALLS)]
+    assert run_in_threads(verb) == [verb(n) for n in range(CALLS)]
 
 
 def test_an_index_is_shared_by_threads() -> None:
     index = forebay.index_items(DOCUMENT)
-    pages = in_threads(lambda n: json.loads(forebay.read_items(DOCUMENT, index, n, 1).content))
+    pages = run_in_threads(lambda n: json.loads(forebay.read_items(DOCUMENT, index, n, 1).content))
     assert pages == [[RECORDS[n]] for n in range(CALLS)]
 
 
@@ -87,7 +87,7 @@ def test_errors_arrive_in_the_thread_that_caused_them() -> None:
             forebay.index_items(b"[" + b" " * n + b"}")
         return caught.value.index
 
-    assert in_threads(cause) == [n + 1 for n in range(CALLS)]
+    assert run_in_threads(cause) == [n + 1 for n in range(CALLS)]
 
 
 ROWS = b'{"id": 1, "name": "na\xc3\xafve"}\n' * 2000
@@ -95,7 +95,7 @@ ROWS = b'{"id": 1, "name": "na\xc3\xafve"}\n' * 2000
 
 def test_pieces_from_many_threads_are_taken_one_at_a_time() -> None:
     indexer = forebay.ItemIndexer()
-    in_threads(lambda _: indexer.feed(ROWS))
+    run_in_threads(lambda _: indexer.feed(ROWS))
     assert indexer.finish() == forebay.index_items(ROWS * CALLS)
 
 
@@ -114,13 +114,13 @@ def test_pieces_that_come_after_the_end_are_refused() -> None:
             return False
         return True
 
-    taken = sum(in_threads(feed_or_finish))
+    taken = sum(run_in_threads(feed_or_finish))
     assert indexes == [forebay.index_items(ROWS * taken)]
 
 
 @pytest.fixture
 def no_forced_switches() -> Iterator[None]:
-    """Another thread then runs only when the running one lets go of the interpreter by itself."""
+    """Let other threads run only when the running one releases the interpreter itself."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     yield

@@ -1,4 +1,4 @@
-"""`truncate`: the limits as a plain function says them, the budget at every size, the corpus where it is there."""
+"""`truncate` against a plain Python version, with every budget, and on a corpus of real documents if there is one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "real"
 BUDGETS = [1024, 2048, 4096, 10240, 32768]
-HUGE = 1 << 40
+UNLIMITED = 1 << 40
 
 
 def naive(value: Any, depth: int = 0, *, items: int = 10, chars: int = 500, max_depth: int = 4, keys: int = 100) -> Any:
-    """What the limits alone make of a value."""
+    """Apply the limits, without a budget."""
     limits = {"items": items, "chars": chars, "max_depth": max_depth, "keys": keys}
     if depth > max_depth:
         return "[truncated]"
@@ -52,7 +52,7 @@ def cut(text: str, chars: int) -> str:
 
 
 def parse(answer: bytes) -> Any:
-    """As `json.loads`, but no key may stand twice."""
+    """Parse JSON and check that no key is repeated."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         assert len(dict(pairs)) == len(pairs), pairs
@@ -69,12 +69,12 @@ def is_marker(key: str) -> bool:
     return len(key) >= 3 and not key.strip(".")
 
 
-def total(value: dict[str, Any]) -> int:
+def count_members(value: dict[str, Any]) -> int:
     return sum(count if is_marker(key) else 1 for key, count in value.items())
 
 
 def shows_no_less(small: Any, big: Any) -> bool:
-    """Whether all that `small` shows is in `big`, and both count the same document."""
+    """Return whether `big` shows everything that `small` shows, with the same counts."""
     if small == "[truncated]":
         return True
     if isinstance(small, str) and isinstance(big, str):
@@ -92,16 +92,16 @@ def shows_no_less(small: Any, big: Any) -> bool:
     if isinstance(small, dict):
         return (
             isinstance(big, dict)
-            and total(small) == total(big)
+            and count_members(small) == count_members(big)
             and all(key in big and shows_no_less(small[key], big[key]) for key in small if not is_marker(key))
         )
     return bool(small == big)
 
 
-# Lone surrogates as well: JSON can write them, and they are one character.
+# Includes lone surrogates, which JSON can escape and which count as one character.
 text = st.text(st.characters(exclude_categories=[]), max_size=12) | st.text('abc"\\\n😀', max_size=200)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text
-# Some differ only around the place they are cut at, or behind it.
+# Some keys differ only near the place where they are cut, or after it.
 keys = text.filter(lambda key: not is_marker(key)) | st.builds(
     lambda count, end: "k" * count + end, st.integers(62, 66) | st.integers(498, 502), st.text("ab.", max_size=3)
 )
@@ -140,7 +140,7 @@ def test_without_a_budget_the_limits_alone_decide(
         data.decode()
     except UnicodeDecodeError:
         return  # Lone surrogates are only JSON as escapes.
-    answer = parse(truncate(data, max_bytes=HUGE, **limits))
+    answer = parse(truncate(data, max_bytes=UNLIMITED, **limits))
     assert answer == expected(value, limits)
     assert json.dumps(answer) == json.dumps(expected(value, limits))  # The order of keys, and 1 is not 1.0.
 
@@ -150,7 +150,7 @@ def test_without_a_budget_the_limits_alone_decide(
 @given(documents, limits)
 def test_every_budget_holds_and_a_larger_one_shows_no_less(value: Any, limits: dict[str, int]) -> None:
     data = json.dumps(value)
-    whole = len(truncate(data, max_bytes=HUGE, **limits))
+    whole = len(truncate(data, max_bytes=UNLIMITED, **limits))
     last: Any = "[truncated]"
     for budget in range(13, max(whole, 13) + 2):
         answer = truncate(data, max_bytes=budget, **limits)
@@ -163,7 +163,7 @@ def test_every_budget_holds_and_a_larger_one_shows_no_less(value: Any, limits: d
 
 
 def tweets() -> bytes:
-    """Wide records, nested, with text of several bytes a character."""
+    """Return wide, nested records with multibyte text."""
     status = {
         "metadata": {"lang": "ja", "type": "recent"},
         "text": "名前:前田あゆみ 第一印象:なんか怖っ！ " * 4,
@@ -176,7 +176,7 @@ def tweets() -> bytes:
 
 
 def catalog() -> bytes:
-    """Maps of many members."""
+    """Return objects with many members."""
     event = {
         "description": None,
         "id": 138586341,
@@ -191,7 +191,7 @@ def catalog() -> bytes:
 
 
 def coordinates() -> bytes:
-    """Arrays in arrays in arrays."""
+    """Return deeply nested arrays."""
     ring = [[-65.6 + math.sin(i), 43.4 + math.cos(i)] for i in range(50)]
     return json.dumps({"type": "Polygon", "coordinates": [[ring] * 20] * 30}).encode()
 
@@ -200,7 +200,7 @@ GENERATED = {"tweets": tweets(), "catalog": catalog(), "coordinates": coordinate
 
 
 def check_fill(data: bytes, **limits: int) -> None:
-    whole = truncate(data, max_bytes=HUGE, **limits)
+    whole = truncate(data, max_bytes=UNLIMITED, **limits)
     last: Any = "[truncated]"
     for budget in BUDGETS:
         answer = truncate(data, max_bytes=budget, **limits)
@@ -221,7 +221,7 @@ def test_the_budget_is_used(name: str, max_depth: int) -> None:
 def test_the_budget_is_used_on_the_corpus(name: str, max_depth: int) -> None:
     data = (REAL / f"{name}.json").read_bytes()
     check_fill(data, max_depth=max_depth)
-    assert json.loads(truncate(data, max_bytes=HUGE)) == naive(json.loads(data))
+    assert json.loads(truncate(data, max_bytes=UNLIMITED)) == naive(json.loads(data))
 
 
 def test_the_overview_survives_a_small_budget() -> None:
@@ -231,14 +231,14 @@ def test_the_overview_survives_a_small_budget() -> None:
     assert (answer["statuses"]["totalCount"], answer["statuses"]["showing"]) == (100, 10)
     example, *others = answer["statuses"]["items"]
     assert list(example) == ["metadata", "text", "user", "entities", "id"]
-    assert [total(other) for other in others] == [5] * 9
+    assert [count_members(other) for other in others] == [5] * 9
     assert max(map(len, others)) - min(map(len, others)) <= 1
 
 
 def test_lines_are_the_items_of_an_array() -> None:
     values = [{"id": i, "name": "n" * 100} for i in range(50)]
     lines = "\n".join(map(json.dumps, values))
-    for budget in (13, 100, 1024, HUGE):
+    for budget in (13, 100, 1024, UNLIMITED):
         assert truncate(lines, max_bytes=budget) == truncate(json.dumps(values), max_bytes=budget)
 
 

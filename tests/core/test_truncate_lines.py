@@ -18,18 +18,22 @@ def split(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def number(match: re.Match[str]) -> int:
+def parse_count(match: re.Match[str]) -> int:
     return int(match[1].replace(",", ""))
 
 
 def is_line_or_cut(shown: str, line: str) -> bool:
-    """Whether `shown` is the line, or the beginning of it and an exact note of the rest."""
+    """Return whether `shown` is the line, or its beginning with an exact note of the bytes left out."""
     cut = BYTES_NOTE.search(shown)
     if shown == line or cut is None:
         return shown == line
     rest = line.removesuffix("\n").removeprefix(shown[: cut.start()])
     ending = "\n" if line.endswith("\n") else ""
-    return line.startswith(shown[: cut.start()]) and number(cut) == len(rest.encode()) and shown[cut.end() :] == ending
+    return (
+        line.startswith(shown[: cut.start()])
+        and parse_count(cut) == len(rest.encode())
+        and shown[cut.end() :] == ending
+    )
 
 
 @pytest.mark.slow
@@ -58,7 +62,7 @@ def test_any_budget_is_kept_and_every_count_is_exact(text: str, head: int, tail:
     before, after = (shown, "") if note is None else (shown[: note.start()], shown[note.end() :])
     first = split(before)
     last = split(after)
-    assert len(first) + len(last) + (number(note) if note else 0) == len(lines)
+    assert len(first) + len(last) + (parse_count(note) if note else 0) == len(lines)
     assert all(map(is_line_or_cut, first, lines))
     assert all(map(is_line_or_cut, reversed(last), reversed(lines)))
 

@@ -1,4 +1,4 @@
-"""How many requests each caller may make."""
+"""Rate limits: the number of requests that each caller may make."""
 
 from collections import defaultdict
 from fractions import Fraction
@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 SECOND = 10**9
 
 
-class Naive:
-    """A bucket of whole and broken requests, filled by the clock."""
+class NaiveBucket:
+    """A token bucket in exact fractions."""
 
     def __init__(self, per_minute: int) -> None:
-        self._full = Fraction(per_minute)
+        self._capacity = Fraction(per_minute)
         self._rate = Fraction(per_minute, 60 * SECOND)
-        self._left: dict[str, Fraction] = defaultdict(lambda: self._full)
+        self._remaining: dict[str, Fraction] = defaultdict(lambda: self._capacity)
         self._now = 0
 
     def take(self, caller: str, now: int) -> Fraction:
-        for name in list(self._left):
-            self._left[name] = min(self._full, self._left[name] + self._rate * (now - self._now))
+        for name in list(self._remaining):
+            self._remaining[name] = min(self._capacity, self._remaining[name] + self._rate * (now - self._now))
         self._now = now
-        if self._left[caller] >= 1:
-            self._left[caller] -= 1
+        if self._remaining[caller] >= 1:
+            self._remaining[caller] -= 1
             return Fraction(0)
-        return (1 - self._left[caller]) / self._rate
+        return (1 - self._remaining[caller]) / self._rate
 
 
 @given(
@@ -40,11 +40,11 @@ class Naive:
         max_size=200,
     ),
 )
-def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, asked: list[tuple[str, int]]) -> None:
+def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, requests: list[tuple[str, int]]) -> None:
     now = 0
-    rates, naive = TokenBuckets(per_minute, clock=lambda: now), Naive(per_minute)
-    for caller, later in asked:
-        now += later
+    rates, naive = TokenBuckets(per_minute, clock=lambda: now), NaiveBucket(per_minute)
+    for caller, elapsed in requests:
+        now += elapsed
         wait, exact = rates.take(caller), naive.take(caller, now)
         assert wait - 1 < exact <= wait
 
@@ -75,7 +75,7 @@ def test_callers_are_forgotten_before_memory_is() -> None:
     for caller in "abc":
         assert rates.take(caller) == 0
     assert rates.take("a") > 0
-    # b was quiet for longest.
+    # b was idle for longest.
     assert rates.take("d") == 0
     assert rates.take("a") > 0
     assert len(rates._buckets) == 3
@@ -83,7 +83,7 @@ def test_callers_are_forgotten_before_memory_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("first", "second", "is_same"),
     [
         ("10.0.0.1", "10.0.0.2", False),
         ("2001:db8::1", "2001:db8::ffff:2", True),
@@ -93,8 +93,8 @@ def test_callers_are_forgotten_before_memory_is() -> None:
         ("", "x", False),
     ],
 )
-def test_who_has_many_addresses_is_one(one: str, other: str, is_same: bool) -> None:
-    assert (_client_network(one) == _client_network(other)) is is_same
+def test_who_has_many_addresses_is_one(first: str, second: str, is_same: bool) -> None:
+    assert (_client_network(first) == _client_network(second)) is is_same
 
 
 def test_too_many_are_told_when_to_come_back() -> None:
@@ -108,11 +108,11 @@ def test_too_many_are_told_when_to_come_back() -> None:
     sent: list[object] = []
     limit = RateLimit(app, TokenBuckets(7, clock=lambda: 0))
 
-    async def ask() -> None:
+    async def send_requests() -> None:
         for _ in range(8):
             await limit({"type": "http", "client": ("10.0.0.1", 1)}, None, send)  # type: ignore[arg-type]
 
-    anyio.run(ask)
+    anyio.run(send_requests)
     assert len(served) == 7
     start = sent[0]
     assert isinstance(start, dict)

@@ -1,4 +1,4 @@
-"""A server over HTTP, as `forebay serve --http` has it: who may call, and what is theirs."""
+"""The HTTP server of `forebay serve --http`: authentication, isolation, limits and shutdown."""
 
 import contextlib
 import http.client
@@ -15,46 +15,46 @@ import pytest
 from forebay.config.options import Settings
 from forebay.errors import InvalidArgument
 from forebay.http.server import run_http
-from listening_harness import ALICE, BOB, Answer, Listening, listening, tokens_in
+from listening_harness import ALICE, BOB, HttpServer, Response, run_server, write_token_file
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
 from mcp_harness import parse_text, read_all_items
-from wires import ERAS, MODERN, message_of, wired_to
+from wires import ERAS, MODERN, connect_http, extract_message
 
 pytestmark = pytest.mark.slow
 
 
-class Visitor:
-    """Someone with a token, in one era of the protocol."""
+class ToolClient:
+    """A client with a token, for one protocol era."""
 
-    def __init__(self, server: Listening, token: str | None, era: str) -> None:
-        self._wire = wired_to(server.port, era, token)
+    def __init__(self, server: HttpServer, token: str | None, era: str) -> None:
+        self._wire = connect_http(server.port, era, token)
 
     def call(self, tool: str, **arguments: Any) -> Any:
-        answer = self._wire.ask("tools/call", {"name": tool, "arguments": arguments})
-        return json.loads(message_of(answer))["result"]
+        answer = self._wire.request("tools/call", {"name": tool, "arguments": arguments})
+        return json.loads(extract_message(answer))["result"]
 
-    def told(self, tool: str, **arguments: Any) -> Any:
+    def call_json(self, tool: str, **arguments: Any) -> Any:
         return json.loads(self.call(tool, **arguments)["content"][0]["text"])
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     root = tmp_path_factory.mktemp("guarded")
-    with listening(root, token_file=tokens_in(root), allowed_hosts=["mcp.example.com"]) as server:
+    with run_server(root, token_file=write_token_file(root), allowed_hosts=["mcp.example.com"]) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def open_to_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
-    with listening(tmp_path_factory.mktemp("open")) as server:
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with run_server(tmp_path_factory.mktemp("open")) as server:
         yield server
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_token_lets_in(era: str, guarded: Listening) -> None:
-    answer = guarded.first(era, ALICE)
+def test_a_token_lets_in(era: str, guarded: HttpServer) -> None:
+    answer = guarded.send_first_request(era, ALICE)
     assert answer.status == 200
     assert "result" in answer.message
 
@@ -79,60 +79,60 @@ def test_a_token_lets_in(era: str, guarded: Listening) -> None:
     ],
     ids=str,
 )
-def test_nobody_else_comes_in(headers: dict[str, str], era: str, guarded: Listening) -> None:
-    answer = guarded.first(era, **headers)
+def test_nobody_else_comes_in(headers: dict[str, str], era: str, guarded: HttpServer) -> None:
+    answer = guarded.send_first_request(era, **headers)
     assert answer.status == 401
     assert answer.headers["www-authenticate"].startswith("Bearer ")
     assert "mcp-session-id" not in answer.headers
-    assert ALICE[:-1] not in str(answer) + guarded.logged
+    assert ALICE[:-1] not in str(answer) + guarded.log
 
 
-def test_a_token_has_no_place_in_the_address(guarded: Listening) -> None:
+def test_a_token_has_no_place_in_the_address(guarded: HttpServer) -> None:
     for query in (f"access_token={ALICE}", f"token={ALICE}", f"authorization=Bearer%20{ALICE}"):
         for method in ("GET", "POST", "DELETE"):
-            assert guarded.ask(method, f"/mcp?{query}").status == 401
-    assert ALICE not in guarded.logged
+            assert guarded.request(method, f"/mcp?{query}").status == 401
+    assert ALICE not in guarded.log
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "TRACE", "FROB"])
-def test_every_method_needs_a_token(method: str, guarded: Listening) -> None:
-    assert guarded.ask(method, "/mcp").status == 401
+def test_every_method_needs_a_token(method: str, guarded: HttpServer) -> None:
+    assert guarded.request(method, "/mcp").status == 401
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_handle_is_its_principal_s_alone(era: str, guarded: Listening) -> None:
-    alice, bob = (Visitor(guarded, token, era) for token in (ALICE, BOB))
-    handle = alice.told("text", size=50_000)["output_handle"]
+def test_a_handle_is_its_principal_s_alone(era: str, guarded: HttpServer) -> None:
+    alice, bob = (ToolClient(guarded, token, era) for token in (ALICE, BOB))
+    handle = alice.call_json("text", size=50_000)["output_handle"]
     assert len(handle) == len("oh_") + 26
-    assert alice.told("output_fetch", output_handle=handle)["total"] == 50_000
-    refused, unknown = (bob.told("output_fetch", output_handle=name) for name in (handle, "oh_" + "A" * 26))
+    assert alice.call_json("output_fetch", output_handle=handle)["total"] == 50_000
+    refused, unknown = (bob.call_json("output_fetch", output_handle=name) for name in (handle, "oh_" + "A" * 26))
     assert refused["error"]["code"] == "output_handle_not_found"
     assert json.dumps(refused).replace(handle, "") == json.dumps(unknown).replace("oh_" + "A" * 26, "")
-    assert alice.told("output_fetch", output_handle=handle)["total"] == 50_000
+    assert alice.call_json("output_fetch", output_handle=handle)["total"] == 50_000
 
 
-def test_a_session_is_its_principal_s_alone(guarded: Listening) -> None:
-    session = guarded.hello(ALICE).headers["mcp-session-id"]
+def test_a_session_is_its_principal_s_alone(guarded: HttpServer) -> None:
+    session = guarded.initialize(ALICE).headers["mcp-session-id"]
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
 
-    def asked(token: str | None) -> Answer:
+    def ping_as(token: str | None) -> Response:
         return guarded.post(ping, token, mcp_session_id=session, mcp_protocol_version="2025-11-25")
 
-    # To others it is as one that never was.
+    # To others it looks like an unknown session.
     unknown = guarded.post(ping, BOB, mcp_session_id="0" * 32, mcp_protocol_version="2025-11-25")
-    assert (asked(BOB).status, asked(BOB).body) == (unknown.status, unknown.body) == (404, unknown.body)
-    assert asked(None).status == 401
+    assert (ping_as(BOB).status, ping_as(BOB).body) == (unknown.status, unknown.body) == (404, unknown.body)
+    assert ping_as(None).status == 401
     taken = {"authorization": f"Bearer {BOB}", "mcp-session-id": session}
-    assert guarded.ask("DELETE", "/mcp", None, taken).status == 404
-    assert guarded.ask("GET", "/mcp", None, taken | {"accept": "text/event-stream"}).status == 404
-    assert asked(ALICE).message["result"] == {}
+    assert guarded.request("DELETE", "/mcp", None, taken).status == 404
+    assert guarded.request("GET", "/mcp", None, taken | {"accept": "text/event-stream"}).status == 404
+    assert ping_as(ALICE).message["result"] == {}
 
 
-def test_health_needs_no_token_and_tells_nothing(guarded: Listening) -> None:
-    answer = guarded.ask("GET", "/health")
+def test_health_needs_no_token_and_tells_nothing(guarded: HttpServer) -> None:
+    answer = guarded.request("GET", "/health")
     assert (answer.status, answer.body) == (200, b'{"status":"ok"}')
     assert "server" not in answer.headers
-    assert guarded.ask("POST", "/health", b"{}").status == 405
+    assert guarded.request("POST", "/health", b"{}").status == 405
 
 
 @pytest.mark.parametrize(
@@ -140,16 +140,16 @@ def test_health_needs_no_token_and_tells_nothing(guarded: Listening) -> None:
     ["/", "/mcp/", "//mcp", "/mcp//", "/MCP", "/mcp/x", "/health/", "/health/../mcp", "/mcp%2f", "/mcp;x", "/mcp%00",
      "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/docs", "/%2e%2e/mcp"],
 )  # fmt: skip
-def test_there_is_nothing_else(path: str, guarded: Listening) -> None:
+def test_there_is_nothing_else(path: str, guarded: HttpServer) -> None:
     for method in ("GET", "POST"):
-        answer = guarded.ask(method, path, None, {"authorization": f"Bearer {ALICE}", "host": "evil.example"})
+        answer = guarded.request(method, path, None, {"authorization": f"Bearer {ALICE}", "host": "evil.example"})
         assert answer.status == 404
         assert "location" not in answer.headers
 
 
 @pytest.mark.parametrize("path", ["/%6dcp", "/mcp?", "/mcp?x=/health"])
-def test_other_spellings_need_the_same_token(path: str, guarded: Listening) -> None:
-    assert guarded.ask("POST", path).status == 401
+def test_other_spellings_need_the_same_token(path: str, guarded: HttpServer) -> None:
+    assert guarded.request("POST", path).status == 401
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -159,24 +159,24 @@ def test_other_spellings_need_the_same_token(path: str, guarded: Listening) -> N
      "localhost@evil.example", "evil.example#localhost", "2130706433:{port}",
      "mcp.example.com.evil.example", "127.0.0.2"],
 )  # fmt: skip
-def test_names_that_are_not_ours(host: str, era: str, open_to_all: Listening, guarded: Listening) -> None:
-    for server, token in ((open_to_all, None), (guarded, ALICE)):
-        answer = server.first(era, token, host=host.format(port=server.port))
+def test_names_that_are_not_ours(host: str, era: str, open_server: HttpServer, guarded: HttpServer) -> None:
+    for server, token in ((open_server, None), (guarded, ALICE)):
+        answer = server.send_first_request(era, token, host=host.format(port=server.port))
         assert answer.status == 421
         assert "mcp-session-id" not in answer.headers
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "localhost", "[::1]:{port}", "127.0.0.1"])
-def test_names_that_are_ours(host: str, era: str, open_to_all: Listening) -> None:
-    assert open_to_all.first(era, host=host.format(port=open_to_all.port)).status == 200
+def test_names_that_are_ours(host: str, era: str, open_server: HttpServer) -> None:
+    assert open_server.send_first_request(era, host=host.format(port=open_server.port)).status == 200
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_name_that_was_allowed_is_ours_too(era: str, guarded: Listening, open_to_all: Listening) -> None:
+def test_a_name_that_was_allowed_is_ours_too(era: str, guarded: HttpServer, open_server: HttpServer) -> None:
     for host in ("mcp.example.com", "mcp.example.com:443"):
-        assert guarded.first(era, ALICE, host=host).status == 200
-        assert open_to_all.first(era, host=host).status == 421
+        assert guarded.send_first_request(era, ALICE, host=host).status == 200
+        assert open_server.send_first_request(era, host=host).status == 421
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -195,93 +195,97 @@ def test_a_name_that_was_allowed_is_ours_too(era: str, guarded: Listening, open_
         ("http://localhost@evil.example", False),
     ],
 )
-def test_pages_that_may_call(origin: str, is_ours: bool, era: str, open_to_all: Listening, guarded: Listening) -> None:
-    assert open_to_all.first(era, origin=origin.format(port=open_to_all.port)).status == (200 if is_ours else 403)
-    # Where others can call, only what was named may.
-    assert guarded.first(era, ALICE, origin=origin.format(port=guarded.port)).status == 403
+def test_pages_that_may_call(
+    origin: str, is_ours: bool, era: str, open_server: HttpServer, guarded: HttpServer
+) -> None:
+    assert open_server.send_first_request(era, origin=origin.format(port=open_server.port)).status == (
+        200 if is_ours else 403
+    )
+    # A server that is reachable from elsewhere accepts only the configured origins.
+    assert guarded.send_first_request(era, ALICE, origin=origin.format(port=guarded.port)).status == 403
 
 
 def test_a_page_that_was_allowed_can_call_from_a_browser(tmp_path: Path) -> None:
     origin = "https://app.example.com"
-    with listening(tmp_path, token_file=tokens_in(tmp_path), allowed_origins=[origin]) as server:
-        asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-        granted = server.ask("OPTIONS", "/mcp", None, {"origin": origin, **asks})
+    with run_server(tmp_path, token_file=write_token_file(tmp_path), allowed_origins=[origin]) as server:
+        preflight = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        granted = server.request("OPTIONS", "/mcp", None, {"origin": origin, **preflight})
         assert (granted.status, granted.headers["access-control-allow-origin"]) == (200, origin)
         assert "authorization" in granted.headers["access-control-allow-headers"]
-        refused = server.ask("OPTIONS", "/mcp", None, {"origin": "https://evil.example", **asks})
+        refused = server.request("OPTIONS", "/mcp", None, {"origin": "https://evil.example", **preflight})
         assert "access-control-allow-origin" not in refused.headers
         for era in ERAS:
-            answer = server.first(era, ALICE, origin=origin)
+            answer = server.send_first_request(era, ALICE, origin=origin)
             assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, origin)
-            assert server.first(era, ALICE, origin="https://evil.example").status == 403
-            assert server.first(era, None, origin=origin).status == 401
+            assert server.send_first_request(era, ALICE, origin="https://evil.example").status == 403
+            assert server.send_first_request(era, None, origin=origin).status == 401
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_one_principal_does_not_use_up_what_another_may_ask(era: str, tmp_path: Path) -> None:
-    with listening(tmp_path, token_file=tokens_in(tmp_path), rate_limit_per_minute=3) as server:
-        assert [server.first(era, ALICE).status for _ in range(5)] == [200, 200, 200, 429, 429]
-        refused = server.first(era, ALICE)
+    with run_server(tmp_path, token_file=write_token_file(tmp_path), rate_limit_per_minute=3) as server:
+        assert [server.send_first_request(era, ALICE).status for _ in range(5)] == [200, 200, 200, 429, 429]
+        refused = server.send_first_request(era, ALICE)
         assert 1 <= int(refused.headers["retry-after"]) <= 20
         assert "try again in" in refused.message["error"]["message"]
-        # Whoever tries tokens uses up its address, and nobody's that has one.
-        assert [server.first(era, "x" * 40).status for _ in range(5)] == [401, 401, 401, 429, 429]
-        assert [server.first(era, BOB).status for _ in range(4)] == [200, 200, 200, 429]
-        assert server.ask("GET", "/health").status == 200
+        # Failed attempts count against the address, not against principals with a token.
+        assert [server.send_first_request(era, "x" * 40).status for _ in range(5)] == [401, 401, 401, 429, 429]
+        assert [server.send_first_request(era, BOB).status for _ in range(4)] == [200, 200, 200, 429]
+        assert server.request("GET", "/health").status == 200
 
 
 def test_without_tokens_addresses_are_counted_and_cannot_be_made_up(tmp_path: Path) -> None:
-    with listening(tmp_path, rate_limit_per_minute=3) as server:
-        asked = [
-            server.discover(x_forwarded_for=f"10.0.0.{number}", forwarded=f"for=10.0.0.{number}").status
+    with run_server(tmp_path, rate_limit_per_minute=3) as server:
+        statuses = [
+            server.list_tools(x_forwarded_for=f"10.0.0.{number}", forwarded=f"for=10.0.0.{number}").status
             for number in range(5)
         ]
-        assert asked == [200, 200, 200, 429, 429]
+        assert statuses == [200, 200, 200, 429, 429]
 
 
 def test_one_principal_does_not_take_all_sessions(tmp_path: Path) -> None:
-    with listening(tmp_path, token_file=tokens_in(tmp_path), max_sessions=8) as server:
-        assert [server.hello(ALICE).status for _ in range(4)] == [200, 200, 503, 503]
-        assert [server.hello(BOB).status for _ in range(3)] == [200, 200, 503]
+    with run_server(tmp_path, token_file=write_token_file(tmp_path), max_sessions=8) as server:
+        assert [server.initialize(ALICE).status for _ in range(4)] == [200, 200, 503, 503]
+        assert [server.initialize(BOB).status for _ in range(3)] == [200, 200, 503]
 
 
 def test_sessions_are_bounded_and_end(tmp_path: Path) -> None:
-    with listening(tmp_path, max_sessions=2, session_idle_seconds=1.0) as server:
-        session = server.hello().headers["mcp-session-id"]
-        assert [server.hello().status for _ in range(2)] == [200, 503]
+    with run_server(tmp_path, max_sessions=2, session_idle_seconds=1.0) as server:
+        session = server.initialize().headers["mcp-session-id"]
+        assert [server.initialize().status for _ in range(2)] == [200, 503]
         server.wait_for(f"Session {session[:8]}… idle timeout")
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
         assert server.post(ping, mcp_session_id=session, mcp_protocol_version="2025-11-25").status == 404
-        assert server.hello().status == 200
+        assert server.initialize().status == 200
 
 
 def test_tokens_change_while_it_runs(tmp_path: Path) -> None:
-    path = Path(tokens_in(tmp_path))
-    with listening(tmp_path, token_file=str(path)) as server:
-        assert server.discover(ALICE).status == 200
+    path = Path(write_token_file(tmp_path))
+    with run_server(tmp_path, token_file=str(path)) as server:
+        assert server.list_tools(ALICE).status == 200
         path.write_text(f"bob: {BOB}\n")
-        assert (server.discover(ALICE).status, server.discover(BOB).status) == (401, 200)
+        assert (server.list_tools(ALICE).status, server.list_tools(BOB).status) == (401, 200)
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_in_flight_is_answered_before_it_ends(era: str, tmp_path: Path) -> None:
-    with listening(tmp_path, shutdown_grace_seconds=20) as server:
+    with run_server(tmp_path, shutdown_grace_seconds=20) as server:
         answers: list[Any] = []
-        visitor = Visitor(server, None, era)
+        visitor = ToolClient(server, None, era)
         calling = threading.Thread(target=lambda: answers.append(visitor.call("slow", seconds=2.0)))
         calling.start()
         server.wait_for("slow has begun")
         server.terminate()
         calling.join(30)
         assert answers[0]["content"][0]["text"] == "at last"
-        assert server.ended() == 0
-        assert "ended with 0" in server.logged
+        assert server.wait() == 0
+        assert "ended with 0" in server.log
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_that_takes_too_long_does_not_keep_it(era: str, tmp_path: Path) -> None:
-    with listening(tmp_path, shutdown_grace_seconds=0.5) as server:
-        visitor = Visitor(server, None, era)
+    with run_server(tmp_path, shutdown_grace_seconds=0.5) as server:
+        visitor = ToolClient(server, None, era)
         answers: list[Any] = []
 
         def call() -> None:
@@ -292,25 +296,25 @@ def test_a_call_that_takes_too_long_does_not_keep_it(era: str, tmp_path: Path) -
         calling.start()
         server.wait_for("slow has begun")
         server.terminate()
-        assert server.ended() == 0
+        assert server.wait() == 0
         calling.join(30)
         assert answers == []
 
 
 def test_who_only_waits_for_news_does_not_keep_it(tmp_path: Path) -> None:
-    with listening(tmp_path, shutdown_grace_seconds=600) as server:
-        session = server.hello().headers["mcp-session-id"]
-        with server.connected() as stream:
+    with run_server(tmp_path, shutdown_grace_seconds=600) as server:
+        session = server.initialize().headers["mcp-session-id"]
+        with server.connect() as stream:
             request = f"GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nmcp-session-id: {session}"
             stream.sendall(f"{request}\r\n\r\n".encode())
             assert b" 200 " in stream.recv(65536)
             server.terminate()
-            assert server.ended() == 0
+            assert server.wait() == 0
 
 
-def test_an_address_that_is_taken(open_to_all: Listening, tmp_path: Path) -> None:
+def test_an_address_that_is_taken(open_server: HttpServer, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="give another --http"):
-        run_http(Server("x"), Settings(http=("127.0.0.1", open_to_all.port)))
+        run_http(Server("x"), Settings(http=("127.0.0.1", open_server.port)))
     with pytest.raises(InvalidArgument, match="No such file"):
         run_http(Server("x"), Settings(http=("127.0.0.1", 0), token_file=str(tmp_path / "none")))
 
@@ -330,36 +334,38 @@ def test_files_are_kept_from_callers_from_elsewhere_and_handles_are_not(tmp_path
     secret = tmp_path / "secret"
     secret.write_text("7")
     roots = {"file_refs": True, "file_roots": [str(tmp_path)]}
-    with listening(tmp_path, **roots) as server:
-        visitor = Visitor(server, None, MODERN)
+    with run_server(tmp_path, **roots) as server:
+        visitor = ToolClient(server, None, MODERN)
         assert visitor.call("text", size={"$file": str(secret)})["content"][0]["text"] == "x" * 7
-    with listening(tmp_path, **roots, token_file=tokens_in(tmp_path), allowed_hosts=["mcp.example.com"]) as server:
-        visitor = Visitor(server, ALICE, MODERN)
+    with run_server(
+        tmp_path, **roots, token_file=write_token_file(tmp_path), allowed_hosts=["mcp.example.com"]
+    ) as server:
+        visitor = ToolClient(server, ALICE, MODERN)
         for path in (str(secret), "secret", "/etc/hostname"):
-            assert visitor.told("text", size={"$file": path})["error"]["code"] == "file_ref_denied"
-        handle = visitor.told("text", size=50_000)["output_handle"]
-        assert visitor.told("echo", text={"$handle": handle})["size_bytes"] == 50_000
+            assert visitor.call_json("text", size={"$file": path})["error"]["code"] == "file_ref_denied"
+        handle = visitor.call_json("text", size=50_000)["output_handle"]
+        assert visitor.call_json("echo", text={"$handle": handle})["size_bytes"] == 50_000
 
 
 def test_no_token_is_written_anywhere(tmp_path: Path) -> None:
-    path = Path(tokens_in(tmp_path))
-    with listening(tmp_path, token_file=str(path), journal=True, compression="none") as server:
+    path = Path(write_token_file(tmp_path))
+    with run_server(tmp_path, token_file=str(path), journal=True, compression="none") as server:
         for era in ERAS:
-            visitor = Visitor(server, ALICE, era)
-            visitor.told("text", size=50_000)
+            visitor = ToolClient(server, ALICE, era)
+            visitor.call_json("text", size=50_000)
             visitor.call("breaking")
-            assert "alice" in json.dumps(visitor.told("journal"))
+            assert "alice" in json.dumps(visitor.call_json("journal"))
         path.write_text(f"alice: {ALICE} {BOB}\n")
-        assert server.discover(BOB).status == 200
-    kept = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
-    assert b"alice" in kept
+        assert server.list_tools(BOB).status == 200
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert b"alice" in stored
     for token in (ALICE, BOB):
-        assert token.encode() not in kept
-        assert token not in server.logged
+        assert token.encode() not in stored
+        assert token not in server.log
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_sdk_s_own_client_is_served(era: str, guarded: Listening) -> None:
+def test_the_sdk_s_own_client_is_served(era: str, guarded: HttpServer) -> None:
     async def talk() -> None:
         headers = {"authorization": f"Bearer {BOB}"}
         async with httpx2.AsyncClient(headers=headers) as http_client:

@@ -1,4 +1,4 @@
-"""What clients do to a server over HTTP that is not in any protocol: it stays up, and lets nobody in."""
+"""Malformed and hostile HTTP requests: the server stays up and lets nobody in."""
 
 import contextlib
 import json
@@ -10,75 +10,77 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listening_harness import ALICE, JSON, Listening, everything, listening, tokens_in
-from wires import ERAS, HELLO, MODERN, MODERN_META
+from listening_harness import ALICE, JSON, HttpServer, read_until_closed, run_server, write_token_file
+from wires import ERAS, INITIALIZE_PARAMS, MODERN, MODERN_META
 
-LIMIT = 100_000
-NOBODY = "no" * 20
+BODY_LIMIT_BYTES = 100_000
+UNKNOWN_TOKEN = "no" * 20
 HEADERS = "\r\n".join(f"{name}: {value}" for name, value in JSON.items())
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     root = tmp_path_factory.mktemp("guarded")
-    with listening(root, token_file=tokens_in(root), body_limit_bytes=LIMIT) as server:
+    with run_server(root, token_file=write_token_file(root), body_limit_bytes=BODY_LIMIT_BYTES) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
-def _stays_up(guarded: Listening) -> Iterator[None]:
+def _stays_up(guarded: HttpServer) -> Iterator[None]:
     yield
-    assert guarded.discover(ALICE).status == 200
-    assert ALICE not in guarded.logged
-    assert "Traceback" not in guarded.logged
+    assert guarded.list_tools(ALICE).status == 200
+    assert ALICE not in guarded.log
+    assert "Traceback" not in guarded.log
 
 
-def request(more: str, body: bytes = b"", *, token: str = ALICE, line: str = "POST /mcp HTTP/1.1") -> bytes:
-    lines = [line, "host: localhost", f"authorization: Bearer {token}", HEADERS, more]
+def make_request(headers: str, body: bytes = b"", *, token: str = ALICE, line: str = "POST /mcp HTTP/1.1") -> bytes:
+    lines = [line, "host: localhost", f"authorization: Bearer {token}", HEADERS, headers]
     return "\r\n".join(filter(None, lines)).encode("latin-1") + b"\r\n\r\n" + body
 
 
-def of_era(era: str, **more: Any) -> tuple[str, bytes]:
-    """The headers and the body of a request that is right."""
+def valid_request(era: str, **more: Any) -> tuple[str, bytes]:
+    """Return the headers and the body of a valid request."""
     if era != MODERN:
-        return "", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO, **more}).encode()
+        return "", json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE_PARAMS, **more}
+        ).encode()
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": MODERN_META}, **more}
     return f"mcp-protocol-version: {MODERN}\r\nmcp-method: tools/list", json.dumps(message).encode()
 
 
-def chunked(body: bytes, size: int) -> bytes:
-    pieces = (body[at : at + size] for at in range(0, len(body), size))
+def encode_chunked(body: bytes, size: int) -> bytes:
+    pieces = (body[start : start + size] for start in range(0, len(body), size))
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def statuses(came: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", came)]
+def parse_statuses(response: bytes) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", response)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_in_chunks_is_taken_up_to_the_limit(era: str, guarded: Listening) -> None:
-    headers, body = of_era(era)
+def test_a_body_in_chunks_is_taken_up_to_the_limit(era: str, guarded: HttpServer) -> None:
+    headers, body = valid_request(era)
     more = f"transfer-encoding: chunked\r\nconnection: close\r\n{headers}".rstrip()
-    assert statuses(guarded.raw(request(more, chunked(body, 7)))) == [200]
-    padded = body + b" " * (LIMIT - len(body))
-    assert statuses(guarded.raw(request(more, chunked(padded, 4096)))) == [200]
-    assert statuses(guarded.raw(request(more, chunked(padded + b" ", 4096)))) == [413]
+    assert parse_statuses(guarded.send_raw(make_request(more, encode_chunked(body, 7)))) == [200]
+    padded = body + b" " * (BODY_LIMIT_BYTES - len(body))
+    assert parse_statuses(guarded.send_raw(make_request(more, encode_chunked(padded, 4096)))) == [200]
+    assert parse_statuses(guarded.send_raw(make_request(more, encode_chunked(padded + b" ", 4096)))) == [413]
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(era: str, guarded: Listening) -> None:
-    headers, body = of_era(era)
-    for length, status in ((LIMIT, 200), (LIMIT + 1, 413), (10**15, 413)):
-        with guarded.connected() as connection:
-            connection.sendall(request(f"content-length: {length}\r\n{headers}".rstrip()))
+def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(era: str, guarded: HttpServer) -> None:
+    headers, body = valid_request(era)
+    for length, status in ((BODY_LIMIT_BYTES, 200), (BODY_LIMIT_BYTES + 1, 413), (10**15, 413)):
+        with guarded.connect() as connection:
+            connection.sendall(make_request(f"content-length: {length}\r\n{headers}".rstrip()))
             if status == 200:
                 connection.sendall(body + b" " * (length - len(body)))
-            assert statuses(connection.recv(200)) == [status]
+            assert parse_statuses(connection.recv(200)) == [status]
 
 
-def test_a_body_without_a_length_is_none(guarded: Listening) -> None:
-    assert statuses(guarded.raw(request("connection: close", of_era("legacy")[1]))) == [400]
+def test_a_body_without_a_length_is_none(guarded: HttpServer) -> None:
+    assert parse_statuses(guarded.send_raw(make_request("connection: close", valid_request("legacy")[1]))) == [400]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,8 @@ def test_a_body_without_a_length_is_none(guarded: Listening) -> None:
     ],
     ids=lambda more: repr(more[:30]),
 )
-def test_requests_that_are_none(more: str, guarded: Listening) -> None:
-    assert statuses(guarded.raw(request(f"connection: close\r\n{more}"))) in ([400], [501])
+def test_requests_that_are_none(more: str, guarded: HttpServer) -> None:
+    assert parse_statuses(guarded.send_raw(make_request(f"connection: close\r\n{more}"))) in ([400], [501])
 
 
 @pytest.mark.parametrize(
@@ -119,49 +121,51 @@ def test_requests_that_are_none(more: str, guarded: Listening) -> None:
     ],
     ids=lambda line: repr(line[:30]),
 )
-def test_requests_that_are_for_nobody(line: str, guarded: Listening) -> None:
-    told = statuses(guarded.raw(request("connection: close\r\ncontent-length: 0", line=line)))
-    assert told
-    assert set(told) <= {400, 404}
+def test_requests_that_are_for_nobody(line: str, guarded: HttpServer) -> None:
+    statuses = parse_statuses(guarded.send_raw(make_request("connection: close\r\ncontent-length: 0", line=line)))
+    assert statuses
+    assert set(statuses) <= {400, 404}
 
 
-def test_a_line_break_in_a_header_makes_no_other_header(guarded: Listening) -> None:
-    """A token must stand where tokens stand, whatever comes before it."""
+def test_a_line_break_in_a_header_makes_no_other_header(guarded: HttpServer) -> None:
+    """A token counts only in its own header, whatever precedes it."""
     for trick in (
         "x: y\nauthorization: Bearer {}",
         "x: y\rauthorization: Bearer {}",
         "x: y\r\n authorization: Bearer {}",
     ):
-        sent = request("connection: close\r\ncontent-length: 0", token=NOBODY).replace(
-            f"authorization: Bearer {NOBODY}".encode(), trick.format(ALICE).encode()
+        sent = make_request("connection: close\r\ncontent-length: 0", token=UNKNOWN_TOKEN).replace(
+            f"authorization: Bearer {UNKNOWN_TOKEN}".encode(), trick.format(ALICE).encode()
         )
-        (status,) = statuses(guarded.raw(sent))
-        # A lone line feed ends a line to some; then it is one header more, and not another request.
+        (status,) = parse_statuses(guarded.send_raw(sent))
+        # Some parsers end a line at a lone line feed: then it is one more header, but not another request.
         assert status in (400, 401)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_requests_in_a_row_are_each_answered_by_their_own_token(era: str, guarded: Listening) -> None:
-    headers, body = of_era(era)
+def test_requests_in_a_row_are_each_answered_by_their_own_token(era: str, guarded: HttpServer) -> None:
+    headers, body = valid_request(era)
     more = f"content-length: {len(body)}\r\n{headers}".rstrip()
     last = f"connection: close\r\n{more}"
-    came = guarded.raw(request(more, body) + request(more, body, token=NOBODY) + request(last, body))
-    assert statuses(came) == [200, 401, 200]
+    responses = guarded.send_raw(
+        make_request(more, body) + make_request(more, body, token=UNKNOWN_TOKEN) + make_request(last, body)
+    )
+    assert parse_statuses(responses) == [200, 401, 200]
 
 
-def test_a_request_hidden_in_the_body_of_another_is_not_answered(guarded: Listening) -> None:
-    hidden = request("content-length: 0", line="GET /health HTTP/1.1")
-    for token, status in ((ALICE, 400), (NOBODY, 401)):
+def test_a_request_hidden_in_the_body_of_another_is_not_answered(guarded: HttpServer) -> None:
+    hidden = make_request("content-length: 0", line="GET /health HTTP/1.1")
+    for token, status in ((ALICE, 400), (UNKNOWN_TOKEN, 401)):
         more = f"connection: close\r\ncontent-length: {len(hidden)}"
-        assert statuses(guarded.raw(request(more, hidden, token=token))) == [status]
+        assert parse_statuses(guarded.send_raw(make_request(more, hidden, token=token))) == [status]
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
 )
-def test_what_a_page_may_send_unasked_is_refused(kind: str, era: str, guarded: Listening) -> None:
-    assert guarded.first(era, ALICE, content_type=kind).status == 400
+def test_what_a_page_may_send_unasked_is_refused(kind: str, era: str, guarded: HttpServer) -> None:
+    assert guarded.send_first_request(era, ALICE, content_type=kind).status == 400
 
 
 @pytest.mark.parametrize(
@@ -171,88 +175,88 @@ def test_what_a_page_may_send_unasked_is_refused(kind: str, era: str, guarded: L
     ids=lambda body: repr(body[:20]),
 )  # fmt: skip
 @pytest.mark.parametrize("era", ERAS)
-def test_bodies_that_are_no_requests(body: bytes, era: str, guarded: Listening) -> None:
+def test_bodies_that_are_no_requests(body: bytes, era: str, guarded: HttpServer) -> None:
     headers = JSON | {"authorization": f"Bearer {ALICE}"}
     if era == MODERN:
         headers |= {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
-    assert guarded.ask("POST", "/mcp", body, headers).status == 400
+    assert guarded.request("POST", "/mcp", body, headers).status == 400
 
 
 @pytest.mark.parametrize("session", ["", "../../x", "x" * 5000, "%00", "é"])
-def test_sessions_that_never_were(session: str, guarded: Listening) -> None:
+def test_sessions_that_never_were(session: str, guarded: HttpServer) -> None:
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
     answer = guarded.post(ping, ALICE, mcp_session_id=session, mcp_protocol_version="2025-11-25")
     assert answer.status in (400, 404)
 
 
-def test_an_upgrade_is_not_made(guarded: Listening) -> None:
+def test_an_upgrade_is_not_made(guarded: HttpServer) -> None:
     more = "connection: upgrade, close\r\nupgrade: websocket\r\nsec-websocket-key: x\r\nsec-websocket-version: 13"
-    assert statuses(guarded.raw(request(more, line="GET /mcp HTTP/1.1", token=NOBODY))) == [401]
+    assert parse_statuses(guarded.send_raw(make_request(more, line="GET /mcp HTTP/1.1", token=UNKNOWN_TOKEN))) == [401]
 
 
 @pytest.mark.slow
 def test_who_is_slow_is_hung_up_on(tmp_path: Path) -> None:
-    headers, body = of_era(MODERN)
-    whole = request(f"content-length: {len(body)}\r\n{headers}", body)
-    with listening(tmp_path, token_file=tokens_in(tmp_path), read_timeout_seconds=1.0) as server:
-        refused = request(f"content-length: {len(body)}", body, token=NOBODY)
+    headers, body = valid_request(MODERN)
+    whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
+    with run_server(tmp_path, token_file=write_token_file(tmp_path), read_timeout_seconds=1.0) as server:
+        refused = make_request(f"content-length: {len(body)}", body, token=UNKNOWN_TOKEN)
         for sent, status in (
             (b"", []),
             (b"P", [408]),
             (whole[:40], [408]),
             (whole[: -len(body)], [408]),
             (whole[:-1], [408]),
-            (request("transfer-encoding: chunked", b"5\r\nabc"), [408]),
-            # What was answered is not answered again.
+            (make_request("transfer-encoding: chunked", b"5\r\nabc"), [408]),
+            # A refused request is not answered twice.
             (refused[:-1], [401]),
             (whole + whole[:-1], [200, 408]),
         ):
-            assert statuses(server.raw(sent)) == status
-        # However often it says a little.
-        assert statuses(dripped(server, whole, 0)) == [408]
-        assert statuses(dripped(server, whole, len(whole) - len(body))) == [408]
-        assert statuses(dripped(server, refused, len(refused) - len(body))) == [401]
-        assert server.discover(ALICE).status == 200
+            assert parse_statuses(server.send_raw(sent)) == status
+        # Sending a byte now and then does not extend the time.
+        assert parse_statuses(send_slowly(server, whole, 0)) == [408]
+        assert parse_statuses(send_slowly(server, whole, len(whole) - len(body))) == [408]
+        assert parse_statuses(send_slowly(server, refused, len(refused) - len(body))) == [401]
+        assert server.list_tools(ALICE).status == 200
 
 
-def dripped(server: Listening, sent: bytes, begun: int) -> bytes:
-    """Sends a byte at a time from somewhere on, and the last never, until it is hung up on."""
-    with server.connected() as connection:
+def send_slowly(server: HttpServer, data: bytes, sent_at_once: int) -> bytes:
+    """Send all bytes but the last, one at a time after the first few, until the server closes the connection."""
+    with server.connect() as connection:
         connection.settimeout(0.05)
-        connection.sendall(sent[:begun])
-        came = b""
-        for at in range(begun, len(sent) - 1):
+        connection.sendall(data[:sent_at_once])
+        received = b""
+        for position in range(sent_at_once, len(data) - 1):
             try:
-                connection.sendall(sent[at : at + 1])
-                more = connection.recv(65536)
+                connection.sendall(data[position : position + 1])
+                chunk = connection.recv(65536)
             except TimeoutError:
                 continue
             except OSError:
-                return came
-            came += more
-            if not more:
-                return came
-        raise AssertionError("nobody hung up")
+                return received
+            received += chunk
+            if not chunk:
+                return received
+        raise AssertionError("the server did not close the connection")
 
 
 @pytest.mark.slow
 def test_each_request_has_its_own_time(tmp_path: Path) -> None:
-    headers, body = of_era(MODERN)
-    whole = request(f"content-length: {len(body)}\r\n{headers}", body)
-    last = request(f"connection: close\r\ncontent-length: {len(body)}\r\n{headers}", body)
-    with listening(tmp_path, read_timeout_seconds=4.0) as server, server.connected() as connection:
+    headers, body = valid_request(MODERN)
+    whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
+    last = make_request(f"connection: close\r\ncontent-length: {len(body)}\r\n{headers}", body)
+    with run_server(tmp_path, read_timeout_seconds=4.0) as server, server.connect() as connection:
         connection.sendall(whole)
-        # Together more than it has, but each of them less.
+        # Together the pauses exceed the timeout, but each request stays below it.
         time.sleep(2.2)
         connection.sendall(last[:-1])
         time.sleep(2.2)
         connection.sendall(last[-1:])
-        assert statuses(everything(connection)) == [200, 200]
+        assert parse_statuses(read_until_closed(connection)) == [200, 200]
 
 
 @pytest.mark.slow
 def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:
-    with listening(tmp_path, read_timeout_seconds=0.5) as server:
+    with run_server(tmp_path, read_timeout_seconds=0.5) as server:
         params = {"name": "slow", "arguments": {"seconds": 1.5}, "_meta": MODERN_META}
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = server.post(call, mcp_protocol_version=MODERN, mcp_method="tools/call", mcp_name="slow")
@@ -261,40 +265,40 @@ def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_connections_are_bounded(tmp_path: Path) -> None:
-    with listening(tmp_path, max_connections=3) as server, contextlib.ExitStack() as opened:
+    with run_server(tmp_path, max_connections=3) as server, contextlib.ExitStack() as opened:
         for _ in range(3):
-            opened.enter_context(answered(server))
+            opened.enter_context(open_connection(server))
         for _ in range(3):
-            assert statuses(server.raw(b"")) == [503]
+            assert parse_statuses(server.send_raw(b"")) == [503]
         opened.close()
-        assert until_answered(server) == 200
+        assert wait_until_answered(server) == 200
 
 
 @contextlib.contextmanager
-def answered(server: Listening) -> Iterator[socket.socket]:
-    """A connection that the server knows of, and that stays open."""
-    with server.connected() as connection:
+def open_connection(server: HttpServer) -> Iterator[socket.socket]:
+    """Open a connection that the server has answered once, and keep it open."""
+    with server.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert statuses(connection.recv(65536)) == [200]
+        assert parse_statuses(connection.recv(65536)) == [200]
         connection.sendall(b"GET /")
         yield connection
 
 
-def until_answered(server: Listening) -> int:
-    """Those that were closed are not forgotten at once."""
+def wait_until_answered(server: HttpServer) -> int:
+    """Return the status once closed connections no longer count."""
     for _ in range(100):
-        if (status := server.ask("GET", "/health").status) != 503:
+        if (status := server.request("GET", "/health").status) != 503:
             return status
     return 503
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_who_goes_away(guarded: Listening) -> None:
-    headers, body = of_era(MODERN)
-    whole = request(f"content-length: {len(body)}\r\n{headers}", body)
-    for at in range(0, len(whole), 16):
-        with guarded.connected() as connection:
-            connection.sendall(whole[:at])
-    with guarded.connected() as connection:
-        connection.sendall(request("connection: close\r\ncontent-length: 0", line="GET /health HTTP/1.1"))
-        assert statuses(everything(connection)) == [200]
+def test_nothing_is_left_of_who_goes_away(guarded: HttpServer) -> None:
+    headers, body = valid_request(MODERN)
+    whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
+    for length in range(0, len(whole), 16):
+        with guarded.connect() as connection:
+            connection.sendall(whole[:length])
+    with guarded.connect() as connection:
+        connection.sendall(make_request("connection: close\r\ncontent-length: 0", line="GET /health HTTP/1.1"))
+        assert parse_statuses(read_until_closed(connection)) == [200]

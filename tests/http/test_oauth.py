@@ -1,4 +1,4 @@
-"""JWTs of an issuer: only what it signed, for us, and still valid. The keys are made here and served on loopback."""
+"""JWT verification: signature, audience, issuer and expiry, with generated keys served on loopback."""
 
 import base64
 import hashlib
@@ -16,40 +16,40 @@ from forebay.adapters.mcp import get_principal
 from forebay.http.oauth import JWTVerifier
 from hypothesis import given
 from hypothesis import strategies as st
-from issuing import AUDIENCE, ISSUER, KEYS, OTHER, Keys, claims, issuing, public, signed
+from issuing import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
 
 
 @pytest.fixture
-def keys() -> Iterator[Keys]:
-    with issuing() as keys:
+def keys() -> Iterator[JwksServer]:
+    with serve_jwks() as keys:
         yield keys
 
 
-def verified(issuer: JWTVerifier, token: str) -> Any:
+def verify(issuer: JWTVerifier, token: str) -> Any:
     return anyio.run(issuer.verify_token, token)
 
 
-def issuer_at(keys: Keys, **options: Any) -> JWTVerifier:
+def make_verifier(keys: JwksServer, **options: Any) -> JWTVerifier:
     return JWTVerifier(ISSUER, AUDIENCE, keys.url, **options)
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_who_the_issuer_says_they_are(algorithm: str, keys: Keys) -> None:
-    token = signed(algorithm, scope="mcp:use other", client_id="app")
-    found = verified(issuer_at(keys), token)
+def test_who_the_issuer_says_they_are(algorithm: str, keys: JwksServer) -> None:
+    token = sign_token(algorithm, scope="mcp:use other", client_id="app")
+    found = verify(make_verifier(keys), token)
     assert (found.client_id, found.subject, found.scopes) == ("app", "alice", ["mcp:use", "other"])
     assert json.loads(get_principal(found) or "") == ["subject", ISSUER, "alice"]
     assert token not in repr(found)
 
 
-def test_scopes_are_read_as_issuers_write_them(keys: Keys) -> None:
-    issuer = issuer_at(keys)
+def test_scopes_are_read_as_issuers_write_them(keys: JwksServer) -> None:
+    issuer = make_verifier(keys)
     right: list[dict[str, Any]] = [{"scope": "a b"}, {"scp": ["a", "b"]}, {"scp": "a b"}]
     for more in right:
-        assert verified(issuer, signed(**more)).scopes == ["a", "b"]
+        assert verify(issuer, sign_token(**more)).scopes == ["a", "b"]
     wrong: list[dict[str, Any]] = [{}, {"scope": 3}, {"scope": {"a": 1}}]
     for more in wrong:
-        assert verified(issuer, signed(**more)).scopes == []
+        assert verify(issuer, sign_token(**more)).scopes == []
 
 
 @pytest.mark.slow
@@ -70,30 +70,30 @@ def test_scopes_are_read_as_issuers_write_them(keys: Keys) -> None:
         {"sub": 3},
     ],
 )
-def test_what_was_not_given_out_for_us_is_refused(more: dict[str, Any], keys: Keys) -> None:
-    issuer = issuer_at(keys)
-    assert verified(issuer, signed(**more)) is None
-    assert verified(issuer, signed()) is not None
+def test_what_was_not_given_out_for_us_is_refused(more: dict[str, Any], keys: JwksServer) -> None:
+    issuer = make_verifier(keys)
+    assert verify(issuer, sign_token(**more)) is None
+    assert verify(issuer, sign_token()) is not None
 
 
-def test_one_audience_of_several_is_enough(keys: Keys) -> None:
-    assert verified(issuer_at(keys), signed(aud=["https://other.example.com", AUDIENCE])) is not None
+def test_one_audience_of_several_is_enough(keys: JwksServer) -> None:
+    assert verify(make_verifier(keys), sign_token(aud=["https://other.example.com", AUDIENCE])) is not None
 
 
-def encoded(part: object) -> bytes:
+def encode_part(part: object) -> bytes:
     return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
 
 
-def forged(header: dict[str, Any], secret: bytes | None = None) -> str:
-    said = encoded(header) + b"." + encoded(claims())
-    signature = b"" if secret is None else hmac.digest(secret, said, hashlib.sha256)
-    return (said + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
+def forge_token(header: dict[str, Any], secret: bytes | None = None) -> str:
+    signed_part = encode_part(header) + b"." + encode_part(make_claims())
+    signature = b"" if secret is None else hmac.digest(secret, signed_part, hashlib.sha256)
+    return (signed_part + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
 
 
-def test_what_the_issuer_did_not_sign_is_refused(keys: Keys) -> None:
-    issuer = issuer_at(keys)
-    good = signed()
-    assert verified(issuer, good) is not None
+def test_what_the_issuer_did_not_sign_is_refused(keys: JwksServer) -> None:
+    issuer = make_verifier(keys)
+    good = sign_token()
+    assert verify(issuer, good) is not None
     head, body, signature = good.split(".")
     pem = (
         KEYS["RS256"]
@@ -101,23 +101,25 @@ def test_what_the_issuer_did_not_sign_is_refused(keys: Keys) -> None:
         .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     attacks = [
-        signed(key=OTHER),
-        forged({"alg": "none", "kid": "RS256"}),
-        forged({"alg": "None", "kid": "RS256"}),
-        forged({"alg": "HS256", "kid": "RS256"}, pem),
-        forged({"alg": "HS256", "kid": "RS256"}, pem.strip()),
-        forged({"alg": "RS256", "kid": "RS256"}, pem),
-        forged({"alg": ["RS256"], "kid": "RS256"}, pem),
-        # A key of the caller's own, or where it is.
-        jwt.encode(claims(), OTHER, "RS256", headers={"kid": "RS256", "jwk": public(OTHER, "RS256", "RS256")}),
-        jwt.encode(claims(), OTHER, "RS256", headers={"kid": "RS256", "jku": "http://127.0.0.1:9/jwks"}),
-        # One algorithm with the key of another.
-        signed("ES256", kid="RS256"),
-        jwt.encode(claims(), KEYS["RS256"], "RS512", headers={"kid": "RS256"}),
-        jwt.encode(claims(), KEYS["RS256"], "RS256"),
+        sign_token(key=OTHER_KEY),
+        forge_token({"alg": "none", "kid": "RS256"}),
+        forge_token({"alg": "None", "kid": "RS256"}),
+        forge_token({"alg": "HS256", "kid": "RS256"}, pem),
+        forge_token({"alg": "HS256", "kid": "RS256"}, pem.strip()),
+        forge_token({"alg": "RS256", "kid": "RS256"}, pem),
+        forge_token({"alg": ["RS256"], "kid": "RS256"}, pem),
+        # The caller's own key, or a URL to it.
+        jwt.encode(
+            make_claims(), OTHER_KEY, "RS256", headers={"kid": "RS256", "jwk": make_jwk(OTHER_KEY, "RS256", "RS256")}
+        ),
+        jwt.encode(make_claims(), OTHER_KEY, "RS256", headers={"kid": "RS256", "jku": "http://127.0.0.1:9/jwks"}),
+        # One algorithm with another one's key.
+        sign_token("ES256", kid="RS256"),
+        jwt.encode(make_claims(), KEYS["RS256"], "RS512", headers={"kid": "RS256"}),
+        jwt.encode(make_claims(), KEYS["RS256"], "RS256"),
         f"{head}.{body}.",
         f"{head}.{body}",
-        f"{head}.{encoded(claims(sub='root')).decode()}.{signature}",
+        f"{head}.{encode_part(make_claims(sub='root')).decode()}.{signature}",
         f" {good}",
         good + "A",
         "",
@@ -125,53 +127,58 @@ def test_what_the_issuer_did_not_sign_is_refused(keys: Keys) -> None:
         "é.é.é",
         good + "A" * (16 << 10),
     ]
-    assert [verified(issuer, attack) for attack in attacks] == [None] * len(attacks)
+    assert [verify(issuer, attack) for attack in attacks] == [None] * len(attacks)
 
 
-def test_a_secret_among_the_keys_is_not_used(keys: Keys) -> None:
+def test_a_secret_among_the_keys_is_not_used(keys: JwksServer) -> None:
     secret = b"s" * 32
     shown = {"kty": "oct", "kid": "o", "alg": "HS256", "k": base64.urlsafe_b64encode(secret).decode().rstrip("=")}
-    keys.show(shown, public(KEYS["RS256"], "RS256", "RS256"))
-    issuer = issuer_at(keys)
-    assert verified(issuer, forged({"alg": "HS256", "kid": "o"}, secret)) is None
-    assert verified(issuer, signed()) is not None
+    keys.publish(shown, make_jwk(KEYS["RS256"], "RS256", "RS256"))
+    issuer = make_verifier(keys)
+    assert verify(issuer, forge_token({"alg": "HS256", "kid": "o"}, secret)) is None
+    assert verify(issuer, sign_token()) is not None
 
 
-def test_unknown_keys_do_not_make_us_ask_again_and_again(keys: Keys) -> None:
-    issuer = issuer_at(keys)
-    assert [verified(issuer, signed(kid=f"unknown {number}")) for number in range(10)] == [None] * 10
-    assert verified(issuer, signed()) is not None
-    assert keys.fetched == 1
+def test_unknown_keys_do_not_make_us_ask_again_and_again(keys: JwksServer) -> None:
+    issuer = make_verifier(keys)
+    assert [verify(issuer, sign_token(kid=f"unknown {number}")) for number in range(10)] == [None] * 10
+    assert verify(issuer, sign_token()) is not None
+    assert keys.fetch_count == 1
 
 
-def test_what_cannot_be_ours_asks_for_no_keys(keys: Keys) -> None:
-    issuer = issuer_at(keys)
-    for token in ("a.b.c", forged({"alg": "none", "kid": "x"}), forged({"alg": "HS256", "kid": "x"}, b"x"), "x"):
-        assert verified(issuer, token) is None
-    assert keys.fetched == 0
+def test_what_cannot_be_ours_asks_for_no_keys(keys: JwksServer) -> None:
+    issuer = make_verifier(keys)
+    for token in (
+        "a.b.c",
+        forge_token({"alg": "none", "kid": "x"}),
+        forge_token({"alg": "HS256", "kid": "x"}, b"x"),
+        "x",
+    ):
+        assert verify(issuer, token) is None
+    assert keys.fetch_count == 0
 
 
-def test_keys_are_rotated(keys: Keys) -> None:
-    issuer = issuer_at(keys, cooldown=0)
-    assert verified(issuer, signed()) is not None
-    keys.show(public(OTHER, "new", "RS256"))
-    assert verified(issuer, signed(key=OTHER, kid="new")) is not None
-    # What is gone from there is good no more.
-    assert verified(issuer, signed()) is None
+def test_keys_are_rotated(keys: JwksServer) -> None:
+    issuer = make_verifier(keys, cooldown=0)
+    assert verify(issuer, sign_token()) is not None
+    keys.publish(make_jwk(OTHER_KEY, "new", "RS256"))
+    assert verify(issuer, sign_token(key=OTHER_KEY, kid="new")) is not None
+    # A key that is no longer published is no longer accepted.
+    assert verify(issuer, sign_token()) is None
 
 
 @pytest.mark.parametrize("shown", [b"", b"{", b"[]", b'{"keys": []}', b'{"keys": 3}', b'{"keys": [{"kty": "x"}]}'])
-def test_keys_that_are_none_let_nobody_in(shown: bytes, keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
-    keys.shown = shown
-    issuer = issuer_at(keys)
-    token = signed()
-    assert [verified(issuer, token) for _ in range(3)] == [None] * 3
-    # It is not asked again at once.
-    assert keys.fetched == 1
+def test_keys_that_are_none_let_nobody_in(shown: bytes, keys: JwksServer, caplog: pytest.LogCaptureFixture) -> None:
+    keys.body = shown
+    issuer = make_verifier(keys)
+    token = sign_token()
+    assert [verify(issuer, token) for _ in range(3)] == [None] * 3
+    # The keys are not fetched again at once.
+    assert keys.fetch_count == 1
     assert "keys of the issuer cannot be read" in caplog.text
     assert token not in caplog.text
 
 
 @given(st.text() | st.lists(st.sampled_from([".", "e30", "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ", "=", "é"])).map("".join))
 def test_no_text_fails_otherwise(token: str) -> None:
-    assert verified(JWTVerifier(ISSUER, AUDIENCE, "http://127.0.0.1:9/jwks"), token) is None
+    assert verify(JWTVerifier(ISSUER, AUDIENCE, "http://127.0.0.1:9/jwks"), token) is None

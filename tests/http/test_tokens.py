@@ -1,4 +1,4 @@
-"""Bearer tokens in a file: who has which, who may read it, and that nothing shows one."""
+"""The token file: parsing, permissions, reloading, and that no token is ever shown."""
 
 import contextlib
 import hashlib
@@ -19,14 +19,14 @@ SECRET = "s3cr3t-" + "k" * 32
 OTHER = "0123456789abcdef" * 2
 
 
-def written(folder: Path, text: str, mode: int = 0o600) -> Path:
+def write_tokens(folder: Path, text: str, mode: int = 0o600) -> Path:
     path = folder / "tokens"
     path.write_text(text)
     path.chmod(mode)
     return path
 
 
-def who(tokens: TokenFile, token: str) -> str | None:
+def find_owner(tokens: TokenFile, token: str) -> str | None:
     found = anyio.run(tokens.verify_token, token)
     assert found is None or token not in repr(found)
     return None if found is None else found.client_id
@@ -35,12 +35,12 @@ def who(tokens: TokenFile, token: str) -> str | None:
 def test_whose_a_token_is(tmp_path: Path) -> None:
     hashed = hashlib.sha256(b"hashed-" * 5).hexdigest()
     text = f"# ours\n\nalice: {SECRET}\n  team of bob :{OTHER}  \r\ncarol: sha256:{hashed.upper()}\nalice: {'n' * 22}\n"
-    tokens = TokenFile(str(written(tmp_path, text)))
-    assert who(tokens, SECRET) == "alice"
-    # Two for one, so that one can be taken away when all have the other.
-    assert who(tokens, "n" * 22) == "alice"
-    assert who(tokens, OTHER) == "team of bob"
-    assert who(tokens, "hashed-" * 5) == "carol"
+    tokens = TokenFile(str(write_tokens(tmp_path, text)))
+    assert find_owner(tokens, SECRET) == "alice"
+    # A principal may have two tokens, so that one can be replaced without a gap.
+    assert find_owner(tokens, "n" * 22) == "alice"
+    assert find_owner(tokens, OTHER) == "team of bob"
+    assert find_owner(tokens, "hashed-" * 5) == "carol"
     for wrong in (
         "",
         SECRET[:-1],
@@ -52,7 +52,7 @@ def test_whose_a_token_is(tmp_path: Path) -> None:
         "# ours",
         "é\x00",
     ):
-        assert who(tokens, wrong) is None
+        assert find_owner(tokens, wrong) is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_whose_a_token_is(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_refused_and_not_shown(text: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        TokenFile(str(written(tmp_path, text)))
+        TokenFile(str(write_tokens(tmp_path, text)))
     assert why in str(refused.value)
     assert not any(word in str(refused.value) for word in (SECRET, "k" * 8, "ab" * 4))
     assert refused.value.__cause__ is None
@@ -82,10 +82,10 @@ def test_what_is_wrong_is_refused_and_not_shown(text: str, why: str, tmp_path: P
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644])
 def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
-    path = written(tmp_path, f"alice: {SECRET}", mode)
+    path = write_tokens(tmp_path, f"alice: {SECRET}", mode)
     with pytest.raises(InvalidArgument, match=r"chmod 600 .*tokens$"):
         TokenFile(str(path))
-    assert who(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
+    assert find_owner(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(InvalidArgument, match="no file of tokens"):
         TokenFile(str(tmp_path / "pipe"))
-    path = written(tmp_path, "")
+    path = write_tokens(tmp_path, "")
     path.write_bytes(b"alice: \xff" + SECRET.encode())
     with pytest.raises(InvalidArgument, match="not UTF-8"):
         TokenFile(str(path))
@@ -106,46 +106,46 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = written(tmp_path, f"alice: {SECRET}")
+    path = write_tokens(tmp_path, f"alice: {SECRET}")
     tokens = TokenFile(str(path))
-    assert (who(tokens, SECRET), who(tokens, OTHER)) == ("alice", None)
+    assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == ("alice", None)
     path.write_text(f"bob: {OTHER}")
-    assert (who(tokens, SECRET), who(tokens, OTHER)) == (None, "bob")
-    # As editors do it.
-    written(tmp_path, f"carol: {SECRET}").rename(tmp_path / "new")
+    assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == (None, "bob")
+    # Replace the file, as editors do.
+    write_tokens(tmp_path, f"carol: {SECRET}").rename(tmp_path / "new")
     (tmp_path / "new").rename(path)
-    assert (who(tokens, SECRET), who(tokens, OTHER)) == ("carol", None)
+    assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == ("carol", None)
     caplog.clear()
     for spoil in (lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"), lambda: path.chmod(0o644), path.unlink):
         spoil()
-        # Said once for each change, not with each request.
-        assert [who(tokens, SECRET) for _ in range(3)] == ["carol"] * 3
+        # Logged once per change, not once per request.
+        assert [find_owner(tokens, SECRET) for _ in range(3)] == ["carol"] * 3
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
     assert SECRET not in caplog.text
     assert OTHER not in caplog.text
-    written(tmp_path, f"dave: {OTHER}")
-    assert (who(tokens, SECRET), who(tokens, OTHER)) == (None, "dave")
+    write_tokens(tmp_path, f"dave: {OTHER}")
+    assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == (None, "dave")
 
 
 @pytest.mark.slow
 def test_the_command_makes_lines_that_are_taken(tmp_path: Path) -> None:
     plain, hashed = run("token", "alice"), run("token", "team of bob", "--hashed")
     assert (plain.code, plain.err, hashed.code) == (0, b"", 0)
-    tokens = TokenFile(str(written(tmp_path, (plain.out + hashed.out).decode())))
+    tokens = TokenFile(str(write_tokens(tmp_path, (plain.out + hashed.out).decode())))
     shown = plain.out.decode().removeprefix("alice: ").strip()
     secret = hashed.err.decode().strip()
-    assert (who(tokens, shown), who(tokens, secret)) == ("alice", "team of bob")
+    assert (find_owner(tokens, shown), find_owner(tokens, secret)) == ("alice", "team of bob")
     assert secret not in hashed.out.decode()
     assert len({shown, secret, run("token", "alice").out.decode().split()[1]}) == 3
     assert "without colons" in run("token", "a:b").error["message"]
 
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters=":#"), min_size=1, max_size=20)
-KEPT = st.from_regex(r"[A-Za-z0-9._~+/-]{32,60}=?", fullmatch=True)
+TOKENS = st.from_regex(r"[A-Za-z0-9._~+/-]{32,60}=?", fullmatch=True)
 
 
 @pytest.mark.slow
-@given(st.dictionaries(KEPT, NAMES, min_size=1, max_size=5), st.booleans())
+@given(st.dictionaries(TOKENS, NAMES, min_size=1, max_size=5), st.booleans())
 def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) -> None:
     shape = {token: f"sha256:{hash_token(token).hex()}" if is_hashed else token for token in entries}
     text = "\n".join(f"{name}: {shape[token]}" for token, name in entries.items())
@@ -171,8 +171,8 @@ def test_every_name_is_refused_or_can_be_read_back(name: str) -> None:
 
 
 def test_a_file_of_which_nothing_is_left_lets_nobody_in(tmp_path: Path) -> None:
-    path = written(tmp_path, f"alice: {SECRET}")
+    path = write_tokens(tmp_path, f"alice: {SECRET}")
     tokens = TokenFile(str(path))
-    assert who(tokens, SECRET) == "alice"
+    assert find_owner(tokens, SECRET) == "alice"
     path.write_text("# none any more\n")
-    assert who(tokens, SECRET) is None
+    assert find_owner(tokens, SECRET) is None

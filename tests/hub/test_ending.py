@@ -1,4 +1,4 @@
-"""`forebay serve` ends when it is told to, whatever a function of a Python module still does."""
+"""`forebay serve` shuts down on time, even while a Python function is still running."""
 
 import contextlib
 import http.client
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from forebay.store import open_store
-from gateway_harness import PATIENCE, said
-from serve_harness import command_of, config, serving
-from serve_http_harness import called, listens, serving_http, wire
+from gateway_harness import TIMEOUT_SECONDS, parse_text
+from serve_harness import serving, upstream_command, write_config
+from serve_http_harness import call_tool, connect_as, serving_http, subscribe
 from stores import whole
 from wires import LEGACY, MODERN
 
@@ -60,7 +60,7 @@ STUCK = ["waits", "awaits_a_thread", "leaves_a_thread"]
 def _upstreams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     (folder / "stuck_functions.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    return {"stuck": {"python": "stuck_functions"}, "adverse": command_of("adverse_server.py")}
+    return {"stuck": {"python": "stuck_functions"}, "adverse": upstream_command("adverse_server.py")}
 
 
 def _is_alive(pid: int) -> bool:
@@ -71,23 +71,23 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("by_signal", [True, False])
 @pytest.mark.parametrize("function", STUCK)
 def test_a_function_does_not_keep_it(
-    function: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    function: str, by_signal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=0.5)
+    path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=0.5)
     with serving(path) as talk:
         pid = int(talk.call("pid")["content"][0]["text"])
-        talk.request("tools/call", {"name": function, "arguments": {}})
+        talk.send_request("tools/call", {"name": function, "arguments": {}})
         assert talk.has_logged("it has begun")
-        if is_told:
+        if by_signal:
             talk.process.send_signal(signal.SIGTERM)
-            assert talk.process.wait(PATIENCE) == 0
+            assert talk.process.wait(TIMEOUT_SECONDS) == 0
         else:
             assert talk.close() == 0
         assert not _is_alive(pid)
-        # Python ends as ever where it can: what a module wants done at the end is done.
+        # Where possible Python exits normally and runs atexit handlers.
         assert function != "waits" or talk.has_logged("left in order")
 
 
@@ -98,20 +98,20 @@ def test_a_function_does_not_keep_it_over_http(
     function: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstreams = _upstreams(tmp_path, monkeypatch)
-    # It is told to end, and ends with 0, when this is left.
+    # On exit this context manager stops the server and checks for exit code 0.
     with serving_http(tmp_path, upstreams, shutdown_grace_seconds=0.5) as listening:
-        client = wire(listening.port, era, "ann")
-        pid = int(called(client, "pid"))
+        client = connect_as(listening.port, era, "ann")
+        pid = int(call_tool(client, "pid"))
         params = {"name": function, "arguments": {}}
 
         def call() -> None:
             with contextlib.suppress(OSError, http.client.HTTPException):
-                client.ask("tools/call", params)
+                client.request("tools/call", params)
 
         calling = threading.Thread(target=call)
         calling.start()
         listening.wait_for("it has begun")
-    calling.join(PATIENCE)
+    calling.join(TIMEOUT_SECONDS)
     assert not calling.is_alive()
     assert not _is_alive(pid)
 
@@ -119,29 +119,29 @@ def test_a_function_does_not_keep_it_over_http(
 def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=PATIENCE)
+    path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=TIMEOUT_SECONDS)
     with serving(path) as talk:
-        number = talk.request("tools/call", {"name": "takes_a_while", "arguments": {"seconds": 0.5}})
+        number = talk.send_request("tools/call", {"name": "takes_a_while", "arguments": {"seconds": 0.5}})
         assert talk.has_logged("it has begun")
         talk.process.send_signal(signal.SIGTERM)
-        handle = said(talk.answer(number)["result"])["output_handle"]
-        assert talk.process.wait(PATIENCE) == 0
+        handle = parse_text(talk.read_response(number)["result"])["output_handle"]
+        assert talk.process.wait(TIMEOUT_SECONDS) == 0
     with open_store((tmp_path / "store").as_uri()) as store:
         assert b"x" * 100_000 in whole(store, handle)
 
 
 def test_a_function_that_runs_out_is_an_error_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(config(tmp_path, _upstreams(tmp_path, monkeypatch))) as talk:
+    with serving(write_config(tmp_path, _upstreams(tmp_path, monkeypatch))) as talk:
         assert talk.call("runs_out")["isError"]
 
 
 def test_who_listens_over_http_is_answered_and_does_not_keep_it(tmp_path: Path) -> None:
-    upstreams = {"adverse": command_of("adverse_server.py")}
+    upstreams = {"adverse": upstream_command("adverse_server.py")}
     with (
         serving_http(tmp_path, upstreams, shutdown_grace_seconds=600) as listening,
-        listens(listening.port, "ann", toolsListChanged=True) as hears,
+        subscribe(listening.port, "ann", toolsListChanged=True) as stream,
     ):
         listening.terminate()
-        assert b'"result":' in hears.rest()
-        assert listening.ended() == 0
-        assert "Traceback" not in listening.logged
+        assert b'"result":' in stream.read_to_end()
+        assert listening.wait() == 0
+        assert "Traceback" not in listening.log

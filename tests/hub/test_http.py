@@ -1,4 +1,4 @@
-"""Many clients of `forebay serve`: what is one's is not another's."""
+"""Many clients of `forebay serve` over HTTP are isolated from each other."""
 
 import http.client
 import json
@@ -11,94 +11,89 @@ from typing import Any
 
 import pytest
 from forebay.hub.router import _matches_template
-from serve_harness import command_of
-from serve_http_harness import NAMES
-from serve_http_harness import called as _called
-from serve_http_harness import serving_http as _listening
-from serve_http_harness import wire as _wire
-from wires import ERAS, LEGACY, MODERN, message_of, started
+from serve_harness import upstream_command
+from serve_http_harness import NAMES, call_tool, connect_as, serving_http
+from waiting import wait_until
+from wires import ERAS, LEGACY, MODERN, extract_message, start_server
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with started("raw_server.py", "http") as process:
+    with start_server("raw_server.py", "http") as process:
         assert process.stdout
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        upstreams = {"adverse": command_of("adverse_server.py"), "raw": {"url": url}}
-        with _listening(tmp_path_factory.mktemp("serve"), upstreams) as listening:
+        upstreams = {"adverse": upstream_command("adverse_server.py"), "raw": {"url": url}}
+        with serving_http(tmp_path_factory.mktemp("serve"), upstreams) as listening:
             yield listening.port
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_one_principal_s_handle_does_not_exist_for_another(era: str, port: int) -> None:
-    ann, bob = (_wire(port, era, name) for name in ("ann", "bob"))
-    handle = _called(ann, "text", size=100_000)["output_handle"]
+    ann, bob = (connect_as(port, era, name) for name in ("ann", "bob"))
+    handle = call_tool(ann, "text", size=100_000)["output_handle"]
     assert len(handle) == len("oh_") + 26
-    assert _called(ann, "output_fetch", output_handle=handle)["total"] == 100_000
-    assert _called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+    assert call_tool(ann, "output_fetch", output_handle=handle)["total"] == 100_000
+    assert call_tool(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_of_a_server_over_http_too_a_large_result_is_its_caller_s(era: str, port: int) -> None:
-    ann, bob = (_wire(port, era, name) for name in ("ann", "bob"))
+    ann, bob = (connect_as(port, era, name) for name in ("ann", "bob"))
     result = {"content": [{"type": "text", "text": "r" * 2_000_000}]}
-    handle = _called(ann, "says", result=result)["output_handle"]
-    assert _called(ann, "output_fetch", output_handle=handle)["total"] == 2_000_000
-    assert _called(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
+    handle = call_tool(ann, "says", result=result)["output_handle"]
+    assert call_tool(ann, "output_fetch", output_handle=handle)["total"] == 2_000_000
+    assert call_tool(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
 
 
 def test_half_of_a_surrogate_pair_reaches_a_server_as_it_came(port: int) -> None:
-    assert _called(
-        _wire(port, MODERN, "ann"), "says", half="\ud800", result={"content": [{"type": "text", "text": "1"}]}
+    assert call_tool(
+        connect_as(port, MODERN, "ann"), "says", half="\ud800", result={"content": [{"type": "text", "text": "1"}]}
     )
 
 
 def test_clients_with_connections_have_servers_of_their_own_and_others_one_for_each_principal(port: int) -> None:
-    first, second = _wire(port, LEGACY, "ann"), _wire(port, LEGACY, "ann")
-    assert _called(first, "pid") == _called(first, "pid") != _called(second, "pid")
-    assert _called(_wire(port, MODERN, "ann"), "pid") == _called(_wire(port, MODERN, "ann"), "pid")
-    assert _called(_wire(port, MODERN, "ann"), "pid") != _called(_wire(port, MODERN, "bob"), "pid")
+    first, second = connect_as(port, LEGACY, "ann"), connect_as(port, LEGACY, "ann")
+    assert call_tool(first, "pid") == call_tool(first, "pid") != call_tool(second, "pid")
+    assert call_tool(connect_as(port, MODERN, "ann"), "pid") == call_tool(connect_as(port, MODERN, "ann"), "pid")
+    assert call_tool(connect_as(port, MODERN, "ann"), "pid") != call_tool(connect_as(port, MODERN, "bob"), "pid")
 
 
 def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
-    def stored(number: int) -> None:
+    def store_and_fetch(number: int) -> None:
         name, era = NAMES[number % 4], ERAS[number % 2]
-        wire = _wire(port, era, name)
+        wire = connect_as(port, era, name)
         letter = chr(ord("a") + number)
-        handle = _called(wire, "text", size=60_000 + number, of=letter)["output_handle"]
-        page = _called(wire, "output_fetch", output_handle=handle)
+        handle = call_tool(wire, "text", size=60_000 + number, of=letter)["output_handle"]
+        page = call_tool(wire, "output_fetch", output_handle=handle)
         assert (page["total"], set(page["content"])) == (60_000 + number, {letter})
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(stored, range(16)))
+        list(pool.map(store_and_fetch, range(16)))
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: str, port: int) -> None:
     params = {"name": "reports", "arguments": {"steps": 50}, "_meta": {"progressToken": "mine"}}
-    lines = _wire(port, era, "ann").ask("tools/call", params).splitlines()
-    said = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
-    assert [each["params"]["progress"] for each in said[:-1]] == [*range(50)]
-    assert said[-1]["result"]["content"][0]["text"] == "reported"
+    lines = connect_as(port, era, "ann").request("tools/call", params).splitlines()
+    messages = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
+    assert [message["params"]["progress"] for message in messages[:-1]] == [*range(50)]
+    assert messages[-1]["result"]["content"][0]["text"] == "reported"
 
 
 def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
-    wire = _wire(port, LEGACY, "ann")
-    pid = _called(wire, "pid")
+    wire = connect_as(port, LEGACY, "ann")
+    pid = call_tool(wire, "pid")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("DELETE", "/mcp", headers=wire._headers)  # type: ignore[attr-defined]
     assert connection.getresponse().status == 200
     connection.close()
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
 
 
 def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> None:
-    """Each has its own answer, or an error that says what became of it."""
+    """Every call gets its own result, or an error that says what happened."""
     faults: dict[int, tuple[str, dict[str, Any]]] = {
         3: ("dies", {"after": 1000}),
         4: ("hangs", {}),
@@ -108,84 +103,84 @@ def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> 
     failures = {"upstream_failed", "upstream_timeout"}
 
     def call(port: int, number: int) -> list[bool]:
-        wire, letter = _wire(port, ERAS[number // 2 % 2], NAMES[number % 4]), chr(ord("a") + number)
+        wire, letter = connect_as(port, ERAS[number // 2 % 2], NAMES[number % 4]), chr(ord("a") + number)
         answered: list[bool] = []
         for size in (100, 60_000, 100, 60_000):
             if number in faults and len(answered) == 1:
-                _called(wire, faults[number][0], **faults[number][1])
-            said = _called(wire, "text", size=size, of=letter)
-            is_failed = isinstance(said, dict) and "error" in said
+                call_tool(wire, faults[number][0], **faults[number][1])
+            result = call_tool(wire, "text", size=size, of=letter)
+            is_failed = isinstance(result, dict) and "error" in result
             answered.append(not is_failed)
             if is_failed:
-                assert said["error"]["code"] in failures
+                assert result["error"]["code"] in failures
             else:
-                assert set(said if size == 100 else said["preview"]) == {letter}
+                assert set(result if size == 100 else result["preview"]) == {letter}
         return answered
 
-    upstreams = {"adverse": command_of("adverse_server.py")}
+    upstreams = {"adverse": upstream_command("adverse_server.py")}
     options = {"call_timeout_seconds": 5, "restart_delay_seconds": 0.1}
-    with _listening(tmp_path, upstreams, **options) as listening, ThreadPoolExecutor(20) as pool:
+    with serving_http(tmp_path, upstreams, **options) as listening, ThreadPoolExecutor(20) as pool:
         answered = [*pool.map(lambda number: call(listening.port, number), range(20))]
-        # Whoever has a server of their own does not notice that another's died.
+        # A client with its own upstream process is not affected by the death of another's.
         assert all(all(answered[number]) for number in range(20) if ERAS[number // 2 % 2] == LEGACY)
         assert call(listening.port, 2) == [True] * 4
 
 
 def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
     def call(number: int) -> Any:
-        wire = _wire(listening.port, ERAS[number % 2], NAMES[number % 4])
-        all_there.wait(30)
-        return _called(wire, "reports", token=0, steps=10, every=0.1)
+        wire = connect_as(listening.port, ERAS[number % 2], NAMES[number % 4])
+        ready.wait(30)
+        return call_tool(wire, "reports", token=0, steps=10, every=0.1)
 
-    upstreams = {"adverse": command_of("adverse_server.py")}
-    all_there = threading.Barrier(9)
-    with _listening(tmp_path, upstreams) as listening, ThreadPoolExecutor(8) as pool:
+    upstreams = {"adverse": upstream_command("adverse_server.py")}
+    ready = threading.Barrier(9)
+    with serving_http(tmp_path, upstreams) as listening, ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(call, number) for number in range(8)]
-        all_there.wait(30)
+        ready.wait(30)
         time.sleep(0.5)
         listening.terminate()
-        assert [each.result(30) for each in calls] == ["reported"] * 8
+        assert [call.result(30) for call in calls] == ["reported"] * 8
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_of_an_only_server_that_cannot_be_reached_says_so(era: str, tmp_path: Path) -> None:
-    with _listening(tmp_path, {"none": {"command": "false"}}) as listening:
-        error = _called(_wire(listening.port, era, "ann"), "any")["error"]
+    with serving_http(tmp_path, {"none": {"command": "false"}}) as listening:
+        error = call_tool(connect_as(listening.port, era, "ann"), "any")["error"]
         assert (error["code"], "none cannot be reached" in error["message"]) == ("upstream_failed", True)
 
 
 def test_files_that_let_people_in_are_nobody_s_to_read(tmp_path: Path) -> None:
     options = {"file_refs": True, "file_roots": [str(tmp_path)]}
-    with _listening(tmp_path, {"adverse": command_of("adverse_server.py")}, **options) as listening:
-        bob = _wire(listening.port, MODERN, "bob")
+    with serving_http(tmp_path, {"adverse": upstream_command("adverse_server.py")}, **options) as listening:
+        bob = connect_as(listening.port, MODERN, "bob")
         (tmp_path / "plain.txt").write_text("plain")
-        assert _called(bob, "text", of={"$file": "plain.txt"}, size=5) == "plain"
+        assert call_tool(bob, "text", of={"$file": "plain.txt"}, size=5) == "plain"
         for path in tmp_path.iterdir():
             if path.name in ("tokens", "forebay.toml"):
-                error = _called(bob, "text", of={"$file": path.name}, size=5)["error"]
+                error = call_tool(bob, "text", of={"$file": path.name}, size=5)["error"]
                 assert error["code"] == "file_ref_denied"
 
 
 def test_progress_by_a_token_that_another_had_is_nobody_else_s(tmp_path: Path) -> None:
-    with _listening(tmp_path, {"adverse": command_of("adverse_server.py")}) as listening:
-        # This server reports by whatever token it is told to, as one does that goes on after it was cancelled.
+    with serving_http(tmp_path, {"adverse": upstream_command("adverse_server.py")}) as listening:
+        # This server reports with any token it is given, like one that goes on after a cancellation.
         late = {"name": "reports", "arguments": {"steps": 3, "token": 1}, "_meta": {"progressToken": 1}}
         for _ in range(2):
-            answer = _wire(listening.port, MODERN, "ann").ask("tools/call", late)
+            answer = connect_as(listening.port, MODERN, "ann").request("tools/call", late)
             assert b"notifications/progress" not in answer
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_tool_that_is_switched_off_is_so_by_whatever_name_and_in_every_version(era: str, tmp_path: Path) -> None:
-    upstreams = {"one": command_of("adverse_server.py"), "two": command_of("adverse_server.py")}
+    upstreams = {"one": upstream_command("adverse_server.py"), "two": upstream_command("adverse_server.py")}
     options = {"capabilities": {"pid": "admin"}, "disable_tools": ["admin"]}
-    with _listening(tmp_path, upstreams, **options) as listening:
-        ann = _wire(listening.port, era, "ann")
-        listed = [tool["name"] for tool in json.loads(message_of(ann.ask("tools/list")))["result"]["tools"]]
+    with serving_http(tmp_path, upstreams, **options) as listening:
+        ann = connect_as(listening.port, era, "ann")
+        listed = [tool["name"] for tool in json.loads(extract_message(ann.request("tools/list")))["result"]["tools"]]
         assert "one_text" in listed
         assert not [name for name in listed if "pid" in name]
         for name in ("pid", "one_pid", "two_pid"):
-            answer = ann.ask("tools/call", {"name": name, "arguments": {}})
+            answer = ann.request("tools/call", {"name": name, "arguments": {}})
             assert b"CAPABILITY_DISABLED" in answer or b"Unknown tool" in answer
 
 

@@ -1,4 +1,4 @@
-"""Calls that a connection knows of: those that are over are kept by nobody, whatever became of them."""
+"""Finished calls of a connection are released, whether they succeeded or failed."""
 
 import asyncio
 import gc
@@ -14,22 +14,22 @@ from mcp_types import JSONRPCRequest
 pytestmark = pytest.mark.slow
 
 
-async def _unreadable() -> dict[str, Any]:
+async def _fail() -> dict[str, Any]:
     raise ValueError("its answer cannot be read")
 
 
-async def _answered() -> dict[str, Any]:
+async def _answer() -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("end", [_answered, _unreadable])
+@pytest.mark.parametrize("end", [_answer, _fail])
 def test_a_call_is_forgotten_when_it_is_over_also_if_no_answer_came(end: Callable[[], Awaitable[Any]]) -> None:
     async def run() -> None:
-        under_way = InFlight()
+        in_flight = InFlight()
 
         async def send(limit: PausableTimeout) -> dict[str, Any]:
             del limit
-            under_way.on_sent(JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call"))
+            in_flight.on_sent(JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call"))
             return dict(await end())
 
         call = Call("tools/call", {"arguments": {"large": "x"}}, None, Caller(None, "stdio"))
@@ -37,10 +37,10 @@ def test_a_call_is_forgotten_when_it_is_over_also_if_no_answer_came(end: Callabl
             call.start(send, None)
         while not call.is_finished:
             await asyncio.sleep(0)
-        kept = weakref.ref(call._task)
+        reference = weakref.ref(call._task)
         del call
         await asyncio.sleep(0)
         gc.collect()
-        assert kept() is None
+        assert reference() is None
 
     asyncio.run(run())

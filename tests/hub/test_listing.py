@@ -1,4 +1,4 @@
-"""A list of many tools is looked through once, not once for each of them."""
+"""Listing many tools scans the operations once, not once per tool."""
 
 import asyncio
 from pathlib import Path
@@ -10,65 +10,65 @@ from forebay.config.upstreams import UpstreamConfig
 from forebay.hub.run import HubServer
 from forebay.operations.mcp.server import OperationTools
 from mcp import Client
-from serve_harness import command_of
+from serve_harness import upstream_command
 from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows whenever all operations are gone through."""
-    counts: list[int] = []
-    shown_to = OperationTools._visible_tools
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets an entry for every scan of all operations."""
+    calls: list[int] = []
+    visible_tools = OperationTools._visible_tools
 
-    def counting(self: OperationTools, identity: Any) -> Any:
-        counts.append(1)
-        return shown_to(self, identity)
+    def count_calls(self: OperationTools, identity: Any) -> Any:
+        calls.append(1)
+        return visible_tools(self, identity)
 
-    monkeypatch.setattr(OperationTools, "_visible_tools", counting)
-    return counts
+    monkeypatch.setattr(OperationTools, "_visible_tools", count_calls)
+    return calls
 
 
-def _listed(folder: Path, era: str, target: UpstreamConfig) -> list[str]:
-    async def listed() -> list[str]:
+def _list_tools(folder: Path, era: str, target: UpstreamConfig) -> list[str]:
+    async def list_names() -> list[str]:
         settings = Settings(store=(folder / "store").as_uri(), upstreams={target.name: target})
         async with Client(HubServer(settings).server, mode=era) as client:
             return [tool.name for tool in (await client.list_tools()).tools]
 
-    return asyncio.run(listed())
+    return asyncio.run(list_names())
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 def test_a_list_takes_no_more_turns_for_more_tools(
-    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[int]
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scans: list[int]
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    turns = []
+    scan_counts = []
     for count in (1, 40):
         (tmp_path / f"module_of_{count}.py").write_text("\n".join(f"def f{n}() -> None: ..." for n in range(count)))
-        names = _listed(tmp_path, era, UpstreamConfig(name="many", python=f"module_of_{count}"))
+        names = _list_tools(tmp_path, era, UpstreamConfig(name="many", python=f"module_of_{count}"))
         assert set(names) >= {f"f{n}" for n in range(count)}
-        turns.append(len(counted))
-        counted.clear()
-    assert turns[0] == turns[1]
+        scan_counts.append(len(scans))
+        scans.clear()
+    assert scan_counts[0] == scan_counts[1]
 
 
 def test_all_are_found_as_each_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    differences: list[object] = []
+    comparisons: list[object] = []
     find_all = OperationTools.find_all
 
-    def compared(self: OperationTools, ctx: Any, names: Any) -> Any:
+    def compare(self: OperationTools, ctx: Any, names: Any) -> Any:
         names = [*names]
-        # Whatever is no tool, and a name that one had before another came.
+        # Include an unknown name and a tool's previous name.
         self._assigned_ids["as_it_was"] = self._assigned_ids["rows"]
-        asked = [*names, "as_it_was", "none"]
-        one_by_one = {name: spec for name in asked if (spec := self.find(ctx, name)) is not None}
-        differences.append(one_by_one == find_all(self, ctx, asked) and "as_it_was" in one_by_one)
+        requested = [*names, "as_it_was", "none"]
+        one_by_one = {name: spec for name in requested if (spec := self.find(ctx, name)) is not None}
+        comparisons.append(one_by_one == find_all(self, ctx, requested) and "as_it_was" in one_by_one)
         return find_all(self, ctx, names)
 
-    monkeypatch.setattr(OperationTools, "find_all", compared)
-    command = command_of("mcp_server.py", "stdio", "null")
+    monkeypatch.setattr(OperationTools, "find_all", compare)
+    command = upstream_command("mcp_server.py", "stdio", "null")
     target = UpstreamConfig(name="one", command=command["command"], args=tuple(command["args"]))
-    assert "rows" in _listed(tmp_path, LEGACY, target)
-    assert set(differences) == {True}
+    assert "rows" in _list_tools(tmp_path, LEGACY, target)
+    assert set(comparisons) == {True}

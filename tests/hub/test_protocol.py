@@ -1,4 +1,4 @@
-"""The rest of the protocol passes through `forebay serve`: with one server all of it, with several what can be."""
+"""The rest of the protocol through `forebay serve`: all of it with one upstream, what is possible with several."""
 
 import json
 import sys
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness import PATIENCE, Talk, said
-from serve_harness import LEGACY, EraTalk, command_of, config, serving, tool_names
+from gateway_harness import TIMEOUT_SECONDS, StdioClient, parse_text
+from serve_harness import LEGACY, EraClient, serving, tool_names, upstream_command, write_config
+from waiting import wait_until
 from wires import ERAS, MODERN
 
 pytestmark = pytest.mark.slow
 
-ONE = {"one": command_of("speaking_server.py", "stdio", "one")}
-TWO = {**ONE, "two": command_of("speaking_server.py", "stdio", "two")}
+ONE = {"one": upstream_command("speaking_server.py", "stdio", "one")}
+TWO = {**ONE, "two": upstream_command("speaking_server.py", "stdio", "two")}
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 STAMP = "io.modelcontextprotocol/serverInfo"
 
@@ -25,298 +26,304 @@ STAMP = "io.modelcontextprotocol/serverInfo"
     params=[(era, names) for era in ERAS for names in (ONE, TWO)],
     ids=lambda case: f"{case[0]}-{len(case[1])}",
 )
-def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraTalk]:
-    """With one server, and with two, in each era."""
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraClient]:
+    """A client in each protocol era, with one upstream and with two."""
     era, upstreams = request.param
-    with serving(config(tmp_path_factory.mktemp("serve"), upstreams), era, capabilities=CAPABILITIES) as talk:
-        talk.upstreams = [*upstreams]
-        yield talk
+    with serving(write_config(tmp_path_factory.mktemp("serve"), upstreams), era, capabilities=CAPABILITIES) as client:
+        client.upstreams = [*upstreams]
+        yield client
 
 
 @pytest.fixture(scope="module")
-def adverse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraTalk]:
-    upstreams = {"adverse": command_of("adverse_server.py")}
-    with serving(config(tmp_path_factory.mktemp("serve"), upstreams, journal=True)) as talk:
-        yield talk
+def adverse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraClient]:
+    upstreams = {"adverse": upstream_command("adverse_server.py")}
+    with serving(write_config(tmp_path_factory.mktemp("serve"), upstreams, journal=True)) as client:
+        yield client
 
 
 def _text(result: dict[str, Any]) -> str:
     return str(result["content"][0]["text"])
 
 
-def _named(talk: EraTalk, name: str) -> str:
-    """What a tool of the first server is called: others may have one of the same name."""
-    return name if len(talk.upstreams) == 1 else f"one_{name}"
+def _tool_name(client: EraClient, name: str) -> str:
+    """Return the listed name of a tool of the first upstream; with two upstreams the names clash."""
+    return name if len(client.upstreams) == 1 else f"one_{name}"
 
 
-def test_resources_prompts_and_completion(talk: EraTalk) -> None:
+def test_resources_prompts_and_completion(client: EraClient) -> None:
     uris: list[str] = []
     params: dict[str, Any] = {}
     while True:
-        page = talk.ask("resources/list", params)["result"]
+        page = client.request("resources/list", params)["result"]
         uris += [resource["uri"] for resource in page["resources"]]
         if "nextCursor" not in page:
             break
         params = {"cursor": page["nextCursor"]}
-    assert uris == [f"{name}://{at}" for name in talk.upstreams for at in range(3)]
-    templates = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
+    assert uris == [f"{name}://{at}" for name in client.upstreams for at in range(3)]
+    templates = client.request("resources/templates/list")["result"]["resourceTemplates"]
     ours = "forebay://output/"
-    assert [one["name"] for one in templates if not one["uriTemplate"].startswith(ours)][: len(talk.upstreams)] == [
-        *talk.upstreams
-    ]
-    for name in talk.upstreams:
+    assert [template["name"] for template in templates if not template["uriTemplate"].startswith(ours)][
+        : len(client.upstreams)
+    ] == [*client.upstreams]
+    for name in client.upstreams:
         for uri in (f"{name}://2", f"{name}://of/7"):
-            assert talk.ask("resources/read", {"uri": uri})["result"]["contents"][0]["text"] == f"{name} has it"
+            assert client.request("resources/read", {"uri": uri})["result"]["contents"][0]["text"] == f"{name} has it"
         ref: dict[str, Any] = {"type": "ref/resource", "uri": f"{name}://of/{{id}}"}
-        asked = {"ref": ref, "argument": {"name": "id", "value": "v"}}
-        assert talk.ask("completion/complete", asked)["result"]["completion"]["values"] == [f"v of {name}"]
-    prompts = [prompt["name"] for prompt in talk.ask("prompts/list")["result"]["prompts"]]
-    expected = ["greet", "only_one"] if len(talk.upstreams) == 1 else ["one_greet", "only_one", "two_greet", "only_two"]
+        params = {"ref": ref, "argument": {"name": "id", "value": "v"}}
+        assert client.request("completion/complete", params)["result"]["completion"]["values"] == [f"v of {name}"]
+    prompts = [prompt["name"] for prompt in client.request("prompts/list")["result"]["prompts"]]
+    expected = (
+        ["greet", "only_one"] if len(client.upstreams) == 1 else ["one_greet", "only_one", "two_greet", "only_two"]
+    )
     assert prompts == expected
     for prompt in prompts:
-        got = talk.ask("prompts/get", {"name": prompt})["result"]["messages"][0]["content"]["text"]
+        got = client.request("prompts/get", {"name": prompt})["result"]["messages"][0]["content"]["text"]
         owner = "two" if "two" in prompt else "one"
         assert got == f"{prompt.removeprefix(f'{owner}_')} of {owner}"
     ref = {"type": "ref/prompt", "name": prompts[0]}
-    asked = {"ref": ref, "argument": {"name": "x", "value": "v"}}
-    assert talk.ask("completion/complete", asked)["result"]["completion"]["values"] == ["v of one"]
+    params = {"ref": ref, "argument": {"name": "x", "value": "v"}}
+    assert client.request("completion/complete", params)["result"]["completion"]["values"] == ["v of one"]
 
 
-def test_what_nobody_has_is_an_error(talk: EraTalk) -> None:
-    assert talk.ask("future/method", {})["error"]["code"] == -32601
-    error = talk.ask("tools/call", {"name": "unknown", "arguments": {}})["error"]
-    if len(talk.upstreams) == 1:
-        # What the server says itself.
+def test_what_nobody_has_is_an_error(client: EraClient) -> None:
+    assert client.request("future/method", {})["error"]["code"] == -32601
+    error = client.request("tools/call", {"name": "unknown", "arguments": {}})["error"]
+    if len(client.upstreams) == 1:
+        # The upstream's own error.
         assert error == {"code": -32099, "message": "odd", "data": {"of": "one"}}
         return
     assert error["code"] == -32602
-    assert talk.ask("resources/read", {"uri": "three://1"})["error"]["code"] == -32602
-    assert talk.ask("prompts/get", {"name": "greet"})["error"]["code"] == -32602
+    assert client.request("resources/read", {"uri": "three://1"})["error"]["code"] == -32602
+    assert client.request("prompts/get", {"name": "greet"})["error"]["code"] == -32602
 
 
-def test_levels_and_subscriptions_are_the_servers(talk: EraTalk) -> None:
-    if talk.era == MODERN:
-        # There are none since then.
-        assert talk.ask("logging/setLevel", {"level": "error"})["error"]["code"] == -32601
+def test_levels_and_subscriptions_are_the_servers(client: EraClient) -> None:
+    if client.era == MODERN:
+        # The method was removed in this version.
+        assert client.request("logging/setLevel", {"level": "error"})["error"]["code"] == -32601
         return
-    assert "result" in talk.ask("logging/setLevel", {"level": "error"})
-    number = talk.request("resources/subscribe", {"uri": "one://1"})
-    updated = json.loads(talk.line())
+    assert "result" in client.request("logging/setLevel", {"level": "error"})
+    number = client.send_request("resources/subscribe", {"uri": "one://1"})
+    updated = json.loads(client.read_line())
     assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
-    assert "result" in talk.answer(number)
-    for name in talk.upstreams:
-        prefix = "" if len(talk.upstreams) == 1 else f"{name}_"
-        assert _text(talk.call(f"{prefix}level")) == "error"
-        assert _text(talk.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
+    assert "result" in client.read_response(number)
+    for name in client.upstreams:
+        prefix = "" if len(client.upstreams) == 1 else f"{name}_"
+        assert _text(client.call(f"{prefix}level")) == "error"
+        assert _text(client.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
 
 
 def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
-    modern = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
+    modern = {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}
     wanted = {"resourceSubscriptions": [f"one://{number}" for number in range(3)]}
-    with serving(config(tmp_path, modern), MODERN) as talk:
-        both = sorted(talk.request("subscriptions/listen", {"notifications": wanted}) for _ in range(2))
-        told: list[tuple[str, int]] = []
+    with serving(write_config(tmp_path, modern), MODERN) as client:
+        both = sorted(client.send_request("subscriptions/listen", {"notifications": wanted}) for _ in range(2))
+        updates: list[tuple[str, int]] = []
 
         def update(resource: int, times: int, until: int) -> None:
-            """So often, and on until so much is told of it."""
+            """Update a resource `times` times and read until `until` notifications about it have arrived."""
             calls = 0
-            while calls < times or len([each for each in told if each[0] == f"one://{resource}"]) < until:
+            while calls < times or len([uri for uri, _ in updates if uri == f"one://{resource}"]) < until:
                 if calls < times:
                     calls += 1
-                    talk.request("tools/call", {"name": "update", "arguments": {"of": resource}})
-                match json.loads(talk.line()):
+                    client.send_request("tools/call", {"name": "update", "arguments": {"of": resource}})
+                match json.loads(client.read_line()):
                     case {"params": {"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": number}}}:
-                        told.append((uri, number))
+                        updates.append((uri, number))
 
-        # The server is listened to a moment later.
-        while not told:
+        # The subscription reaches the upstream a moment later.
+        while not updates:
             update(0, times=10, until=0)
         update(1, times=3, until=6)
         update(2, times=1, until=2)
-        assert sorted(number for uri, number in told if uri == "one://1") == sorted(both * 3)
+        assert sorted(number for uri, number in updates if uri == "one://1") == sorted(both * 3)
 
 
 def test_who_listens_is_told(tmp_path: Path) -> None:
     wanted = {"resourceSubscriptions": ["one://1"], "promptsListChanged": True}
-    with serving(config(tmp_path, TWO), MODERN) as talk:
-        number = talk.request("subscriptions/listen", {"notifications": wanted})
-        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
-        told: list[dict[str, Any]] = []
-        deadline = time.monotonic() + PATIENCE
-        # The servers are listened to a moment later.
-        while len(told) < 2 and time.monotonic() < deadline:
-            asked = talk.request("tools/call", {"name": "one_update", "arguments": {}})
-            while (message := json.loads(talk.line())).get("id") != asked:
-                told.append(message)
-        updated, changed = told[:2]
+    with serving(write_config(tmp_path, TWO), MODERN) as client:
+        number = client.send_request("subscriptions/listen", {"notifications": wanted})
+        assert json.loads(client.read_line())["method"] == "notifications/subscriptions/acknowledged"
+        notifications: list[dict[str, Any]] = []
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        # The subscriptions reach the upstreams a moment later.
+        while len(notifications) < 2 and time.monotonic() < deadline:
+            call = client.send_request("tools/call", {"name": "one_update", "arguments": {}})
+            while (message := json.loads(client.read_line())).get("id") != call:
+                notifications.append(message)
+        updated, changed = notifications[:2]
         assert (updated["method"], updated["params"]["uri"]) == ("notifications/resources/updated", "one://1")
         assert changed["method"] == "notifications/prompts/list_changed"
-        assert {one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for one in told} == {number}
+        assert {item["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for item in notifications} == {number}
 
 
-def test_progress_and_logs_come_before_their_answer(talk: EraTalk) -> None:
-    tool = _named(talk, "progress")
-    number = talk.request("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}})
-    steps = [json.loads(talk.line())["params"] for _ in range(3)]
+def test_progress_and_logs_come_before_their_answer(client: EraClient) -> None:
+    tool = _tool_name(client, "progress")
+    number = client.send_request("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}})
+    steps = [json.loads(client.read_line())["params"] for _ in range(3)]
     assert [(step["progressToken"], step["progress"]) for step in steps] == [("mine", step) for step in range(3)]
-    assert _text(talk.answer(number)["result"]) == "one"
-    asked = {} if talk.era == LEGACY else {"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
-    number = talk.request("tools/call", {"name": _named(talk, "log"), "arguments": {}, **asked})
-    logged = json.loads(talk.line())
+    assert _text(client.read_response(number)["result"]) == "one"
+    meta = {} if client.era == LEGACY else {"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
+    number = client.send_request("tools/call", {"name": _tool_name(client, "log"), "arguments": {}, **meta})
+    logged = json.loads(client.read_line())
     assert (logged["method"], logged["params"]["data"]) == ("notifications/message", {"of": "one"})
-    talk.answer(number)
+    client.read_response(number)
 
 
-def test_tools_of_which_a_server_says_that_they_changed(talk: EraTalk) -> None:
-    """It may know of a change that its list does not show."""
-    if talk.era == MODERN:
-        talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
-    number = talk.request("tools/call", {"name": _named(talk, "retell"), "arguments": {}})
-    told = [json.loads(talk.line()) for _ in range(2)]
-    assert {each.get("method", each.get("id")) for each in told} == {number, "notifications/tools/list_changed"}
+def test_tools_of_which_a_server_says_that_they_changed(client: EraClient) -> None:
+    """A server's change notification is forwarded even if its list is unchanged."""
+    if client.era == MODERN:
+        client.send_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert json.loads(client.read_line())["method"] == "notifications/subscriptions/acknowledged"
+    number = client.send_request("tools/call", {"name": _tool_name(client, "retell"), "arguments": {}})
+    messages = [json.loads(client.read_line()) for _ in range(2)]
+    assert {message.get("method", message.get("id")) for message in messages} == {
+        number,
+        "notifications/tools/list_changed",
+    }
 
 
-def test_progress_is_of_the_call_that_it_is_of(talk: EraTalk) -> None:
-    """Nobody keeps clients from giving two calls the same token, and several may share a server."""
+def test_progress_is_of_the_call_that_it_is_of(client: EraClient) -> None:
+    """Clients may use the same token for two calls, and several may share a server."""
     for steps in (1, 5):
         arguments = {"steps": steps, "every": 0.1}
-        params = {"name": _named(talk, "progress"), "arguments": arguments, "_meta": {"progressToken": "same"}}
-        last = talk.request("tools/call", params)
+        params = {"name": _tool_name(client, "progress"), "arguments": arguments, "_meta": {"progressToken": "same"}}
+        last = client.send_request("tools/call", params)
     reported = []
-    while (message := json.loads(talk.line())).get("id") != last:
+    while (message := json.loads(client.read_line())).get("id") != last:
         reported += [message["params"]["progressToken"]] if "params" in message else []
     assert reported == ["same"] * 6
 
 
-def test_input_that_is_required_is_asked_for_in_the_client_s_way(talk: EraTalk) -> None:
-    if talk.era == MODERN:
-        params: dict[str, Any] = {"name": _named(talk, "ask"), "arguments": {}}
-        first = talk.ask("tools/call", params)["result"]
+def test_input_that_is_required_is_asked_for_in_the_client_s_way(client: EraClient) -> None:
+    if client.era == MODERN:
+        params: dict[str, Any] = {"name": _tool_name(client, "ask"), "arguments": {}}
+        first = client.request("tools/call", params)["result"]
         assert first["resultType"] == "input_required"
         answers = {"who": {"action": "accept", "content": {"a": 1}}}
         params |= {"inputResponses": answers, "requestState": first["requestState"]}
-        assert _text(talk.ask("tools/call", params)["result"]) == "asked {'a': 1}"
+        assert _text(client.request("tools/call", params)["result"]) == "asked {'a': 1}"
 
 
 def test_a_client_of_the_handshake_before_a_server_that_knows_none(tmp_path: Path) -> None:
-    upstreams = {"one": command_of("speaking_server.py", "stdio", "one", "modern")}
-    with serving(config(tmp_path, upstreams), capabilities=CAPABILITIES) as talk:
-        number = talk.request("tools/call", {"name": "ask", "arguments": {}})
-        asked = json.loads(talk.line())
-        assert asked["method"] == "elicitation/create"
-        talk.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"a": 1}}})
-        assert _text(talk.answer(number)["result"]) == "asked {'a': 1}"
-        read = talk.ask("resources/read", {"uri": "one://1"})["result"]
+    upstreams = {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}
+    with serving(write_config(tmp_path, upstreams), capabilities=CAPABILITIES) as client:
+        number = client.send_request("tools/call", {"name": "ask", "arguments": {}})
+        request = json.loads(client.read_line())
+        assert request["method"] == "elicitation/create"
+        client.send({"jsonrpc": "2.0", "id": request["id"], "result": {"action": "accept", "content": {"a": 1}}})
+        assert _text(client.read_response(number)["result"]) == "asked {'a': 1}"
+        read = client.request("resources/read", {"uri": "one://1"})["result"]
         assert [*read] == ["contents"]
 
 
-def test_requests_of_a_server_reach_the_client_whose_call_it_is(adverse: EraTalk) -> None:
+def test_requests_of_a_server_reach_the_client_whose_call_it_is(adverse: EraClient) -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
-        number = adverse.request("tools/call", {"name": "asks", "arguments": {"method": method}})
-        asked = json.loads(adverse.line())
-        assert (asked["method"], asked["params"]["x"]) == (method, 1000.0)
-        adverse.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"well": [1.5]}})
-        assert said(adverse.answer(number)["result"]) == {"well": [1.5]}
-    number = adverse.request("tools/call", {"name": "asks", "arguments": {"method": "roots/list"}})
+        number = adverse.send_request("tools/call", {"name": "asks", "arguments": {"method": method}})
+        request = json.loads(adverse.read_line())
+        assert (request["method"], request["params"]["x"]) == (method, 1000.0)
+        adverse.send({"jsonrpc": "2.0", "id": request["id"], "result": {"well": [1.5]}})
+        assert parse_text(adverse.read_response(number)["result"]) == {"well": [1.5]}
+    number = adverse.send_request("tools/call", {"name": "asks", "arguments": {"method": "roots/list"}})
     error = {"code": -1, "message": "no", "data": [2]}
-    adverse.send({"jsonrpc": "2.0", "id": json.loads(adverse.line())["id"], "error": error})
-    assert said(adverse.answer(number)["result"]) == error
+    adverse.send({"jsonrpc": "2.0", "id": json.loads(adverse.read_line())["id"], "error": error})
+    assert parse_text(adverse.read_response(number)["result"]) == error
 
 
 def test_a_server_of_the_handshake_before_a_client_that_knows_none(tmp_path: Path) -> None:
-    with serving(config(tmp_path, {"adverse": command_of("adverse_server.py")}), MODERN) as talk:
-        assert said(talk.call("asks", method="sampling/createMessage"))["code"] == -32601
-        answer = talk.ask("future/method", {"a": 1})["result"]
+    with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}), MODERN) as client:
+        assert parse_text(client.call("asks", method="sampling/createMessage"))["code"] == -32601
+        answer = client.request("future/method", {"a": 1})["result"]
         assert answer["resultType"] == "complete"
         assert answer["as_told"] == {"a": 1}
 
 
-def test_a_server_knows_what_its_client_can_do(talk: EraTalk) -> None:
-    assert _text(talk.call(_named(talk, "capable"))) == str(sorted(CAPABILITIES))
+def test_a_server_knows_what_its_client_can_do(client: EraClient) -> None:
+    assert _text(client.call(_tool_name(client, "capable"))) == str(sorted(CAPABILITIES))
 
 
-def test_the_client_s_notifications_reach_the_servers(adverse: EraTalk) -> None:
+def test_the_client_s_notifications_reach_the_servers(adverse: EraClient) -> None:
     adverse.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
     adverse.send({"jsonrpc": "2.0", "method": "notifications/future", "params": {}})
-    assert _is_told(adverse, "notifications/roots/list_changed")
-    assert _is_told(adverse, "notifications/future")
+    _wait_for_message(adverse, "notifications/roots/list_changed")
+    _wait_for_message(adverse, "notifications/future")
 
 
-def test_a_call_that_is_cancelled_is_cancelled_at_its_server(adverse: EraTalk) -> None:
-    number = adverse.request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
-    adverse.ask("ping")
+def test_a_call_that_is_cancelled_is_cancelled_at_its_server(adverse: EraClient) -> None:
+    number = adverse.send_request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
+    adverse.request("ping")
     adverse.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-    assert _is_told(adverse, "notifications/cancelled")
+    _wait_for_message(adverse, "notifications/cancelled")
     assert "output_handle_created" not in _text(adverse.call("journal"))
 
 
-def _is_told(talk: Talk, method: str) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while method not in (told := said(talk.call("told"))) and time.monotonic() < deadline:
-        pass
-    return method in told
+def _wait_for_message(client: StdioClient, method: str) -> None:
+    """Wait until the adverse server has received a message of this method."""
+    wait_until(lambda: method in parse_text(client.call("told")), TIMEOUT_SECONDS)
 
 
-def test_introductions_are_all_servers_and_who_speaks_is_forebay(talk: EraTalk) -> None:
-    assert {"tools", "resources", "prompts", "completions"} <= set(talk.greeting["capabilities"])
-    assert talk.greeting["instructions"] == "\n\n".join(f"Mind {name}." for name in talk.upstreams)
-    answers = [talk.greeting, talk.ask("resources/read", {"uri": "one://1"})["result"], talk.call(_named(talk, "meta"))]
+def test_introductions_are_all_servers_and_who_speaks_is_forebay(client: EraClient) -> None:
+    assert {"tools", "resources", "prompts", "completions"} <= set(client.server_info["capabilities"])
+    assert client.server_info["instructions"] == "\n\n".join(f"Mind {name}." for name in client.upstreams)
+    answers = [
+        client.server_info,
+        client.request("resources/read", {"uri": "one://1"})["result"],
+        client.call(_tool_name(client, "meta")),
+    ]
     stamps = [answer.get("serverInfo") or (answer.get("_meta") or {}).get(STAMP) for answer in answers]
     assert {stamp["name"] for stamp in stamps if stamp} == {"forebay"}
-    assert len([stamp for stamp in stamps if stamp]) == (1 if talk.era == LEGACY else 3)
+    assert len([stamp for stamp in stamps if stamp]) == (1 if client.era == LEGACY else 3)
 
 
-def test_what_a_call_says_beside_its_arguments_reaches_the_server(talk: EraTalk) -> None:
-    result = talk.ask("tools/call", {"name": _named(talk, "meta"), "arguments": {}, "_meta": {"own": 1.5}})
+def test_what_a_call_says_beside_its_arguments_reaches_the_server(client: EraClient) -> None:
+    result = client.request("tools/call", {"name": _tool_name(client, "meta"), "arguments": {}, "_meta": {"own": 1.5}})
     assert "'own': 1.5" in _text(result["result"])
 
 
-def test_methods_and_fields_of_later_versions_pass(adverse: EraTalk) -> None:
+def test_methods_and_fields_of_later_versions_pass(adverse: EraClient) -> None:
     odd = {"n": 1.50, "s": "é", "deep": [[[{}]]], "_meta": {"x": 1}}
-    assert adverse.ask("future/method", odd)["result"]["as_told"] == odd
-    assert adverse.ask("no/such/method")["error"] == {"code": -32601, "message": "no no/such/method", "data": [1.0]}
-    assert adverse.ask("tools/list")["result"]["tools"][0]["x-unknown"] == 1.5
+    assert adverse.request("future/method", odd)["result"]["as_told"] == odd
+    assert adverse.request("no/such/method")["error"] == {"code": -32601, "message": "no no/such/method", "data": [1.0]}
+    assert adverse.request("tools/list")["result"]["tools"][0]["x-unknown"] == 1.5
     assert adverse.call("text", more={"later": [1.0]})["later"] == [1.0]
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_tools_that_come_are_listed(era: str, tmp_path: Path) -> None:
-    upstreams = {"changing": command_of("changing_server.py", "stdio")}
-    with serving(config(tmp_path, upstreams), era) as talk:
-        assert "new" not in tool_names(talk)
-        number = talk.request("tools/call", {"name": "add", "arguments": {"name": "new"}})
+    upstreams = {"changing": upstream_command("changing_server.py", "stdio")}
+    with serving(write_config(tmp_path, upstreams), era) as client:
+        assert "new" not in tool_names(client)
+        number = client.send_request("tools/call", {"name": "add", "arguments": {"name": "new"}})
         if era == LEGACY:
-            methods = [json.loads(talk.line()).get("method") for _ in range(2)]
+            methods = [json.loads(client.read_line()).get("method") for _ in range(2)]
             assert "notifications/tools/list_changed" in methods
         else:
-            talk.answer(number)
-        deadline = time.monotonic() + PATIENCE
-        while "new" not in (names := tool_names(talk)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert "new" in names
+            client.read_response(number)
+        wait_until(lambda: "new" in tool_names(client), TIMEOUT_SECONDS)
 
 
 def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
-    path = config(tmp_path, {"changing": command_of("changing_server.py", "stdio")}, shutdown_grace_seconds=60)
-    with serving(path, MODERN) as talk:
-        talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        assert json.loads(talk.line())["method"] == "notifications/subscriptions/acknowledged"
-        talk.request("tools/call", {"name": "add", "arguments": {"name": "new"}})
-        while json.loads(talk.line()).get("method") != "notifications/tools/list_changed":
+    path = write_config(
+        tmp_path, {"changing": upstream_command("changing_server.py", "stdio")}, shutdown_grace_seconds=60
+    )
+    with serving(path, MODERN) as client:
+        client.send_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert json.loads(client.read_line())["method"] == "notifications/subscriptions/acknowledged"
+        client.send_request("tools/call", {"name": "add", "arguments": {"name": "new"}})
+        while json.loads(client.read_line()).get("method") != "notifications/tools/list_changed":
             pass
-        assert talk.close() == 0
+        assert client.close() == 0
 
 
-def test_what_an_only_server_says_beside_its_tools_is_kept(adverse: EraTalk) -> None:
-    assert adverse.ask("tools/list")["result"]["x-more"] == [1.0, 2e5]
+def test_what_an_only_server_says_beside_its_tools_is_kept(adverse: EraClient) -> None:
+    assert adverse.request("tools/list")["result"]["x-more"] == [1.0, 2e5]
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) -> None:
-    upstreams = {"adverse": command_of("adverse_server.py")}
-    with serving(config(tmp_path, upstreams, call_timeout_seconds=1), era) as talk:
-        result = talk.call("hangs")
+    upstreams = {"adverse": upstream_command("adverse_server.py")}
+    with serving(write_config(tmp_path, upstreams, call_timeout_seconds=1), era) as client:
+        result = client.call("hangs")
         assert result["isError"]
         error = json.loads(_text(result))["error"]
         assert error["code"] == "upstream_timeout"
@@ -325,42 +332,44 @@ def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("era", ERAS)
 def test_who_reports_progress_is_not_late(era: str, tmp_path: Path) -> None:
-    path = config(tmp_path, {"asking": command_of("asking_server.py")}, call_timeout_seconds=3)
-    with serving(path, era) as talk:
+    path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")}, call_timeout_seconds=3)
+    with serving(path, era) as client:
         params = {"name": "toils", "arguments": {"steps": 8}, "_meta": {"progressToken": "t"}}
-        number = talk.request("tools/call", params)
-        while (message := json.loads(talk.line())).get("id") != number:
+        number = client.send_request("tools/call", params)
+        while (message := json.loads(client.read_line())).get("id") != number:
             assert message["method"] == "notifications/progress"
         assert _text(message["result"]) == '"done"'
 
 
 def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Path) -> None:
-    path = config(tmp_path, {"asking": command_of("asking_server.py")}, call_timeout_seconds=2)
-    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
-        number = talk.request("tools/call", {"name": "asks", "arguments": {}})
-        question = json.loads(talk.line())
+    path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")}, call_timeout_seconds=2)
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as client:
+        number = client.send_request("tools/call", {"name": "asks", "arguments": {}})
+        question = json.loads(client.read_line())
         assert question["method"] == "elicitation/create"
         time.sleep(3)
-        talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
-        assert json.loads(_text(talk.answer(number)["result"])) == [{"action": "decline"}]
-        # From then on it is.
-        talk.request("tools/call", {"name": "hangs", "arguments": {}})
-        question = json.loads(talk.line())
-        talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
-        assert "upstream_timeout" in talk.line().decode()
+        client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert json.loads(_text(client.read_response(number)["result"])) == [{"action": "decline"}]
+        # After the client's answer the timeout applies again.
+        client.send_request("tools/call", {"name": "hangs", "arguments": {}})
+        question = json.loads(client.read_line())
+        client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert "upstream_timeout" in client.read_line().decode()
 
 
 def test_who_asks_gives_no_time_to_others(tmp_path: Path) -> None:
-    upstreams = {name: command_of("asking_server.py") for name in ("one", "two")}
-    with serving(config(tmp_path, upstreams, call_timeout_seconds=2), LEGACY, capabilities={"elicitation": {}}) as talk:
-        late = talk.request("tools/call", {"name": "one_waits", "arguments": {}})
-        asking = talk.request("tools/call", {"name": "two_rounds", "arguments": {"count": 10}})
+    upstreams = {name: upstream_command("asking_server.py") for name in ("one", "two")}
+    with serving(
+        write_config(tmp_path, upstreams, call_timeout_seconds=2), LEGACY, capabilities={"elicitation": {}}
+    ) as client:
+        late = client.send_request("tools/call", {"name": "one_waits", "arguments": {}})
+        asking = client.send_request("tools/call", {"name": "two_rounds", "arguments": {"count": 10}})
         answers: list[dict[str, Any]] = []
         while len(answers) < 2:
-            message = json.loads(talk.line())
+            message = json.loads(client.read_line())
             if message.get("method") == "elicitation/create":
                 time.sleep(0.5)
-                talk.send({"jsonrpc": "2.0", "id": message["id"], "result": {"action": "decline"}})
+                client.send({"jsonrpc": "2.0", "id": message["id"], "result": {"action": "decline"}})
             elif "id" in message:
                 answers.append(message)
         assert [answer["id"] for answer in answers] == [late, asking]
@@ -372,67 +381,73 @@ HANGING = """
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)
-    said = {"tools/list": {"tools": []}, "initialize": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "hangs",
-        "version": "1"}, "capabilities": {"tools": {}, "prompts": {}, "resources": {}}}}.get(message["method"])
-    if said is not None:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}), flush=True)
+    result = {
+        "tools/list": {"tools": []},
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "serverInfo": {"name": "hangs", "version": "1"},
+            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        },
+    }.get(message["method"])
+    if result is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 
 
 def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Path) -> None:
     hanging = {"command": sys.executable, "args": ["-c", HANGING]}
-    upstreams = {"hanging": hanging, "one": command_of("speaking_server.py", "stdio", "one")}
-    with serving(config(tmp_path, upstreams)) as talk:
-        listed = talk.request("prompts/list")
-        read = talk.request("resources/read", {"uri": "one://1"})
-        answers = {message["id"]: message for message in (json.loads(talk.line()) for _ in range(2))}
+    upstreams = {"hanging": hanging, "one": upstream_command("speaking_server.py", "stdio", "one")}
+    with serving(write_config(tmp_path, upstreams)) as client:
+        listed = client.send_request("prompts/list")
+        read = client.send_request("resources/read", {"uri": "one://1"})
+        answers = {message["id"]: message for message in (json.loads(client.read_line()) for _ in range(2))}
         assert answers[listed]["result"]["prompts"]
         assert answers[read]["result"]["contents"]
-        assert talk.has_logged("hanging does not answer prompts/list: it takes too long")
+        assert client.has_logged("hanging does not answer prompts/list: it takes too long")
 
 
 def test_a_client_with_a_connection_has_so_long_to_answer(tmp_path: Path) -> None:
-    path = config(tmp_path, {"asking": command_of("asking_server.py")}, answer_timeout_seconds=0.5)
-    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
-        number = talk.request("tools/call", {"name": "asks", "arguments": {}})
-        assert json.loads(talk.line())["method"] == "elicitation/create"
-        told = [json.loads(talk.line()) for _ in range(2)]
-        (result,) = [message["result"] for message in told if message.get("id") == number]
-        (heard,) = json.loads(_text(result))
-        assert "did not answer within 0.5 s" in heard["message"]
+    path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")}, answer_timeout_seconds=0.5)
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as client:
+        number = client.send_request("tools/call", {"name": "asks", "arguments": {}})
+        assert json.loads(client.read_line())["method"] == "elicitation/create"
+        messages = [json.loads(client.read_line()) for _ in range(2)]
+        (result,) = [message["result"] for message in messages if message.get("id") == number]
+        (response,) = json.loads(_text(result))
+        assert "did not answer within 0.5 s" in response["message"]
 
 
 def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest_version(tmp_path: Path) -> None:
-    path = config(
-        tmp_path, {"one": command_of("speaking_server.py", "stdio", "one", "modern")}, answer_timeout_seconds=0.5
+    path = write_config(
+        tmp_path, {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}, answer_timeout_seconds=0.5
     )
-    with serving(path, LEGACY, capabilities={"elicitation": {}}) as talk:
-        number = talk.request("tools/call", {"name": "ask", "arguments": {}})
-        question = json.loads(talk.line())
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as client:
+        number = client.send_request("tools/call", {"name": "ask", "arguments": {}})
+        question = json.loads(client.read_line())
         assert question["method"] == "elicitation/create"
-        told = [json.loads(talk.line()) for _ in range(2)]
-        (error,) = [message["error"] for message in told if message.get("id") == number]
+        messages = [json.loads(client.read_line()) for _ in range(2)]
+        (error,) = [message["error"] for message in messages if message.get("id") == number]
         assert "did not answer within 0.5 s" in error["message"]
-        # It need not go on asking its user.
-        (cancelled,) = [message["params"] for message in told if message.get("method") == "notifications/cancelled"]
+        # The client may stop asking its user.
+        (cancelled,) = [message["params"] for message in messages if message.get("method") == "notifications/cancelled"]
         assert cancelled["requestId"] == question["id"]
 
 
 @pytest.mark.parametrize("wrong", [{"params": []}, {"jsonrpc": "1.0"}, {"params": {"name": "\ud800"}}], ids=str)
-def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], adverse: EraTalk) -> None:
+def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], adverse: EraClient) -> None:
     message = {"jsonrpc": "2.0", "id": "odd", "method": "tools/call", **wrong}
     adverse.send(message)
-    answer = json.loads(adverse.line())
+    answer = json.loads(adverse.read_line())
     assert (answer["id"], answer["error"]["code"]) == (message["id"], -32600)
-    # It goes on.
-    assert adverse.ask("ping")["result"] is not None
+    # The connection still works.
+    assert adverse.request("ping")["result"] is not None
 
 
-def test_what_is_no_message_is_not_the_last_that_is_heard(adverse: EraTalk) -> None:
+def test_what_is_no_message_is_not_the_last_that_is_heard(adverse: EraClient) -> None:
     adverse.send(rb'{"\ud800":1,"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":NaN}}')
-    assert adverse.ask("ping")["result"] is not None
+    assert adverse.request("ping")["result"] is not None
 
 
-def test_progress_of_what_cannot_be_a_token_is_nobody_s(adverse: EraTalk) -> None:
-    answer = adverse.ask("tools/call", {"name": "reports", "arguments": {"steps": 1, "token": ["odd"]}})
+def test_progress_of_what_cannot_be_a_token_is_nobody_s(adverse: EraClient) -> None:
+    answer = adverse.request("tools/call", {"name": "reports", "arguments": {"steps": 1, "token": ["odd"]}})
     assert _text(answer["result"]) == "reported"

@@ -1,16 +1,19 @@
-"""What servers of the handshake ask in the middle of a call reaches clients that are asked by an answer."""
+"""Requests of 2025-11-25 servers during a call become `input_required` results for 2026-07-28 clients."""
 
 import json
 import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness import PATIENCE
-from serve_harness import EraTalk, command_of, config, serving
+from gateway_harness import TIMEOUT_SECONDS
+from serve_harness import EraClient, serving, upstream_command, write_config
+from serve_http_harness import child_pids
+from waiting import wait_until
 from wires import MODERN
 
 pytestmark = pytest.mark.slow
@@ -23,64 +26,64 @@ NOT_FOUND, INVALID_PARAMS = -32601, -32602
 
 
 @pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraTalk]:
-    with _talk(tmp_path_factory.mktemp("questions")) as talk:
-        yield talk
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraClient]:
+    with _serve(tmp_path_factory.mktemp("questions")) as client:
+        yield client
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[EraTalk]:
-    """One whose server has heard nothing yet."""
-    with _talk(tmp_path) as talk:
-        yield talk
+def fresh(tmp_path: Path) -> Iterator[EraClient]:
+    """A client whose server has received nothing yet."""
+    with _serve(tmp_path) as client:
+        yield client
 
 
-def _talk(folder: Path, capabilities: dict[str, Any] = ALL, **options: Any) -> Any:
-    upstreams = {"asking": command_of("asking_server.py")}
-    return serving(config(folder, upstreams, **options), MODERN, capabilities=capabilities)
+def _serve(folder: Path, capabilities: dict[str, Any] = ALL, **options: Any) -> AbstractContextManager[EraClient]:
+    upstreams = {"asking": upstream_command("asking_server.py")}
+    return serving(write_config(folder, upstreams, **options), MODERN, capabilities=capabilities)
 
 
 def _params(tool: str, **arguments: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": arguments}
 
 
-def _again(params: dict[str, Any], asked: dict[str, Any], answers: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The same call, with an answer to every question."""
+def _with_responses(
+    params: dict[str, Any], required: dict[str, Any], answers: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the same call with a response to every request."""
     if answers is None:
-        answers = dict.fromkeys(asked["inputRequests"], ACCEPTED)
-    return {**params, "inputResponses": answers, "requestState": asked["requestState"]}
+        answers = dict.fromkeys(required["inputRequests"], ACCEPTED)
+    return {**params, "inputResponses": answers, "requestState": required["requestState"]}
 
 
-def _asked(talk: EraTalk, params: dict[str, Any]) -> dict[str, Any]:
-    result = talk.ask("tools/call", params)["result"]
+def _call_until_asked(client: EraClient, params: dict[str, Any]) -> dict[str, Any]:
+    result = client.request("tools/call", params)["result"]
     assert result["resultType"] == "input_required", result
     return dict(result)
 
 
-def _said(result: dict[str, Any]) -> Any:
+def _parse_result(result: dict[str, Any]) -> Any:
     assert result["resultType"] == "complete", result
     return json.loads(result["content"][0]["text"])
 
 
-def _answers(talk: EraTalk, *numbers: int) -> dict[int, dict[str, Any]]:
-    """The answers to requests, in whatever order they come."""
+def _answers(client: EraClient, *numbers: int) -> dict[int, dict[str, Any]]:
+    """Return the responses to requests, in whatever order they arrive."""
     answers: dict[int, dict[str, Any]] = {}
     while len(answers) < len(numbers):
-        message = json.loads(talk.line())
+        message = json.loads(client.read_line())
         assert message["id"] in numbers
         answers[message["id"]] = message
     return answers
 
 
-def _heard(talk: EraTalk, **arguments: Any) -> dict[str, list[Any]]:
-    return dict(_said(talk.call("heard", **arguments)))
+def _server_log(client: EraClient, **arguments: Any) -> dict[str, list[Any]]:
+    return dict(_parse_result(client.call("heard", **arguments)))
 
 
-def _is_heard(talk: EraTalk, kind: str, wanted: Any) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while wanted not in (heard := _heard(talk)[kind]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return wanted in heard
+def _wait_for_message(client: EraClient, kind: str, expected: Any) -> None:
+    """Wait until the server has received a method or a response."""
+    wait_until(lambda: expected in _server_log(client)[kind], TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -98,48 +101,52 @@ def _is_heard(talk: EraTalk, kind: str, wanted: Any) -> bool:
     ],
 )
 def test_a_question_is_an_answer_and_its_answer_is_a_request(
-    talk: EraTalk, method: str, params: dict[str, Any] | None, answer: dict[str, Any]
+    client: EraClient, method: str, params: dict[str, Any] | None, answer: dict[str, Any]
 ) -> None:
     call = _params("asks", method=method, **({} if params is None else {"params": params}))
-    asked = _asked(talk, call)
-    ((key, question),) = asked["inputRequests"].items()
+    required = _call_until_asked(client, call)
+    ((key, question),) = required["inputRequests"].items()
     assert question["method"] == method
     assert params is None or question["params"] == params
-    assert len(asked["requestState"]) >= 43
-    assert _said(talk.ask("tools/call", _again(call, asked, {key: answer}))["result"]) == [answer]
+    assert len(required["requestState"]) >= 43
+    assert _parse_result(client.request("tools/call", _with_responses(call, required, {key: answer}))["result"]) == [
+        answer
+    ]
 
 
-def test_a_server_is_told_that_it_may_ask(talk: EraTalk) -> None:
-    (capabilities,) = _heard(talk)["capabilities"]
+def test_a_server_is_told_that_it_may_ask(client: EraClient) -> None:
+    (capabilities,) = _server_log(client)["capabilities"]
     assert set(capabilities) == set(ALL)
 
 
-def test_questions_of_the_same_time_go_out_together_and_others_later(talk: EraTalk) -> None:
+def test_questions_of_the_same_time_go_out_together_and_others_later(client: EraClient) -> None:
     call = _params("asks", count=3)
-    asked = _asked(talk, call)
-    assert len(asked["inputRequests"]) == 3
-    answers = {key: {"action": "accept", "content": {"of": key}} for key in asked["inputRequests"]}
-    said = _said(talk.ask("tools/call", _again(call, asked, answers))["result"])
-    assert sorted(one["content"]["of"] for one in said) == sorted(answers)
+    required = _call_until_asked(client, call)
+    assert len(required["inputRequests"]) == 3
+    answers = {key: {"action": "accept", "content": {"of": key}} for key in required["inputRequests"]}
+    responses = _parse_result(client.request("tools/call", _with_responses(call, required, answers))["result"])
+    assert sorted(response["content"]["of"] for response in responses) == sorted(answers)
     call = _params("rounds", count=3)
     states = set()
-    result = _asked(talk, call)
+    result = _call_until_asked(client, call)
     for _ in range(3):
         assert len(result["inputRequests"]) == 1
         states.add(result["requestState"])
-        result = talk.ask("tools/call", _again(call, result))["result"]
-    assert _said(result) == [ACCEPTED] * 3
+        result = client.request("tools/call", _with_responses(call, result))["result"]
+    assert _parse_result(result) == [ACCEPTED] * 3
     assert len(states) == 3
 
 
-def test_what_was_not_answered_is_asked_again(talk: EraTalk) -> None:
+def test_what_was_not_answered_is_asked_again(client: EraClient) -> None:
     call = _params("asks", count=2)
-    first = _asked(talk, call)
+    first = _call_until_asked(client, call)
     one, other = first["inputRequests"]
-    second = _asked(talk, _again(call, first, {one: ACCEPTED, "nobody's": ACCEPTED}))
+    second = _call_until_asked(client, _with_responses(call, first, {one: ACCEPTED, "nobody's": ACCEPTED}))
     assert [*second["inputRequests"]] == [other]
-    third = _asked(talk, {**call, "requestState": second["requestState"]})
-    assert _said(talk.ask("tools/call", _again(call, third, {other: {"action": "cancel"}}))["result"]) == [
+    third = _call_until_asked(client, {**call, "requestState": second["requestState"]})
+    assert _parse_result(
+        client.request("tools/call", _with_responses(call, third, {other: {"action": "cancel"}}))["result"]
+    ) == [
         ACCEPTED,
         {"action": "cancel"},
     ]
@@ -160,174 +167,177 @@ def test_what_was_not_answered_is_asked_again(talk: EraTalk) -> None:
 def test_what_a_client_cannot_be_asked_is_refused_at_once(
     tmp_path: Path, capabilities: dict[str, Any], method: str, params: dict[str, Any] | None
 ) -> None:
-    with _talk(tmp_path, capabilities) as talk:
-        (error,) = _said(talk.call("asks", method=method, **({} if params is None else {"params": params})))
+    with _serve(tmp_path, capabilities) as client:
+        (error,) = _parse_result(client.call("asks", method=method, **({} if params is None else {"params": params})))
         assert error["code"] == NOT_FOUND
 
 
-def test_what_is_no_question_is_refused_and_says_why(talk: EraTalk) -> None:
-    (error,) = _said(talk.call("asks", method="elicitation/create", params={"message": 1}))
+def test_what_is_no_question_is_refused_and_says_why(client: EraClient) -> None:
+    (error,) = _parse_result(client.call("asks", method="elicitation/create", params={"message": 1}))
     assert error["code"] == INVALID_PARAMS
     assert "message" in error["message"]
 
 
-def test_a_state_is_good_for_the_same_call_and_once(talk: EraTalk) -> None:
+def test_a_state_is_good_for_the_same_call_and_once(client: EraClient) -> None:
     call = _params("asks")
-    asked = _asked(talk, call)
-    again = _again(call, asked)
+    required = _call_until_asked(client, call)
+    again = _with_responses(call, required)
     others = [
         ("tools/call", {**again, "name": "rounds"}),
         ("tools/call", {**again, "arguments": {"count": 2}}),
-        ("tools/call", {**again, "requestState": asked["requestState"][:-1]}),
+        ("tools/call", {**again, "requestState": required["requestState"][:-1]}),
         ("tools/call", {**again, "requestState": 7}),
-        ("tools/call", _again(call, asked) | {"requestState": None}),
+        ("tools/call", _with_responses(call, required) | {"requestState": None}),
         ("prompts/get", {**again, "name": "asks"}),
     ]
-    refusals = [talk.ask(method, params)["error"] for method, params in others]
+    refusals = [client.request(method, params)["error"] for method, params in others]
     assert {refusal["code"] for refusal in refusals} == {INVALID_PARAMS}
     assert len({refusal["message"] for refusal in refusals}) == 1
     wrongs: list[Any] = [[], {"question-1": 1}, "yes"]
     for wrong in wrongs:
-        assert talk.ask("tools/call", {**again, "inputResponses": wrong})["error"]["code"] == INVALID_PARAMS
-    assert _said(talk.ask("tools/call", again)["result"]) == [ACCEPTED]
-    assert talk.ask("tools/call", again)["error"] == refusals[0]
+        assert client.request("tools/call", {**again, "inputResponses": wrong})["error"]["code"] == INVALID_PARAMS
+    assert _parse_result(client.request("tools/call", again)["result"]) == [ACCEPTED]
+    assert client.request("tools/call", again)["error"] == refusals[0]
 
 
-def test_a_large_result_after_a_question_is_a_handle(talk: EraTalk) -> None:
+def test_a_large_result_after_a_question_is_a_handle(client: EraClient) -> None:
     call = _params("large", size=300_000)
-    result = talk.ask("tools/call", _again(call, _asked(talk, call)))["result"]
+    result = client.request("tools/call", _with_responses(call, _call_until_asked(client, call)))["result"]
     handle = json.loads(result["content"][0]["text"])["output_handle"]
-    page = json.loads(talk.call("output_fetch", output_handle=handle)["content"][0]["text"])
+    page = json.loads(client.call("output_fetch", output_handle=handle)["content"][0]["text"])
     assert page["total"] == 300_002
 
 
-def test_progress_before_and_after_a_question_is_of_the_request_under_way(talk: EraTalk) -> None:
+def test_progress_before_and_after_a_question_is_of_the_request_under_way(client: EraClient) -> None:
     call = {**_params("reports"), "_meta": {"progressToken": "first"}}
-    number = talk.request("tools/call", call)
-    before = json.loads(talk.line())
+    number = client.send_request("tools/call", call)
+    before = json.loads(client.read_line())
     assert (before["params"]["progressToken"], before["params"]["progress"]) == ("first", 0)
-    asked = talk.answer(number)["result"]
-    number = talk.request("tools/call", _again({**call, "_meta": {"progressToken": "second"}}, asked))
-    after = json.loads(talk.line())
+    required = client.read_response(number)["result"]
+    number = client.send_request(
+        "tools/call", _with_responses({**call, "_meta": {"progressToken": "second"}}, required)
+    )
+    after = json.loads(client.read_line())
     assert (after["params"]["progressToken"], after["params"]["progress"]) == ("second", 1)
-    assert _said(talk.answer(number)["result"]) == "reported"
+    assert _parse_result(client.read_response(number)["result"]) == "reported"
 
 
-def test_progress_that_nobody_asked_for_the_second_time_is_nobody_s(talk: EraTalk) -> None:
+def test_progress_that_nobody_asked_for_the_second_time_is_nobody_s(client: EraClient) -> None:
     call = _params("reports")
-    number = talk.request("tools/call", {**call, "_meta": {"progressToken": "first"}})
-    asked = talk.answer(number)["result"]
-    number = talk.request("tools/call", _again(call, asked))
-    assert json.loads(talk.line())["id"] == number
+    number = client.send_request("tools/call", {**call, "_meta": {"progressToken": "first"}})
+    required = client.read_response(number)["result"]
+    number = client.send_request("tools/call", _with_responses(call, required))
+    assert json.loads(client.read_line())["id"] == number
 
 
 def test_a_client_that_does_not_come_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    with _talk(tmp_path, answer_timeout_seconds=0.5) as talk:
+    with _serve(tmp_path, answer_timeout_seconds=0.5) as client:
         call = _params("asks")
-        asked = _asked(talk, call)
-        assert _is_heard(talk, "methods", "notifications/cancelled")
-        (refusal,) = _heard(talk)["answers"]
+        required = _call_until_asked(client, call)
+        _wait_for_message(client, "methods", "notifications/cancelled")
+        (refusal,) = _server_log(client)["answers"]
         assert "did not answer within 0.5 s" in refusal["message"]
-        assert talk.ask("tools/call", _again(call, asked))["error"]["code"] == INVALID_PARAMS
+        assert client.request("tools/call", _with_responses(call, required))["error"]["code"] == INVALID_PARAMS
 
 
 def test_the_time_that_a_client_takes_is_not_the_server_s(tmp_path: Path) -> None:
-    with _talk(tmp_path, call_timeout_seconds=1) as talk:
+    with _serve(tmp_path, call_timeout_seconds=1) as client:
         call = _params("hangs")
-        asked = _asked(talk, call)
+        required = _call_until_asked(client, call)
         time.sleep(1.5)
-        assert "notifications/cancelled" not in _heard(talk)["methods"]
-        result = talk.ask("tools/call", _again(call, asked))["result"]
+        assert "notifications/cancelled" not in _server_log(client)["methods"]
+        result = client.request("tools/call", _with_responses(call, required))["result"]
         assert json.loads(result["content"][0]["text"])["error"]["code"] == "upstream_timeout"
-        assert _is_heard(talk, "methods", "notifications/cancelled")
+        _wait_for_message(client, "methods", "notifications/cancelled")
 
 
-def test_no_more_than_some_calls_wait_at_once(fresh: EraTalk) -> None:
+def test_no_more_than_some_calls_wait_at_once(fresh: EraClient) -> None:
     call = _params("asks")
-    first = _asked(fresh, call)
+    first = _call_until_asked(fresh, call)
     for _ in range(31):
-        _asked(fresh, call)
-    (refusal,) = _said(fresh.call("asks"))
+        _call_until_asked(fresh, call)
+    (refusal,) = _parse_result(fresh.call("asks"))
     assert "too many calls wait" in refusal["message"]
-    assert _said(fresh.ask("tools/call", _again(call, first))["result"]) == [ACCEPTED]
-    _asked(fresh, call)
+    assert _parse_result(fresh.request("tools/call", _with_responses(call, first))["result"]) == [ACCEPTED]
+    _call_until_asked(fresh, call)
 
 
-def test_a_call_that_is_cancelled_between_two_questions_is_cancelled_at_its_server(fresh: EraTalk) -> None:
+def test_a_call_that_is_cancelled_between_two_questions_is_cancelled_at_its_server(fresh: EraClient) -> None:
     call = _params("hangs")
-    number = fresh.request("tools/call", _again(call, _asked(fresh, call)))
-    assert _is_heard(fresh, "answers", ACCEPTED)
+    number = fresh.send_request("tools/call", _with_responses(call, _call_until_asked(fresh, call)))
+    _wait_for_message(fresh, "answers", ACCEPTED)
     fresh.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-    assert _is_heard(fresh, "methods", "notifications/cancelled")
+    _wait_for_message(fresh, "methods", "notifications/cancelled")
 
 
-def test_a_server_that_dies_while_a_question_is_open(fresh: EraTalk) -> None:
+def test_a_server_that_dies_while_a_question_is_open(fresh: EraClient) -> None:
     call = _params("dies")
-    asked = _asked(fresh, call)
-    # The one that is started in its place has open what the first had: a question with the number 1.
-    time.sleep(1)
+    (child,) = child_pids(fresh.process.pid)
+    required = _call_until_asked(fresh, call)
+    # The restarted server's first request has the same id as the first server's.
+    wait_until(lambda: child not in (children := child_pids(fresh.process.pid)) and children, TIMEOUT_SECONDS)
     other = _params("asks")
-    others = _asked(fresh, other)
-    result = fresh.ask("tools/call", _again(call, asked))
+    others = _call_until_asked(fresh, other)
+    result = fresh.request("tools/call", _with_responses(call, required))
     error = json.loads(result["result"]["content"][0]["text"])["error"]
     assert (error["code"], result["result"]["isError"]) == ("upstream_failed", True)
-    assert _heard(fresh)["answers"] == []
-    assert _said(fresh.ask("tools/call", _again(other, others))["result"]) == [ACCEPTED]
+    assert _server_log(fresh)["answers"] == []
+    assert _parse_result(fresh.request("tools/call", _with_responses(other, others))["result"]) == [ACCEPTED]
 
 
-@pytest.mark.parametrize("how", ["told", "left"])
-def test_it_ends_while_a_question_is_open(how: str, tmp_path: Path) -> None:
-    with _talk(tmp_path, shutdown_grace_seconds=60) as talk:
-        _asked(talk, _params("asks"))
-        if how == "told":
-            talk.process.send_signal(signal.SIGTERM)
-            assert talk.process.wait(PATIENCE) == 0
+@pytest.mark.parametrize("end", ["signal", "close"])
+def test_it_ends_while_a_question_is_open(end: str, tmp_path: Path) -> None:
+    with _serve(tmp_path, shutdown_grace_seconds=60) as client:
+        _call_until_asked(client, _params("asks"))
+        if end == "signal":
+            client.process.send_signal(signal.SIGTERM)
+            assert client.process.wait(TIMEOUT_SECONDS) == 0
         else:
-            assert talk.close() == 0
-        assert "Traceback" not in talk.log
-        assert "never retrieved" not in talk.log
+            assert client.close() == 0
+        assert "Traceback" not in client.log
+        assert "never retrieved" not in client.log
 
 
 def test_an_answer_that_is_on_its_way_when_it_is_told_to_end_is_heard(tmp_path: Path) -> None:
-    with _talk(tmp_path, shutdown_grace_seconds=30) as talk:
+    with _serve(tmp_path, shutdown_grace_seconds=30) as client:
         call = _params("rounds", count=2)
-        number = talk.request("tools/call", _again(call, _asked(talk, call)))
-        os.kill(talk.process.pid, signal.SIGTERM)
-        assert talk.answer(number)["result"]["resultType"] == "input_required"
-        assert talk.process.wait(PATIENCE) == 0
+        number = client.send_request("tools/call", _with_responses(call, _call_until_asked(client, call)))
+        os.kill(client.process.pid, signal.SIGTERM)
+        assert client.read_response(number)["result"]["resultType"] == "input_required"
+        assert client.process.wait(TIMEOUT_SECONDS) == 0
 
 
-def test_of_several_calls_of_one_client_any_is_asked(fresh: EraTalk) -> None:
-    waiting = fresh.request("tools/call", _params("waits"))
+def test_of_several_calls_of_one_client_any_is_asked(fresh: EraClient) -> None:
+    waiting = fresh.send_request("tools/call", _params("waits"))
     call = _params("asks", count=2)
-    asked = _asked(fresh, call)
-    later = fresh.request("tools/call", _params("waits"))
-    assert _said(fresh.ask("tools/call", _again(call, asked))["result"]) == [ACCEPTED] * 2
-    go = fresh.request("tools/call", _params("heard", go=True))
+    required = _call_until_asked(fresh, call)
+    later = fresh.send_request("tools/call", _params("waits"))
+    assert _parse_result(fresh.request("tools/call", _with_responses(call, required))["result"]) == [ACCEPTED] * 2
+    go = fresh.send_request("tools/call", _params("heard", go=True))
     answers = _answers(fresh, waiting, later, go)
-    assert [_said(answers[number]["result"]) for number in (waiting, later)] == ["waited"] * 2
+    assert [_parse_result(answers[number]["result"]) for number in (waiting, later)] == ["waited"] * 2
 
 
-def test_a_question_that_was_given_to_the_wrong_call_is_answered_all_the_same(fresh: EraTalk) -> None:
-    """A server whose question comes late: another call of the client is the newest then."""
+def test_a_question_that_was_given_to_the_wrong_call_is_answered_all_the_same(fresh: EraClient) -> None:
+    """A late request of the server is attributed to the client's newest call."""
     waiting = _params("waits")
-    number = fresh.request("tools/call", _params("asks", delay=0.5))
-    other = fresh.request("tools/call", waiting)
-    asked = fresh.answer(other)["result"]
-    assert asked["resultType"] == "input_required"
-    _heard(fresh, go=True)
-    other = fresh.request("tools/call", _again(waiting, asked))
+    number = fresh.send_request("tools/call", _params("asks", delay=0.5))
+    other = fresh.send_request("tools/call", waiting)
+    required = fresh.read_response(other)["result"]
+    assert required["resultType"] == "input_required"
+    _server_log(fresh, go=True)
+    other = fresh.send_request("tools/call", _with_responses(waiting, required))
     answers = _answers(fresh, number, other)
-    assert _said(answers[other]["result"]) == "waited"
-    assert _said(answers[number]["result"]) == [ACCEPTED]
+    assert _parse_result(answers[other]["result"]) == "waited"
+    assert _parse_result(answers[number]["result"]) == [ACCEPTED]
 
 
-def test_a_question_of_a_call_that_is_over_goes_to_another_or_to_nobody(fresh: EraTalk) -> None:
-    assert _said(fresh.call("early")) == "early"
-    (refusal,) = _heard(fresh)["answers"]
+def test_a_question_of_a_call_that_is_over_goes_to_another_or_to_nobody(fresh: EraClient) -> None:
+    assert _parse_result(fresh.call("early")) == "early"
+    (refusal,) = _server_log(fresh)["answers"]
     assert refusal["code"] == NOT_FOUND
 
 
-def test_other_requests_cannot_be_answered_by_a_question(talk: EraTalk) -> None:
-    (refusal,) = json.loads(talk.ask("future/method")["result"]["content"][0]["text"])
+def test_other_requests_cannot_be_answered_by_a_question(client: EraClient) -> None:
+    (refusal,) = json.loads(client.request("future/method")["result"]["content"][0]["text"])
     assert refusal["code"] == NOT_FOUND

@@ -1,4 +1,4 @@
-"""What servers of the handshake ask for many clients over HTTP: nobody is asked what is another's."""
+"""Requests of 2025-11-25 servers during calls of many HTTP clients reach only the client whose call it is."""
 
 import json
 import subprocess
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listening_harness import ALICE, BOB, Listening, tokens_in
-from serve_harness import command_of, config
-from wires import MODERN, Wire, message_of, started, wired_to
+from listening_harness import ALICE, BOB, HttpServer, write_token_file
+from serve_harness import upstream_command, write_config
+from waiting import wait_until
+from wires import MODERN, Wire, connect_http, extract_message, start_server
 
 pytestmark = pytest.mark.slow
 
@@ -23,31 +24,31 @@ ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 
 
 @contextmanager
-def _listening(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[Listening]:
-    command = [sys.executable, "-m", "forebay", "serve", "--config", str(config(folder, {"one": upstream}))]
+def _serve(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[HttpServer]:
+    command = [sys.executable, "-m", "forebay", "serve", "--config", str(write_config(folder, {"one": upstream}))]
     listen = ["--http", "127.0.0.1:0", "--log-level", "info", *options]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:
-            listening = Listening(gateway)
+            listening = HttpServer(gateway)
             yield listening
             listening.terminate()
-            assert listening.ended() == 0
-            assert "Traceback" not in listening.logged
+            assert listening.wait() == 0
+            assert "Traceback" not in listening.log
         finally:
             gateway.kill()
 
 
-def _ask(wire: Wire, tool: str, asked: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
-    """What a call is answered with; if it was asked something before, it is answered."""
+def _call_tool(wire: Wire, tool: str, required: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+    """Call a tool and return its result or error; with `required`, answer the requests of that earlier result."""
     params: dict[str, Any] = {"name": tool, "arguments": arguments, "_meta": META}
-    if asked is not None:
-        answers = dict.fromkeys(asked["inputRequests"], ACCEPTED)
-        params |= {"inputResponses": answers, "requestState": asked["requestState"]}
-    answer = json.loads(message_of(wire.ask("tools/call", params)))
+    if required is not None:
+        answers = dict.fromkeys(required["inputRequests"], ACCEPTED)
+        params |= {"inputResponses": answers, "requestState": required["requestState"]}
+    answer = json.loads(extract_message(wire.request("tools/call", params)))
     return dict(answer.get("result") or answer["error"])
 
 
-def _said(result: dict[str, Any]) -> Any:
+def _parse_result(result: dict[str, Any]) -> Any:
     return json.loads(result["content"][0]["text"])
 
 
@@ -57,50 +58,55 @@ def _message(result: dict[str, Any]) -> str:
 
 
 def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
-    with _listening(tmp_path, command_of("asking_server.py"), "--token-file", tokens_in(tmp_path)) as listening:
-        alice, bob = (wired_to(listening.port, MODERN, token) for token in (ALICE, BOB))
-        asked = _ask(alice, "asks")
-        refusals = [_ask(bob, "asks", asked), _ask(bob, "asks", {**asked, "requestState": "never"})]
+    with _serve(
+        tmp_path, upstream_command("asking_server.py"), "--token-file", write_token_file(tmp_path)
+    ) as listening:
+        alice, bob = (connect_http(listening.port, MODERN, token) for token in (ALICE, BOB))
+        required = _call_tool(alice, "asks")
+        refusals = [_call_tool(bob, "asks", required), _call_tool(bob, "asks", {**required, "requestState": "never"})]
         assert refusals[0] == refusals[1]
         assert refusals[0]["code"] == -32602
-        assert _said(_ask(alice, "asks", asked)) == [ACCEPTED]
-        # Two that are open when it is told to end do not keep it.
-        _ask(alice, "asks")
-        _ask(alice, "asks")
+        assert _parse_result(_call_tool(alice, "asks", required)) == [ACCEPTED]
+        # Two unanswered requests do not delay the shutdown.
+        _call_tool(alice, "asks")
+        _call_tool(alice, "asks")
 
 
 def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None:
-    options = ("--token-file", tokens_in(tmp_path), "--session-idle-seconds", "0.5")
-    with _listening(tmp_path, command_of("asking_server.py"), *options) as listening:
-        alice = wired_to(listening.port, MODERN, ALICE)
-        asked = _ask(alice, "asks")
+    options = ("--token-file", write_token_file(tmp_path), "--session-idle-seconds", "0.5")
+    with _serve(tmp_path, upstream_command("asking_server.py"), *options) as listening:
+        alice = connect_http(listening.port, MODERN, ALICE)
+        required = _call_tool(alice, "asks")
         time.sleep(2)
-        assert _said(_ask(alice, "asks", asked)) == [ACCEPTED]
+        assert _parse_result(_call_tool(alice, "asks", required)) == [ACCEPTED]
 
 
 def test_over_http_the_stream_says_whose_a_question_is(tmp_path: Path) -> None:
-    with started("eliciting_server.py", "http", "legacy") as process:
+    with start_server("eliciting_server.py", "http", "legacy") as process:
         assert process.stdout
         upstream = {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
-        with _listening(tmp_path, upstream, "--token-file", tokens_in(tmp_path)) as listening:
+        with _serve(tmp_path, upstream, "--token-file", write_token_file(tmp_path)) as listening:
             names = {"alice": ALICE, "another of alice": ALICE, "bob": BOB}
-            wires = {name: wired_to(listening.port, MODERN, token) for name, token in names.items()}
+            wires = {name: connect_http(listening.port, MODERN, token) for name, token in names.items()}
             with ThreadPoolExecutor(3) as pool:
-                asked = dict(zip(wires, pool.map(lambda of: _ask(wires[of], "elicit", of=of), wires), strict=True))
-            assert {name: _message(each) for name, each in asked.items()} == {name: f"Who is {name}?" for name in names}
+                required = dict(
+                    zip(wires, pool.map(lambda of: _call_tool(wires[of], "elicit", of=of), wires), strict=True)
+                )
+            assert {name: _message(result) for name, result in required.items()} == {
+                name: f"Who is {name}?" for name in names
+            }
             for name, wire in wires.items():
-                assert _said(_ask(wire, "elicit", asked[name], of=name)) == ACCEPTED
+                assert _parse_result(_call_tool(wire, "elicit", required[name], of=name)) == ACCEPTED
 
 
 def test_of_several_that_are_nobody_none_is_asked_what_may_be_another_s(tmp_path: Path) -> None:
-    with _listening(tmp_path, command_of("asking_server.py")) as listening, ThreadPoolExecutor(1) as pool:
-        first, second = (wired_to(listening.port, MODERN) for _ in range(2))
-        waiting = pool.submit(_ask, first, "waits")
-        while "tools/call" not in (heard := _said(_ask(second, "heard"))["methods"]) or heard.count("tools/call") < 2:
-            time.sleep(0.05)
-        (refusal,) = _said(_ask(second, "asks"))
+    with _serve(tmp_path, upstream_command("asking_server.py")) as listening, ThreadPoolExecutor(1) as pool:
+        first, second = (connect_http(listening.port, MODERN) for _ in range(2))
+        waiting = pool.submit(_call_tool, first, "waits")
+        wait_until(lambda: _parse_result(_call_tool(second, "heard"))["methods"].count("tools/call") >= 2, 60)
+        (refusal,) = _parse_result(_call_tool(second, "asks"))
         assert "nobody can tell whose this is" in refusal["message"]
-        _ask(second, "heard", go=True)
-        assert _said(waiting.result(30)) == "waited"
-        asked = _ask(second, "asks")
-        assert _said(_ask(second, "asks", asked)) == [ACCEPTED]
+        _call_tool(second, "heard", go=True)
+        assert _parse_result(waiting.result(30)) == "waited"
+        required = _call_tool(second, "asks")
+        assert _parse_result(_call_tool(second, "asks", required)) == [ACCEPTED]

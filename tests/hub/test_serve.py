@@ -1,4 +1,4 @@
-"""Several upstreams of every kind behind one server."""
+"""`forebay serve` with several upstreams of every kind."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness import PATIENCE, Talk, said
+from gateway_harness import TIMEOUT_SECONDS, StdioClient, parse_text
 from http_api import Answer, http_api
-from serve_harness import command_of, config, serving, tool_names
-from wires import ERAS, MODERN, started
+from serve_harness import serving, tool_names, upstream_command, write_config
+from wires import ERAS, MODERN, start_server
 
 pytestmark = pytest.mark.slow
 
@@ -67,28 +67,28 @@ def _module(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str = MODULE) -
 
 @pytest.mark.parametrize("era", ERAS)
 def test_upstreams_of_every_kind_are_served_as_one(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with http_api() as api, started("raw_server.py", "http") as process:
+    with http_api() as api, start_server("raw_server.py", "http") as process:
         assert process.stdout
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
         api.answers["/pets"] = Answer(b'[{"name": "Ada"}]')
         (tmp_path / "pets.json").write_text(json.dumps({**DOCUMENT, "servers": [{"url": api.url}]}))
-        path = config(
+        path = write_config(
             tmp_path,
             {
-                "files": command_of("mcp_server.py", "stdio", "null"),
+                "files": upstream_command("mcp_server.py", "stdio", "null"),
                 "raw": {"url": url},
                 "pets": {"openapi": "pets.json"},
                 "sums": _module(tmp_path, monkeypatch),
             },
         )
-        with serving(path, era) as talk:
-            names = tool_names(talk)
+        with serving(path, era) as client:
+            names = tool_names(client)
             assert {"rows", "says", "listPets", "add", *OURS} <= set(names)
-            assert said(talk.call("rows", count=1)) == {"id": 0, "name": "naïve 0"}
-            assert talk.call("says", result={"content": [], "own": 1})["own"] == 1
-            assert said(talk.call("listPets")) == [{"name": "Ada"}]
-            assert talk.call("add", a=2)["structuredContent"] == {"total": 3}
-            assert talk.greeting.get("serverInfo", {"name": "forebay"})["name"] == "forebay"
+            assert parse_text(client.call("rows", count=1)) == {"id": 0, "name": "naïve 0"}
+            assert client.call("says", result={"content": [], "own": 1})["own"] == 1
+            assert parse_text(client.call("listPets")) == [{"name": "Ada"}]
+            assert client.call("add", a=2)["structuredContent"] == {"total": 3}
+            assert client.server_info.get("serverInfo", {"name": "forebay"})["name"] == "forebay"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -96,28 +96,28 @@ def test_names_are_prefixed_only_when_they_clash_or_when_asked(
     era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstreams = {
-        "one": command_of("mcp_server.py", "stdio", "null"),
-        "two": command_of("adverse_server.py"),
+        "one": upstream_command("mcp_server.py", "stdio", "null"),
+        "two": upstream_command("adverse_server.py"),
         "three": {**_module(tmp_path, monkeypatch), "prefix": "my_"},
     }
-    with serving(config(tmp_path, upstreams), era) as talk:
-        names = tool_names(talk)
+    with serving(write_config(tmp_path, upstreams), era) as client:
+        names = tool_names(client)
         assert {"one_text", "two_text", "rows", "pid", "my_add"} <= set(names)
         assert not {"text", "add", "three_add", "one_rows"} & set(names)
-        assert talk.call("one_text", size=2)["content"][0]["text"] == "xx"
-        assert talk.call("two_text", size=3, of="y")["content"][0]["text"] == "yyy"
-        assert talk.call("my_shout", words="a")["content"][0]["text"] == "A"
+        assert client.call("one_text", size=2)["content"][0]["text"] == "xx"
+        assert client.call("two_text", size=3, of="y")["content"][0]["text"] == "yyy"
+        assert client.call("my_shout", words="a")["content"][0]["text"] == "A"
 
 
 def test_names_do_not_depend_on_which_server_is_up_first(tmp_path: Path) -> None:
-    """A client may remember them longer than we run."""
+    """Clients may remember the names across restarts."""
     listed = []
     for slow in ("one", "two"):
-        upstreams = {name: command_of("speaking_server.py", "stdio", name) for name in ("one", "two")}
+        upstreams = {name: upstream_command("speaking_server.py", "stdio", name) for name in ("one", "two")}
         late = "import os, sys, time; time.sleep(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
         upstreams[slow]["args"] = ["-c", late, *upstreams[slow]["args"]]
-        with serving(config(tmp_path, upstreams)) as talk:
-            listed.append(tool_names(talk))
+        with serving(write_config(tmp_path, upstreams)) as client:
+            listed.append(tool_names(client))
     assert listed[0] == listed[1]
     assert listed[0][0] == "one_level"
 
@@ -130,44 +130,46 @@ def test_calls_of_functions_and_of_apis_may_take_no_longer_than_others(
     with http_api() as api:
 
         def hang(_: object) -> None:
-            api.released.wait(PATIENCE)
+            api.released.wait(TIMEOUT_SECONDS)
 
         api.answers["/pets"] = hang
         (tmp_path / "pets.json").write_text(json.dumps({**DOCUMENT, "servers": [{"url": api.url}]}))
         upstreams = {"pets": {"openapi": "pets.json"}, "slow": _module(tmp_path, monkeypatch, slow)}
-        with serving(config(tmp_path, upstreams, call_timeout_seconds=1), era) as talk:
-            for tool, arguments in (("sleeps", {"seconds": PATIENCE}), ("listPets", {})):
-                result = talk.call(tool, **arguments)
+        with serving(write_config(tmp_path, upstreams, call_timeout_seconds=1), era) as client:
+            for tool, arguments in (("sleeps", {"seconds": TIMEOUT_SECONDS}), ("listPets", {})):
+                result = client.call(tool, **arguments)
                 assert result["isError"]
-                assert said(result)["error"]["code"] == "TIMEOUT"
-            assert talk.call("sleeps", seconds=0)["content"][0]["text"] == "rested"
+                assert parse_text(result)["error"]["code"] == "TIMEOUT"
+            assert client.call("sleeps", seconds=0)["content"][0]["text"] == "rested"
         api.released.set()
 
 
 def test_tools_are_hidden_by_what_their_own_server_calls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(tmp_path, monkeypatch)
-    path = config(tmp_path, {"one": module, "two": module, "three": {**module, "prefix": "my_"}}, hidden_tools=["a*"])
-    with serving(path) as talk:
-        names = tool_names(talk)
+    path = write_config(
+        tmp_path, {"one": module, "two": module, "three": {**module, "prefix": "my_"}}, hidden_tools=["a*"]
+    )
+    with serving(path) as client:
+        names = tool_names(client)
         assert {"one_shout", "two_shout", "my_shout"} <= set(names)
         assert not any("add" in name for name in names)
-        shown = said(talk.call("expand_tools"))["hidden_tools"]
-        assert {each["name"] for each in shown} == {"one_add", "two_add", "my_add"}
+        shown = parse_text(client.call("expand_tools"))["hidden_tools"]
+        assert {tool["name"] for tool in shown} == {"one_add", "two_add", "my_add"}
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_module_s_functions_are_tools(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(config(tmp_path, {"sums": _module(tmp_path, monkeypatch)}), era) as talk:
-        tools = {tool["name"]: tool for tool in talk.ask("tools/list")["result"]["tools"]}
+    with serving(write_config(tmp_path, {"sums": _module(tmp_path, monkeypatch)}), era) as client:
+        tools = {tool["name"]: tool for tool in client.request("tools/list")["result"]["tools"]}
         assert [*tools] == ["add", "shout", "thread", "many", "breaks", *OURS]
         assert tools["add"]["description"] == "Adds two numbers."
         assert tools["add"]["inputSchema"]["required"] == ["a"]
-        assert said(talk.call("thread")) is False
-        assert said(talk.call("breaks"))["error"]["code"] == "EXECUTION_ERROR"
-        wrong = talk.call("add", a="many")
+        assert parse_text(client.call("thread")) is False
+        assert parse_text(client.call("breaks"))["error"]["code"] == "EXECUTION_ERROR"
+        wrong = client.call("add", a="many")
         assert wrong["isError"]
-        assert said(wrong)["error"]["code"] == "VALIDATION_ERROR"
-        handle = said(talk.call("many", count=9000))
+        assert parse_text(wrong)["error"]["code"] == "VALIDATION_ERROR"
+        handle = parse_text(client.call("many", count=9000))
         assert handle["item_count"] == 9000
 
 
@@ -175,19 +177,19 @@ def test_a_module_may_be_beside_the_configuration(tmp_path: Path, monkeypatch: p
     module = _module(tmp_path, monkeypatch, "def beside() -> None: ...")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    config(tmp_path, {"sums": module})
-    with serving(Path("../forebay.toml")) as talk:
-        assert tool_names(talk) == ["beside", *OURS]
+    write_config(tmp_path, {"sums": module})
+    with serving(Path("../forebay.toml")) as client:
+        assert tool_names(client) == ["beside", *OURS]
 
 
 def test_a_module_s_all_says_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(tmp_path, monkeypatch, f"{MODULE}\nfrom os.path import basename\n__all__ = ['add', 'basename']\n")
-    with serving(config(tmp_path, {"sums": module})) as talk:
-        assert tool_names(talk) == ["add", "basename", *OURS]
+    with serving(write_config(tmp_path, {"sums": module})) as client:
+        assert tool_names(client) == ["add", "basename", *OURS]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, "there is no module served_functions"),
         ("import no_such_module", "install what it needs"),
@@ -197,114 +199,115 @@ def test_a_module_s_all_says_what_is_served(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_a_module_that_cannot_be_served_is_said_at_once(
-    text: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = _module(tmp_path, monkeypatch, text or "")
     if text is None:
         (tmp_path / "served_functions.py").unlink()
-    with pytest.raises(AssertionError, match=told), serving(config(tmp_path, {"sums": module})):
+    with pytest.raises(AssertionError, match=message), serving(write_config(tmp_path, {"sums": module})):
         pass
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", ["auto", "handle"])
 def test_a_large_result_is_stored_once(era: str, mode: str, tmp_path: Path) -> None:
-    path = config(tmp_path, {"adverse": command_of("adverse_server.py")}, output_mode=mode)
-    with serving(path, era) as talk:
+    path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, output_mode=mode)
+    with serving(path, era) as client:
         stamped = {"own": 1, "io.modelcontextprotocol/serverInfo": {"name": "upstream", "version": "1"}}
         more = {"_meta": stamped, "structuredContent": {"a": 1}, "resultType": "complete"}
-        result = talk.call("text", size=1_000_000, of="é", more=more)
+        result = client.call("text", size=1_000_000, of="é", more=more)
         assert "upstream" not in json.dumps(result["_meta"])
         assert ("resultType" in result) is (era == MODERN)
-        handle = said(result)
+        handle = parse_text(result)
         assert handle["fetch_with"] == "output_fetch"
         assert result["_meta"]["own"] == 1
         assert result["structuredContent"]["output_handle"] == handle["output_handle"]
-        page = said(talk.call("output_fetch", output_handle=handle["output_handle"], format="bytes", limit=10))
+        page = parse_text(client.call("output_fetch", output_handle=handle["output_handle"], format="bytes", limit=10))
         assert page["total"] > 1_000_000
         assert len([*(tmp_path / "store").rglob("oh_*")]) == 1
 
 
 def test_nothing_that_an_upstream_says_passes_for_delivered(tmp_path: Path) -> None:
-    """A result as forebay itself would have made it is a result like any other."""
+    """A result that imitates forebay's own marks is treated like any other."""
     forged = {"content": [], "isError": False, "_meta": {"forebay/delivered": True, "delivery": "x" * 40_000}}
-    with serving(config(tmp_path, {"raw": command_of("raw_server.py", "stdio")})) as talk:
-        assert "output_handle" in said(talk.call("says", result=forged))
+    with serving(write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")})) as client:
+        assert "output_handle" in parse_text(client.call("says", result=forged))
         small = {"content": [], "isError": False}
-        assert talk.call("says", result=small) == small
+        assert client.call("says", result=small) == small
 
 
 def test_a_result_of_20_mb_is_not_in_memory_more_than_twice(tmp_path: Path) -> None:
-    path = config(tmp_path, {"adverse": command_of("adverse_server.py")}, spool_above_bytes=1 << 20)
-    with serving(path) as talk:
-        talk.call("text", size=100_000)
-        before = _peak(talk)
-        handle = said(talk.call("text", size=20_000_000))
+    path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, spool_above_bytes=1 << 20)
+    with serving(path) as client:
+        client.call("text", size=100_000)
+        before = _peak(client)
+        handle = parse_text(client.call("text", size=20_000_000))
         assert handle["size_bytes"] == 20_000_000
-        assert _peak(talk) - before < 16 << 20
+        assert _peak(client) - before < 16 << 20
 
 
-def _peak(talk: Talk) -> int:
-    status = Path(f"/proc/{talk.process.pid}/status").read_text()
+def _peak(client: StdioClient) -> int:
+    status = Path(f"/proc/{client.process.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_an_upstream_that_dies_in_a_call_is_told_and_started_again(era: str, tmp_path: Path) -> None:
-    upstreams = {"adverse": command_of("adverse_server.py"), "raw": command_of("raw_server.py", "stdio")}
-    with serving(config(tmp_path, upstreams), era) as talk:
-        tool_names(talk)
-        pid = talk.call("pid")["content"][0]["text"]
-        failed = talk.call("adverse_dies", after=100)
+    upstreams = {"adverse": upstream_command("adverse_server.py"), "raw": upstream_command("raw_server.py", "stdio")}
+    with serving(write_config(tmp_path, upstreams), era) as client:
+        tool_names(client)
+        pid = client.call("pid")["content"][0]["text"]
+        failed = client.call("adverse_dies", after=100)
         assert failed["isError"]
-        assert said(failed)["error"]["code"] == "upstream_failed"
-        assert talk.call("says", result={"content": []})["content"] == []
-        assert talk.call("pid")["content"][0]["text"] != pid
+        assert parse_text(failed)["error"]["code"] == "upstream_failed"
+        assert client.call("says", result={"content": []})["content"] == []
+        assert client.call("pid")["content"][0]["text"] != pid
 
 
 def test_an_upstream_that_cannot_be_reached_does_not_keep_the_others(tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     failing.write_text("1")
-    late = {**command_of("adverse_server.py"), "env": {"FAIL_STARTS": str(failing)}}
-    upstreams = {"late": late, "raw": command_of("raw_server.py", "stdio")}
-    with serving(config(tmp_path, upstreams, per_call=True)) as talk:
-        assert "says" in tool_names(talk)
-        assert talk.has_logged("the upstream late cannot be reached, and is tried again")
-        deadline = time.monotonic() + PATIENCE
-        while b"notifications/tools/list_changed" not in talk.line():
+    late = {**upstream_command("adverse_server.py"), "env": {"FAIL_STARTS": str(failing)}}
+    upstreams = {"late": late, "raw": upstream_command("raw_server.py", "stdio")}
+    with serving(write_config(tmp_path, upstreams, per_call=True)) as client:
+        assert "says" in tool_names(client)
+        assert client.has_logged("the upstream late cannot be reached, and is tried again")
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while b"notifications/tools/list_changed" not in client.read_line():
             assert time.monotonic() < deadline
-        # Also by who has not listed it yet.
-        assert "output_handle" in said(talk.call("pid", output_mode="handle"))
-        assert "pid" in tool_names(talk)
+        # Also for a client that has not listed the tool yet.
+        assert "output_handle" in parse_text(client.call("pid", output_mode="handle"))
+        assert "pid" in tool_names(client)
 
 
 def test_calls_in_flight_finish_before_it_ends_and_so_do_its_children(tmp_path: Path) -> None:
-    with serving(config(tmp_path, {"adverse": command_of("adverse_server.py")})) as talk:
-        pid = int(talk.call("pid")["content"][0]["text"])
-        number = talk.request("tools/call", {"name": "reports", "arguments": {"steps": 4, "token": "t", "every": 0.2}})
-        time.sleep(0.1)
-        talk.process.send_signal(signal.SIGTERM)
-        assert talk.answer(number)["result"]["content"][0]["text"] == "reported"
-        assert talk.process.wait(PATIENCE) == 0
+    with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")})) as client:
+        pid = int(client.call("pid")["content"][0]["text"])
+        params = {"name": "reports", "arguments": {"steps": 4, "every": 0.2}, "_meta": {"progressToken": "t"}}
+        number = client.send_request("tools/call", params)
+        assert json.loads(client.read_line())["method"] == "notifications/progress"
+        client.process.send_signal(signal.SIGTERM)
+        assert client.read_response(number)["result"]["content"][0]["text"] == "reported"
+        assert client.process.wait(TIMEOUT_SECONDS) == 0
         assert not _is_alive(pid)
 
 
 def test_a_call_that_takes_too_long_does_not_keep_it(tmp_path: Path) -> None:
-    path = config(tmp_path, {"adverse": command_of("adverse_server.py")}, shutdown_grace_seconds=0.5)
-    with serving(path) as talk:
-        pid = int(talk.call("pid")["content"][0]["text"])
-        talk.request("tools/call", {"name": "hangs", "arguments": {}})
-        talk.process.send_signal(signal.SIGTERM)
-        assert talk.process.wait(PATIENCE) == 0
+    path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, shutdown_grace_seconds=0.5)
+    with serving(path) as client:
+        pid = int(client.call("pid")["content"][0]["text"])
+        client.send_request("tools/call", {"name": "hangs", "arguments": {}})
+        client.process.send_signal(signal.SIGTERM)
+        assert client.process.wait(TIMEOUT_SECONDS) == 0
         assert not _is_alive(pid)
 
 
 def test_it_ends_with_its_client_whose_last_requests_are_answered(tmp_path: Path) -> None:
-    with serving(config(tmp_path, {"adverse": command_of("adverse_server.py")})) as talk:
+    with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")})) as client:
         arguments = {"steps": 3, "token": "t", "every": 0.1}
-        numbers = [talk.request("tools/call", {"name": "reports", "arguments": arguments}) for _ in range(5)]
-        assert talk.close() == 0
-        answered = [json.loads(talk.line()) for _ in numbers]
+        numbers = [client.send_request("tools/call", {"name": "reports", "arguments": arguments}) for _ in range(5)]
+        assert client.close() == 0
+        answered = [json.loads(client.read_line()) for _ in numbers]
         assert sorted(answer["id"] for answer in answered) == numbers
         assert {answer["result"]["content"][0]["text"] for answer in answered} == {"reported"}
 
@@ -319,22 +322,25 @@ def _is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_tool_is_for_what_its_upstream_is_for(era: str, tmp_path: Path) -> None:
-    upstreams = {"one": command_of("mcp_server.py", "stdio", "null"), "two": command_of("adverse_server.py")}
-    with serving(config(tmp_path, upstreams, disable_tools=["two"]), era) as talk:
-        names = tool_names(talk)
+    upstreams = {
+        "one": upstream_command("mcp_server.py", "stdio", "null"),
+        "two": upstream_command("adverse_server.py"),
+    }
+    with serving(write_config(tmp_path, upstreams, disable_tools=["two"]), era) as client:
+        names = tool_names(client)
         assert "one_text" in names
         assert not {"two_text", "pid"} & set(names)
-        denied = said(talk.call("pid"))["error"]
+        denied = parse_text(client.call("pid"))["error"]
         assert (denied["code"], denied["capability"]) == ("CAPABILITY_DISABLED", "two")
 
 
 def test_a_capability_that_no_upstream_is_is_an_error(tmp_path: Path) -> None:
-    with serving(config(tmp_path, {"one": command_of("adverse_server.py")}, tools_only=["won"])) as talk:
-        assert tool_names(talk) == OURS
-        assert talk.has_logged("there are core, one")
+    with serving(write_config(tmp_path, {"one": upstream_command("adverse_server.py")}, tools_only=["won"])) as client:
+        assert tool_names(client) == OURS
+        assert client.has_logged("there are core, one")
 
 
 def test_a_command_that_is_none_is_said_at_once(tmp_path: Path) -> None:
-    path = config(tmp_path, {"one": {"command": "no-such-command"}})
+    path = write_config(tmp_path, {"one": {"command": "no-such-command"}})
     with pytest.raises(AssertionError, match="the upstream one needs no-such-command"), serving(path):
         pass

@@ -1,4 +1,4 @@
-"""Which of several subscriptions of a connection something is news to."""
+"""Duplicate notifications for several subscriptions of a connection are recognized."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest
 CHANGED = "notifications/tools/list_changed"
 
 
-def told(subscription: Any) -> JSONRPCNotification:
+def make_notification(subscription: Any) -> JSONRPCNotification:
     meta = {"io.modelcontextprotocol/subscriptionId": subscription}
     return JSONRPCNotification(jsonrpc="2.0", method=CHANGED, params={"_meta": meta})
 
 
 @pytest.mark.parametrize("odd", [[1], {"a": 1}, None, 3], ids=repr)
 def test_only_what_a_second_one_is_told_again_is_repeated(odd: Any) -> None:
-    subscribed = OpenSubscriptions()
+    subscriptions = OpenSubscriptions()
     for number in (1, 2):
         params = {"notifications": {"toolsListChanged": True}}
-        subscribed.on_sent(JSONRPCRequest(jsonrpc="2.0", id=number, method="subscriptions/listen", params=params))
-    assert [subscribed.is_duplicate(told(of)) for of in (1, 2, odd)] == [False, True, False]
+        subscriptions.on_sent(JSONRPCRequest(jsonrpc="2.0", id=number, method="subscriptions/listen", params=params))
+    assert [subscriptions.is_duplicate(make_notification(of)) for of in (1, 2, odd)] == [False, True, False]

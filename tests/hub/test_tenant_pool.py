@@ -1,4 +1,4 @@
-"""Which scope is closed when, against what one would do by hand."""
+"""`TenantPool` against a naive version: which tenants are closed, and when."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,65 +24,65 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OutputPolicy]:
     gate.close()
 
 
-class _ByHand:
-    """Principals in the order in which they became idle, and those in use."""
+class NaivePool:
+    """A pool that keeps idle principals in the order in which they became idle."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_tenants: int) -> None:
+        self.most = max_tenants
         self.idle: list[str | None] = []
-        self.used: dict[str | None, int] = {}
-        self.made = 0
+        self.in_use: dict[str | None, int] = {}
+        self.created = 0
 
     def begin(self, principal: str | None) -> bool:
-        if principal not in self.used and principal not in self.idle:
-            if len(self.idle) + len(self.used) == self.most:
+        if principal not in self.in_use and principal not in self.idle:
+            if len(self.idle) + len(self.in_use) == self.most:
                 if not self.idle:
                     return False
                 self.idle.pop(0)
-            self.made += 1
+            self.created += 1
         if principal in self.idle:
             self.idle.remove(principal)
-        self.used[principal] = self.used.get(principal, 0) + 1
+        self.in_use[principal] = self.in_use.get(principal, 0) + 1
         return True
 
     def end(self, principal: str | None) -> None:
-        self.used[principal] -= 1
-        if not self.used[principal]:
-            del self.used[principal]
+        self.in_use[principal] -= 1
+        if not self.in_use[principal]:
+            del self.in_use[principal]
             self.idle.append(principal)
 
 
 @pytest.mark.slow
 @given(steps=STEPS, most=st.integers(1, 4))
 def test_as_by_hand(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
-    asyncio.run(_as_by_hand(gate, steps, most))
+    asyncio.run(_compare(gate, steps, most))
 
 
-async def _as_by_hand(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
-    made: list[Tenant] = []
+async def _compare(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
+    created: list[Tenant] = []
 
     def make() -> Tenant:
-        made.append(Tenant(Upstreams({}), ClientPeer(), gate, Settings(), {}))
-        return made[-1]
+        created.append(Tenant(Upstreams({}), ClientPeer(), gate, Settings(), {}))
+        return created[-1]
 
-    scopes, by_hand = TenantPool(make, most, None), _ByHand(most)
-    under_way: dict[str | None, list[AsyncExitStack]] = {}
+    pool, naive = TenantPool(make, most, None), NaivePool(most)
+    in_flight: dict[str | None, list[AsyncExitStack]] = {}
     for principal, is_begun in steps:
         if is_begun:
             stack = AsyncExitStack()
-            if by_hand.begin(principal):
-                await stack.enter_async_context(scopes.acquire(principal))
-                under_way.setdefault(principal, []).append(stack)
+            if naive.begin(principal):
+                await stack.enter_async_context(pool.acquire(principal))
+                in_flight.setdefault(principal, []).append(stack)
             else:
                 with pytest.raises(MCPError, match="max_connections"):
-                    await stack.enter_async_context(scopes.acquire(principal))
-        elif under_way.get(principal):
-            await under_way[principal].pop().aclose()
-            by_hand.end(principal)
-        assert len(made) == by_hand.made
-        assert sum(not scope._is_closed for scope in made) <= most
-        assert {*scopes._entries} == {*by_hand.idle, *by_hand.used}
-    await scopes.close()
-    assert all(scope._is_closed for scope in made)
+                    await stack.enter_async_context(pool.acquire(principal))
+        elif in_flight.get(principal):
+            await in_flight[principal].pop().aclose()
+            naive.end(principal)
+        assert len(created) == naive.created
+        assert sum(not scope._is_closed for scope in created) <= most
+        assert {*pool._entries} == {*naive.idle, *naive.in_use}
+    await pool.close()
+    assert all(scope._is_closed for scope in created)
     with pytest.raises(MCPError, match="about to end"):
-        await AsyncExitStack().enter_async_context(scopes.acquire("dan"))
+        await AsyncExitStack().enter_async_context(pool.acquire("dan"))

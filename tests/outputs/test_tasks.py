@@ -12,11 +12,11 @@ from forebay.outputs.modes import Mode
 from forebay.outputs.result import get_task_result, set_task_result
 from forebay.outputs.tasks import TaskCalls
 from forebay.wire.messages import parse_lazy
-from gateway_harness import Talk, said, script, talking, wrap
-from large_server import RELATED, result_of
-from serve_harness import EraTalk, command_of, config, serving
-from serve_http_harness import serving_http, wire
-from wires import ERAS, LEGACY, Wire, message_of
+from gateway_harness import StdioClient, connect, parse_text, script, wrap
+from large_server import RELATED, make_call_result
+from serve_harness import EraClient, serving, upstream_command, write_config
+from serve_http_harness import connect_as, serving_http
+from wires import ERAS, LEGACY, Wire, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -25,10 +25,10 @@ SERVER = [*script("large_server.py"), "stdio"]
 
 
 @contextmanager
-def wrap_server(folder: Path, era: str, *options: str) -> Iterator[EraTalk]:
-    talk = EraTalk(wrap(folder / "store", *options, server=SERVER), era, {})
+def wrap_server(folder: Path, era: str, *options: str) -> Iterator[EraClient]:
+    talk = EraClient(wrap(folder / "store", *options, server=SERVER), era, {})
     try:
-        talk.hello()
+        talk.initialize()
         yield talk
     finally:
         talk.kill()
@@ -39,29 +39,29 @@ def open_server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Return a function that starts the server behind forebay, with command line options, and connects to it."""
     if request.param == "wrap":
         return lambda era, *options: wrap_server(tmp_path, era, *options)
-    upstream = command_of("large_server.py", "stdio")
-    others = {"other": command_of("raw_server.py", "stdio")} if request.param == "serve two" else {}
-    path = config(tmp_path, {"large": upstream, **others})
+    upstream = upstream_command("large_server.py", "stdio")
+    others = {"other": upstream_command("raw_server.py", "stdio")} if request.param == "serve two" else {}
+    path = write_config(tmp_path, {"large": upstream, **others})
     return lambda era, *options: serving(path, era, *options)
 
 
 @contextmanager
-def wrap_server_with_known_task(folder: Path) -> Iterator[Talk]:
+def wrap_server_with_known_task(folder: Path) -> Iterator[StdioClient]:
     """Wrap a server that has a task `known` from the start."""
-    with talking(*wrap(folder / "store", server=[*SERVER, "known"])) as talk:
+    with connect(*wrap(folder / "store", server=[*SERVER, "known"])) as talk:
         yield talk
 
 
-def call_as_task(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
+def call_as_task(talk: EraClient, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool as a task and return the result, in the way of the connection's era."""
     params = {"name": tool, "arguments": {**arguments, "later": True}}
     if talk.era == LEGACY:
-        created = talk.ask("tools/call", {**params, "task": {"ttl": 60_000}})["result"]
-        return dict(talk.ask("tasks/result", {"taskId": created["task"]["taskId"]})["result"])
-    created = talk.ask("tools/call", params)["result"]
+        created = talk.request("tools/call", {**params, "task": {"ttl": 60_000}})["result"]
+        return dict(talk.request("tasks/result", {"taskId": created["task"]["taskId"]})["result"])
+    created = talk.request("tools/call", params)["result"]
     assert created["resultType"] == "task"
-    number = talk.request("tasks/get", {"taskId": created["taskId"]})
-    line = talk.line()
+    number = talk.send_request("tasks/get", {"taskId": created["taskId"]})
+    line = talk.read_line()
     assert json.loads(line)["id"] == number
     assert arguments["size"] < 10_000 or len(line) <= 4096
     state = json.loads(line)["result"]
@@ -76,12 +76,12 @@ def call_as_task(talk: EraTalk, tool: str, **arguments: Any) -> dict[str, Any]:
 def test_a_large_one_is_a_handle(era: str, kind: str, open_server: Any, tmp_path: Path) -> None:
     with open_server(era) as talk:
         result = call_as_task(talk, kind, size=SIZE, more={"isError": True})
-        handle = said(result)["output_handle"]
+        handle = parse_text(result)["output_handle"]
         assert result["isError"]
         assert ("structuredContent" in result) is (kind == "structured")
         if era == LEGACY:
             assert result["_meta"][RELATED]["taskId"]
-    expected = result_of(kind, SIZE)
+    expected = make_call_result(kind, SIZE)
     with open_store((tmp_path / "store").as_uri()) as store:
         with store.open(handle) as file:
             stored = file.read()
@@ -100,21 +100,21 @@ def test_a_large_one_is_a_handle(era: str, kind: str, open_server: Any, tmp_path
 def test_a_small_one_is_as_it_was(era: str, open_server: Any) -> None:
     with open_server(era) as talk:
         result = call_as_task(talk, "text", size=1000)
-        assert result["content"] == result_of("text", 1000)["content"]
+        assert result["content"] == make_call_result("text", 1000)["content"]
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_tool_s_own_mode_holds(era: str, tmp_path: Path) -> None:
     with wrap_server(tmp_path, era, "--contract", "text") as talk:
-        answer = said(call_as_task(talk, "text", size=5000))
+        answer = parse_text(call_as_task(talk, "text", size=5000))
         assert answer["success"]
         assert answer["data"]
 
 
 def test_of_a_task_that_was_not_made_here_the_server_s_mode_holds(tmp_path: Path) -> None:
     with wrap_server_with_known_task(tmp_path) as talk:
-        result = talk.ask("tasks/result", {"taskId": "known"})["result"]
-        assert "output_handle" in said(result)
+        result = talk.request("tasks/result", {"taskId": "known"})["result"]
+        assert "output_handle" in parse_text(result)
 
 
 def test_tasks_are_forgotten_one_by_one() -> None:
@@ -149,20 +149,20 @@ def test_who_makes_many_tasks_has_nobody_else_s_forgotten() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_result_of_one_s_task_comes_from_its_own_server_whatever_another_makes(era: str, tmp_path: Path) -> None:
-    upstreams = {name: command_of("large_server.py", "stdio") for name in ("one", "two")}
+    upstreams = {name: upstream_command("large_server.py", "stdio") for name in ("one", "two")}
 
     def start_task(client: Wire, tool: str) -> str:
         params = {"name": tool, "arguments": {"size": 10, "later": True}, "task": {"ttl": 60_000}}
-        created = json.loads(message_of(client.ask("tools/call", params)))["result"]
+        created = json.loads(extract_message(client.request("tools/call", params)))["result"]
         return str(created.get("task", created)["taskId"])
 
     with serving_http(tmp_path, upstreams) as listening:
-        ann, bob = (wire(listening.port, era, name) for name in ("ann", "bob"))
+        ann, bob = (connect_as(listening.port, era, name) for name in ("ann", "bob"))
         task = start_task(ann, "one_text")
         assert start_task(bob, "two_text") == task
         request = ("tasks/result" if era == LEGACY else "tasks/get", {"taskId": task})
-        result = json.loads(message_of(ann.ask(*request)))["result"]
-        assert (result if era == LEGACY else result["result"])["content"] == result_of("text", 10)["content"]
+        result = json.loads(extract_message(ann.request(*request)))["result"]
+        assert (result if era == LEGACY else result["result"])["content"] == make_call_result("text", 10)["content"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`help()` shows what a name promises, in the words of the stub, where the full text is."""
+"""Every public name has a docstring, and it starts like the one in the stub."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ STUB = Path(forebay.__file__).with_name("_core.pyi")
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
-    """Every exported name, and every member of its own that an exported class has."""
+    """Yield every exported name and every public member of exported classes."""
     for name in forebay.__all__:
         value = getattr(forebay, name)
         yield name, value
@@ -42,7 +42,7 @@ def runtime_doc(name: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """However its lines are broken."""
+    """Return the first sentence of a docstring on one line."""
     words = " ".join(text.split("\n\n")[0].split())
     return words.partition(". ")[0].removesuffix(".")
 

@@ -1,4 +1,4 @@
-"""The tree of errors: what each is besides, what a model is told, and that the message names the next step."""
+"""The tree of errors: base classes, codes, and messages that name the next step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +46,7 @@ def test_the_docstring_draws_the_tree() -> None:
     assert [error.__name__ for error, _, _ in TREE if error.__name__ not in drawn] == []
 
 
-# What to do wrong, what comes of it, the byte to blame, and what the message tells to do or where to look.
+# A wrong call, its error, the index of the byte to blame, and a part of the message.
 MISTAKES: list[tuple[Callable[[], Any], type[ForebayError], int, str]] = [
     (lambda: forebay.index_items("[1, 2,]"), InvalidJSON, 6, "at byte 6"),
     (lambda: forebay.index_items("[1, 2"), InvalidJSON, 5, "unexpected end at byte 5"),
@@ -71,16 +71,16 @@ MISTAKES: list[tuple[Callable[[], Any], type[ForebayError], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mistake", "error", "index", "told"), MISTAKES)
+@pytest.mark.parametrize(("mistake", "error", "index", "message"), MISTAKES)
 def test_a_mistake_is_told_with_what_to_do(
-    mistake: Callable[[], Any], error: type[ForebayError], index: int, told: str
+    mistake: Callable[[], Any], error: type[ForebayError], index: int, message: str
 ) -> None:
     with pytest.raises(error) as caught:
         mistake()
     assert type(caught.value) is error
     assert caught.value.index == index
-    assert told in str(caught.value)
-    # What a model reads has no debug print of ours in it.
+    assert message in str(caught.value)
+    # A message for a model must not contain Rust debug output.
     assert not any(name in str(caught.value) for name in ("ErrorKind", "Some(", "Err("))
 
 
@@ -110,7 +110,7 @@ def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[
 
 
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("mistake", "message"),
     [
         (lambda: forebay.get("{}", None), "pointer must be a str, not NoneType"),  # type: ignore[arg-type]
         (lambda: forebay.locate("{}", b""), "pointer must be a str, not bytes"),  # type: ignore[arg-type]
@@ -119,10 +119,10 @@ def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[
         (lambda: forebay.ItemIndexer(["a"]), "path must be a str, not list"),  # type: ignore[arg-type]
     ],
 )
-def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], told: str) -> None:
+def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         mistake()
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

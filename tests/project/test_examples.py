@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples run and their scenarios hold."""
 
 import subprocess
 import sys
@@ -36,8 +36,8 @@ def test_the_scenarios_hold(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
-    """The same, but a descriptor may weigh almost nothing."""
-    code = "import scenarios, sys; scenarios.MOST_BYTES = 100; sys.exit(scenarios.main())"
+    """The same with a limit that no descriptor can meet."""
+    code = "import scenarios, sys; scenarios.MAX_RESPONSE_BYTES = 100; sys.exit(scenarios.main())"
     arguments = ["--record", str(tmp_path / "bytes.txt")]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -74,7 +74,7 @@ def test_what_the_browser_finds_is_the_same_every_time() -> None:
 
 
 def test_a_crawl_is_a_tree() -> None:
-    found = pages.crawled("https://example.com/", 40)["pages"]
+    found = pages.crawl("https://example.com/", 40)["pages"]
     assert found[0]["parent"] is None
     for page in found[1:]:
         parent = found[page["parent"]]
@@ -86,8 +86,8 @@ def test_a_crawl_is_a_tree() -> None:
 @pytest.mark.parametrize("flags", [["--output-mode", "both"], ["--http", "port"], ["--output-handle-ttl-hours", "-1"]])
 def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> None:
     store = (tmp_path / "store").as_uri()
-    asked = command("server.py", "--store", store, *flags)
-    done = subprocess.run(asked, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    server = command("server.py", "--store", store, *flags)
+    done = subprocess.run(server, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert done.returncode != 0
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -109,12 +109,12 @@ def test_what_is_worse_with_forebay_is_named(
     reports = [
         REPORT.format(mark="✓✗"[failed > 0], passed=passed, failed=failed) for passed, failed in (without, gated)
     ]
-    assert conformance.compared("2026-07-28", "with forebay", *reports) == verdict
+    assert conformance.compare("2026-07-28", "with forebay", *reports) == verdict
 
 
 def test_a_suite_that_says_nothing_is_no_success() -> None:
     report = REPORT.format(mark="✓", passed=3, failed=0)
     with pytest.raises(ValueError, match="the suite reports nothing: fetch failed"):
-        conformance.compared("2026-07-28", "with forebay", report, "fetch failed")
+        conformance.compare("2026-07-28", "with forebay", report, "fetch failed")
     less = report.replace("✓ ping: 1 passed, 0 failed\n", "")
-    assert conformance.compared("2026-07-28", "with forebay", report, less) == ["ping ran only once"]
+    assert conformance.compare("2026-07-28", "with forebay", report, less) == ["ping ran only once"]

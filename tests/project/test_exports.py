@@ -1,4 +1,4 @@
-"""The public API, by name: adding to it or taking from it is a decision, and shows up here."""
+"""The public API by name, so that no export is added or removed by accident."""
 
 import ast
 from pathlib import Path
@@ -55,13 +55,13 @@ ERRORS = [
     "UpstreamTimeout",
 ]
 
-# Names of the core that the package keeps to itself.
+# Names of the core that the package does not export.
 MESSAGES = {"Unescaper", "dissect", "texts_match_items", "members", "only_member", "same_json", "same_text", "unescape"}
 INTERNAL = {"Findings", "Survey", "checksum", "has_fields", *MESSAGES}
 
 
 def stub_names() -> set[str]:
-    """What `_core.pyi` declares at its top level."""
+    """Return the names that `_core.pyi` declares at its top level."""
     stub = Path(forebay.__file__).with_name("_core.pyi").read_text(encoding="utf-8")
     names = set()
     for node in ast.parse(stub).body:

@@ -1,4 +1,4 @@
-"""The guides' blocks run, one after the other, and what they assert holds."""
+"""The Python blocks of the guides run, and their assertions hold."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-# The gateway is a command, and what its guide says of it has a test of its own.
+# The gateway's guide has its own test.
 @pytest.mark.parametrize("guide", sorted(DOCS.glob("[!g]*.md")), ids=lambda guide: guide.stem)
 def test_a_guide_runs(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))

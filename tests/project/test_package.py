@@ -1,4 +1,4 @@
-"""What it takes to import forebay, and what comes with it."""
+"""The import of forebay: its cost, its modules, and the package's metadata."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def test_importing_brings_nothing_but_itself() -> None:
 
 @pytest.mark.slow
 def test_what_a_verb_needs_is_imported_when_it_is_used() -> None:
-    """A byte relay, or a program that only slices, pays for neither the store nor the command."""
+    """A program that only slices bytes does not import the store or the command line."""
     heavy = {"asyncio", "orjson", "platformdirs", "rich", "zstandard"}
     used = IMPORT.replace("import forebay\n", "import forebay\nforebay.truncate(b'[1]')\nforebay.HandleNotFound\n")
     assert heavy.isdisjoint(json.loads(run(used)))

@@ -1,4 +1,4 @@
-"""The example in the README does what its comments say."""
+"""The examples in the README do what their comments say."""
 
 import asyncio
 import json
@@ -22,8 +22,8 @@ def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def named(example: str, **calls: str) -> str:
-    """The example, with a name for what these calls answer."""
+def name_results(example: str, **calls: str) -> str:
+    """Return the example with the results of these calls assigned to names."""
     for name, call in calls.items():
         example = example.replace(call, f"{name} = {call}")
     return example
@@ -35,7 +35,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     Path("orders.json").write_text(json.dumps({"orders": orders, "page": 1}), encoding="utf-8")
     names: dict[str, object] = {"Path": Path, "forebay": forebay}
-    exec(named(example, shape="forebay.outline", page="forebay.read_items", matches="forebay.search"), names)  # noqa: S102
+    exec(name_results(example, shape="forebay.outline", page="forebay.read_items", matches="forebay.search"), names)  # noqa: S102
     assert names["shape"] == "{orders: [{id: int, total: float, note: str}] ×200100, page: int}"
     assert json.loads(names["page"]) == orders[200_000:200_050]  # type: ignore[arg-type]
     assert [match.item for match in names["matches"]] == list(range(3, 503, 10))  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ def test_the_store_keeps_what_the_example_puts(tmp_path: Path, monkeypatch: pyte
     orders = [{"id": n, "lines": lines, "note": "refund of it failed"} for n in range(200_100)]
     names: dict[str, object] = {"tool_result": {"orders": orders}}
     path = "store.fetch(descriptor.output_handle, path"
-    exec(named(example, inner=path, found="store.search", data="store.open"), names)  # noqa: S102
+    exec(name_results(example, inner=path, found="store.search", data="store.open"), names)  # noqa: S102
     assert json.loads(names["page"].content) == orders[200_000:200_050]  # type: ignore[attr-defined]
     assert json.loads(names["inner"].content) == [{"sku": "a", "price": 1}]  # type: ignore[attr-defined]
     assert names["found"].matches[0]["item"] == 0  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import fastmcp
 import mcp_types as types
 import pytest
 from fastmcp.client.transports import StdioTransport
-from gateway_harness import script, talking, wrap
+from gateway_harness import connect, script, wrap
 from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_harness import get_text, parse_text, read_all_items
@@ -277,9 +277,9 @@ def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
 
 def test_a_client_that_listens_may_leave(tmp_path: Path) -> None:
     """Shutdown waits for calls in flight, but not for subscriptions."""
-    with talking(*wrap(tmp_path, "--shutdown-grace-seconds", "600", server=SERVER), is_greeted=False) as client:
+    with connect(*wrap(tmp_path, "--shutdown-grace-seconds", "600", server=SERVER), handshake=False) as client:
         meta = {"protocolVersion": MODERN, "clientInfo": {"name": "wire", "version": "1"}, "clientCapabilities": {}}
         named = {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
-        client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": named})
-        assert json.loads(client.line())["method"] == "notifications/subscriptions/acknowledged"
+        client.send_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": named})
+        assert json.loads(client.read_line())["method"] == "notifications/subscriptions/acknowledged"
         assert client.close() == 0

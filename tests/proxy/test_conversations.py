@@ -6,9 +6,9 @@ from typing import Any
 
 import forebay
 import pytest
-from conversation import CLIENT, LEGACY, MODERN, Heard, Step, modern, played
-from differences import compared, is_equal
-from everything import REPLIES, call, completed
+from conversation import CLIENT, LEGACY, MODERN, ReceivedMessage, Step, run_conversation, to_modern
+from differences import compare, is_equal
+from everything import REPLIES, call, complete
 from gateway_harness import ADVERSE, script, wrap
 from running import command
 
@@ -43,7 +43,7 @@ ODD = [
     Step("resources/read", {"uri": "x", "size": 100_000}),
     Step("resources/subscribe", {"uri": "x"}),
     Step("logging/setLevel", {"level": "debug"}),
-    Step("tools/call", {"name": "hangs"}, is_awaited=False),
+    Step("tools/call", {"name": "hangs"}, waits_for_response=False),
     *CANCELLED,
     Step("ping"),
 ]
@@ -91,7 +91,7 @@ CONFORMING = [
     Step("resources/read", {"uri": "test://template/7/data"}),
     Step("prompts/get", {"name": "test_prompt_with_arguments", "arguments": {"arg1": "é", "arg2": "\\"}}),
     Step("prompts/get", {"name": "test_prompt_with_image"}),
-    completed("prompt", "test_prompt_with_arguments", "arg1", "par"),
+    complete("prompt", "test_prompt_with_arguments", "arg1", "par"),
 ]
 SHAKING_HANDS = [
     Step("ping"),
@@ -125,13 +125,13 @@ MODES = ("inline", "auto")
 TALKS = {
     "adverse": (ADVERSE, [*HELLO, *LISTS, *ODD, *WRONG[:1], *WRONG[3:]]),
     f"example {LEGACY}": (EXAMPLE, [*HELLO, *LISTS, *BROWSING, *WRONG]),
-    f"example {MODERN}": (EXAMPLE, modern([Step("server/discover"), *LISTS, *BROWSING, *WRONG])),
+    f"example {MODERN}": (EXAMPLE, to_modern([Step("server/discover"), *LISTS, *BROWSING, *WRONG])),
     f"fastmcp {LEGACY}": (OF_FASTMCP, [*HELLO, *LISTS, *OF_EVERY_KIND, *WRONG]),
-    f"fastmcp {MODERN}": (OF_FASTMCP, modern([Step("server/discover"), *LISTS, *OF_EVERY_KIND, *WRONG])),
+    f"fastmcp {MODERN}": (OF_FASTMCP, to_modern([Step("server/discover"), *LISTS, *OF_EVERY_KIND, *WRONG])),
     f"conformance {LEGACY}": (CONFORMANT, [*HELLO, *LISTS, *SHAKING_HANDS, *WRONG]),
     f"conformance {MODERN}": (
         CONFORMANT,
-        modern([Step("server/discover"), *LISTS, *STATELESS, *WRONG], CAPABILITIES),
+        to_modern([Step("server/discover"), *LISTS, *STATELESS, *WRONG], CAPABILITIES),
     ),
 }
 
@@ -143,12 +143,14 @@ VARYING = {f"conformance {MODERN}"}
 @pytest.mark.parametrize("talk", TALKS)
 def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
     server, steps = TALKS[talk]
-    first = played(server, steps, REPLIES)
-    through = {mode: played(wrap(tmp_path, "--output-mode", mode, server=server), steps, REPLIES) for mode in MODES}
-    again = played(server, steps, REPLIES) if talk in VARYING else first
+    first = run_conversation(server, steps, REPLIES)
+    through = {
+        mode: run_conversation(wrap(tmp_path, "--output-mode", mode, server=server), steps, REPLIES) for mode in MODES
+    }
+    again = run_conversation(server, steps, REPLIES) if talk in VARYING else first
     with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         for mode, heard in through.items():
-            verdict = compared(first, again, heard, store)
+            verdict = compare(first, again, heard, store)
             assert not verdict.wrong, f"{mode}: {verdict}"
             handles = verdict.allowed["a handle in place of what is large"]
             assert (handles > 0) == (mode == "auto" and not talk.startswith("conformance")), str(verdict)
@@ -162,7 +164,7 @@ def test_the_server_hears_what_the_client_says_to_the_byte(tmp_path: Path) -> No
     heard = []
     for name in ("directly", "through"):
         server = [*script("tapped.py"), str(tmp_path / name), *ADVERSE]
-        played(server if name == "directly" else wrap(tmp_path / "store", server=server), steps, REPLIES)
+        run_conversation(server if name == "directly" else wrap(tmp_path / "store", server=server), steps, REPLIES)
         heard.append((tmp_path / name).read_bytes())
     assert heard[0].count(b"\n") > len(steps)
     assert heard[0] == heard[1]
@@ -182,25 +184,25 @@ def test_only_words_that_differ_between_two_direct_runs_may_differ() -> None:
         assert not is_equal(one, other, here)
 
 
-def answered(method: str, result: Any, tool: str | None = None) -> Heard:
+def answered(method: str, result: Any, tool: str | None = None) -> ReceivedMessage:
     message = {"jsonrpc": "2.0", "id": 1, "result": result}
-    return Heard(json.dumps(message, separators=(",", ":")).encode(), message, method, tool)
+    return ReceivedMessage(json.dumps(message, separators=(",", ":")).encode(), message, method, tool)
 
 
-def tools(*names: str, **more: Any) -> Heard:
+def tools(*names: str, **more: Any) -> ReceivedMessage:
     return answered("tools/list", {"tools": [{"name": name, **more} for name in names]})
 
 
-def text(words: str) -> Heard:
+def text(words: str) -> ReceivedMessage:
     return answered("tools/call", {"content": [{"type": "text", "text": words}]}, "tool")
 
 
-def listed(kind: str, *values: Any) -> Heard:
+def listed(kind: str, *values: Any) -> ReceivedMessage:
     return answered(f"{kind}/list", {"resourceTemplates": list(values)})
 
 
 SCHEMA = {"type": "object"}
-MISTAKES: dict[str, tuple[list[Heard], list[Heard]]] = {
+MISTAKES: dict[str, tuple[list[ReceivedMessage], list[ReceivedMessage]]] = {
     "a message is missing": ([text("a"), text("b")], [text("a")]),
     "one more message": ([text("a")], [text("a"), text("b")]),
     "another order": ([text("a"), tools("b")], [tools("b"), text("a")]),
@@ -225,8 +227,8 @@ MISTAKES: dict[str, tuple[list[Heard], list[Heard]]] = {
 def test_a_mistake_of_the_gateway_would_be_seen(mistake: str, tmp_path: Path) -> None:
     direct, through = MISTAKES[mistake]
     with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
-        assert compared(direct, direct, through, store).wrong
-        assert not compared(direct, direct, direct, store).wrong
+        assert compare(direct, direct, through, store).wrong
+        assert not compare(direct, direct, direct, store).wrong
 
 
 @pytest.mark.parametrize("stored", ["x" * 10_000, "x" * 9_999, "y" * 10_000])
@@ -234,5 +236,5 @@ def test_a_handle_has_to_be_of_all_that_came(stored: str, tmp_path: Path) -> Non
     direct = [text("x" * 10_000)]
     with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         handle = store.put(stored).output_handle
-        verdict = compared(direct, direct, [text(json.dumps({"output_handle": handle}))], store)
+        verdict = compare(direct, direct, [text(json.dumps({"output_handle": handle}))], store)
     assert bool(verdict.wrong) == (stored != "x" * 10_000)

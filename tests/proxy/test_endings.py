@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from faulty_server import faulty_server
-from gateway_harness import HELLO, PATIENCE, talking, wrap
+from gateway_harness import INITIALIZE_PARAMS, TIMEOUT_SECONDS, connect, wrap
 from gateways import gateway_to
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ os._exit(0)
 def session_input(*requests: tuple[str, dict[str, Any]]) -> bytes:
     """Return the input of a client that sends these requests and then closes its output."""
     messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE_PARAMS},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         *(
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -67,7 +67,9 @@ def session_input(*requests: tuple[str, dict[str, Any]]) -> bytes:
 @pytest.mark.parametrize("options", [(), ("--file-refs",), ("--disable-tools", "a", "--capability", "b=a")], ids=len)
 def test_a_call_is_answered_though_the_client_has_nothing_more_to_say(options: tuple[str, ...], tmp_path: Path) -> None:
     data = session_input(("tools/call", {"name": "b", "arguments": {}}))
-    ended = subprocess.run(wrap(tmp_path, *options, server=SERVER), input=data, capture_output=True, timeout=PATIENCE)
+    ended = subprocess.run(
+        wrap(tmp_path, *options, server=SERVER), input=data, capture_output=True, timeout=TIMEOUT_SECONDS
+    )
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
 
 
@@ -76,8 +78,8 @@ def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:
     command = wrap(tmp_path, *options, "--capability", "*=core", server=[*SERVER, "held"])
-    with talking(*command) as talk:
-        number = talk.request("tools/call", {"name": "a", "arguments": {}})
+    with connect(*command) as talk:
+        number = talk.send_request("tools/call", {"name": "a", "arguments": {}})
         talk.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         # Twice, so that a cancelled call that was sent late would be counted.
         talk.call("a")
@@ -86,7 +88,7 @@ def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
 
 def test_the_last_words_of_a_server_are_the_client_s(tmp_path: Path) -> None:
     command = wrap(tmp_path, server=[*SERVER, "lively"])
-    ended = subprocess.run(command, input=session_input(), capture_output=True, timeout=PATIENCE)
+    ended = subprocess.run(command, input=session_input(), capture_output=True, timeout=TIMEOUT_SECONDS)
     _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [message["params"]["data"] for message in last] == list(range(5000))
 

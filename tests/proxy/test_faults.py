@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from forebay import open_store
-from gateway_harness import ADVERSE, PATIENCE, said, script, talking, wrap
+from gateway_harness import ADVERSE, TIMEOUT_SECONDS, connect, parse_text, script, wrap
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def error_code(result: dict[str, object]) -> str:
     assert result["isError"] is True
-    return str(said(result)["error"]["code"])
+    return str(parse_text(result)["error"]["code"])
 
 
 def has_exited(pid: int) -> bool:
@@ -29,20 +29,20 @@ def has_exited(pid: int) -> bool:
 
 @pytest.mark.parametrize("after", [0, 100, 100_000, 20_000_000])
 def test_a_server_that_ends_in_the_middle_of_an_answer_is_started_again(after: int, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         before = talk.call("pid")["content"][0]["text"]
         assert error_code(talk.call("dies", after=after)) == "upstream_failed"
         assert talk.call("pid")["content"][0]["text"] != before
         # The handshake is repeated to the new process.
-        assert said(talk.call("told"))[:2] == ["initialize", "notifications/initialized"]
+        assert parse_text(talk.call("told"))[:2] == ["initialize", "notifications/initialized"]
 
 
 def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        talk.ask("logging/setLevel", {"level": "error"})
-        talk.ask("resources/subscribe", {"uri": "file:///a"})
+    with connect(*wrap(tmp_path)) as talk:
+        talk.request("logging/setLevel", {"level": "error"})
+        talk.request("resources/subscribe", {"uri": "file:///a"})
         talk.call("dies", after=10)
-        assert said(talk.call("told"))[:4] == [
+        assert parse_text(talk.call("told"))[:4] == [
             "initialize",
             "notifications/initialized",
             "logging/setLevel",
@@ -51,19 +51,19 @@ def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) 
 
 
 def test_what_a_server_refused_is_no_reason_to_do_without_it(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, server=[*script("raw_server.py"), "stdio"])) as talk:
+    with connect(*wrap(tmp_path, server=[*script("raw_server.py"), "stdio"])) as talk:
         for method, params in (("logging/setLevel", {"level": "error"}), ("resources/subscribe", {"uri": "file:///a"})):
-            assert talk.ask(method, params)["error"]["code"] == -32601
+            assert talk.request(method, params)["error"]["code"] == -32601
         before = talk.call("told")["structuredContent"]["pid"]
         assert error_code(talk.call("dies")) == "upstream_failed"
         assert talk.call("told")["structuredContent"]["pid"] != before
 
 
 def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        waiting = {talk.request("tools/call", {"name": "hangs"}) for _ in range(5)}
-        waiting.add(talk.request("tools/call", {"name": "dies", "arguments": {"after": 1}}))
-        answers = [json.loads(talk.line()) for _ in waiting]
+    with connect(*wrap(tmp_path)) as talk:
+        waiting = {talk.send_request("tools/call", {"name": "hangs"}) for _ in range(5)}
+        waiting.add(talk.send_request("tools/call", {"name": "dies", "arguments": {"after": 1}}))
+        answers = [json.loads(talk.read_line()) for _ in waiting]
         assert {answer["id"] for answer in answers} == waiting
         assert {error_code(answer["result"]) for answer in answers} == {"upstream_failed"}
 
@@ -71,7 +71,7 @@ def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> No
 def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     failing.write_text("0")
-    with talking(*wrap(tmp_path / "store"), env={**os.environ, "FAIL_STARTS": str(failing)}) as talk:
+    with connect(*wrap(tmp_path / "store"), env={**os.environ, "FAIL_STARTS": str(failing)}) as talk:
         failing.write_text("3")
         talk.call("dies", after=10)
 
@@ -80,7 +80,7 @@ def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) 
             assert not result["isError"] or error_code(result) == "upstream_failed"
             return not result["isError"]
 
-        wait_until(is_back, PATIENCE)
+        wait_until(is_back, TIMEOUT_SECONDS)
         assert failing.read_text() == "0"
 
 
@@ -88,64 +88,64 @@ def test_a_server_that_cannot_start_is_said_to_and_ends_it(tmp_path: Path) -> No
     failing = tmp_path / "failing"
     failing.write_text("100")
     env = {**os.environ, "FAIL_STARTS": str(failing)}
-    with talking(*wrap(tmp_path / "store"), env=env, is_greeted=False) as talk:
-        answer = talk.ask("initialize", {})
+    with connect(*wrap(tmp_path / "store"), env=env, handshake=False) as talk:
+        answer = talk.request("initialize", {})
         assert answer["error"]["data"]["code"] == "upstream_failed"
-        assert talk.is_over()
-        assert talk.process.wait(PATIENCE) == 7
+        assert talk.is_closed()
+        assert talk.process.wait(TIMEOUT_SECONDS) == 7
 
 
 @pytest.mark.parametrize(("does", "status", "words"), [("exit 7", 7, "exit code 7"), ("kill -9 $$", 137, "signal 9")])
 def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
     does: str, status: int, words: str, tmp_path: Path
 ) -> None:
-    with talking(*wrap(tmp_path, server=["sh", "-c", does]), is_greeted=False) as talk:
+    with connect(*wrap(tmp_path, server=["sh", "-c", does]), handshake=False) as talk:
         # Both before and after the exit is noticed.
-        told = talk.ask("initialize", {})["error"]["message"]
+        told = talk.request("initialize", {})["error"]["message"]
         assert words in told
         assert "ask again" not in told
-        assert talk.is_over()
-        assert talk.process.wait(PATIENCE) == status
+        assert talk.is_closed()
+        assert talk.process.wait(TIMEOUT_SECONDS) == status
 
 
 def test_whoever_asks_a_server_that_has_closed_its_input_is_told_how_it_ended(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     server = ["sh", "-c", 'exec 0<&-; touch "$1"; sleep 0.5; exit 7', "sh", str(closed)]
-    with talking(*wrap(tmp_path / "store", server=server), is_greeted=False) as talk:
+    with connect(*wrap(tmp_path / "store", server=server), handshake=False) as talk:
         wait_until(closed.exists)
-        assert "exit code 7" in talk.ask("initialize", {})["error"]["message"]
+        assert "exit code 7" in talk.request("initialize", {})["error"]["message"]
 
 
 def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
-    done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=PATIENCE)
+    done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=TIMEOUT_SECONDS)
     assert done.returncode != 0
     assert done.stdout == b""
     assert b"/no/such/server" in done.stderr
 
 
 def test_a_server_that_hangs_is_answered_for(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--call-timeout-seconds", "0.5")) as talk:
+    with connect(*wrap(tmp_path, "--call-timeout-seconds", "0.5")) as talk:
         assert error_code(talk.call("hangs")) == "upstream_timeout"
-        wait_until(lambda: "notifications/cancelled" in said(talk.call("told")), PATIENCE)
+        wait_until(lambda: "notifications/cancelled" in parse_text(talk.call("told")), TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("token", [5, "x" * 2000, 1 << 70])
 def test_a_server_that_reports_progress_does_not_hang(token: object, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--call-timeout-seconds", "1")) as talk:
+    with connect(*wrap(tmp_path, "--call-timeout-seconds", "1")) as talk:
         arguments = {"steps": 6, "token": token, "every": 0.4}
         params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": token}}
-        assert talk.ask("tools/call", params)["result"]["content"][0]["text"] == "reported"
+        assert talk.request("tools/call", params)["result"]["content"][0]["text"] == "reported"
 
 
 def test_errors_that_flood_are_in_nobody_s_way(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         assert talk.call("floods", size=5_000_000)["content"][0]["text"] == "flooded"
 
 
 def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "babbles"})
-        assert json.loads(talk.line())["id"] == number
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "babbles"})
+        assert json.loads(talk.read_line())["id"] == number
         assert talk.has_logged("Listening on stdio")
 
 
@@ -157,39 +157,39 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_that_cannot_be_read_is_an_error_and_no_silence(line: str, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         assert error_code(talk.call("writes", line=line)) == "upstream_failed"
 
 
 def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
     asked = '{"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage", "params": {"x": NaN}}'
-    with talking(*wrap(tmp_path)) as talk:
-        talk.request("tools/call", {"name": "writes", "arguments": {"line": asked}})
+    with connect(*wrap(tmp_path)) as talk:
+        talk.send_request("tools/call", {"name": "writes", "arguments": {"line": asked}})
         assert talk.has_logged("no message")
-        assert talk.nothing()
+        assert talk.is_silent()
 
 
 @pytest.mark.parametrize("is_id_first", [True, False])
 def test_a_request_that_there_is_no_room_for_is_answered(is_id_first: bool, tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -f 20000; exec "$0" "$@"', *wrap(tmp_path)]
-    with talking(*limited) as talk:
+    with connect(*limited) as talk:
         about = {"jsonrpc": "2.0", "id": "large"}
         asked = {"method": "tools/call", "params": {"name": "text", "arguments": {"x": "x" * 30_000_000}}}
         talk.send({**about, **asked} if is_id_first else {**asked, **about})
-        answer = json.loads(talk.line())
+        answer = json.loads(talk.read_line())
         assert (answer["id"], answer["error"]["data"]["code"]) == ("large", "store_full")
 
 
 def test_text_that_is_none_is_stored_as_the_bytes_that_came(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        descriptor = said(talk.call("invalid", size=100_000))
+    with connect(*wrap(tmp_path)) as talk:
+        descriptor = parse_text(talk.call("invalid", size=100_000))
     with open_store(tmp_path.as_uri()) as store, store.open(descriptor["output_handle"]) as file:
         assert file.read() == b"\xff\xfe" * 50_000
 
 
 def test_a_line_of_100_mb_is_stored_in_little_memory(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        descriptor = said(talk.call("text", size=100_000_000))
+    with connect(*wrap(tmp_path)) as talk:
+        descriptor = parse_text(talk.call("text", size=100_000_000))
         assert descriptor["size_bytes"] == 100_000_000
         peak = Path(f"/proc/{talk.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
         assert int(peak) < 128 * 1024
@@ -199,36 +199,36 @@ def test_a_line_of_100_mb_is_stored_in_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_a_second_answer_is_no_flood_either(size: int, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "twice", "arguments": {"size": size}})
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "twice", "arguments": {"size": size}})
         for _ in range(2):
-            line = talk.line()
+            line = talk.read_line()
             assert json.loads(line)["id"] == number
             assert len(line) <= 4096
 
 
 def test_an_answer_after_cancellation_is_neither_sent_nor_stored(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
         talk.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        assert talk.ask("ping")["result"] == {}
-        assert talk.nothing()
+        assert talk.request("ping")["result"] == {}
+        assert talk.is_silent()
     with open_store(tmp_path.as_uri()) as store:
         assert list(store.list()) == []
 
 
 def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--quota-bytes", "100000")) as talk:
+    with connect(*wrap(tmp_path, "--quota-bytes", "100000")) as talk:
         result = talk.call("text", size=400_000, of=os.urandom(200_000).hex())
         assert error_code(result) == "store_full"
-        assert len(said(result)["preview"]) > 100
-        assert said(result)["note"].startswith("the tool has run")
+        assert len(parse_text(result)["preview"]) > 100
+        assert parse_text(result)["note"].startswith("the tool has run")
         assert talk.call("text")["content"][0]["text"] == "x" * 10
 
 
 def test_a_store_that_disappears_is_no_end(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with talking(*wrap(store)) as talk:
+    with connect(*wrap(store)) as talk:
         talk.call("text", size=100_000)
         store.rename(tmp_path / "elsewhere")
         store.write_text("in the way")
@@ -238,35 +238,35 @@ def test_a_store_that_disappears_is_no_end(tmp_path: Path) -> None:
 
 
 def test_calls_in_flight_end_before_it_does(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         params = {"name": "reports", "arguments": {"steps": 4, "token": 1, "every": 0.25}}
-        number = talk.request("tools/call", params)
-        talk.line()
+        number = talk.send_request("tools/call", params)
+        talk.read_line()
         talk.process.send_signal(signal.SIGTERM)
-        assert talk.answer(number)["result"]["content"][0]["text"] == "reported"
-        assert talk.is_over()
-        assert talk.process.wait(PATIENCE) == 0
+        assert talk.read_response(number)["result"]["content"][0]["text"] == "reported"
+        assert talk.is_closed()
+        assert talk.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_calls_in_flight_are_answered_when_the_client_has_nothing_more_to_say(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "text", "arguments": {"size": 5_000_000}})
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "text", "arguments": {"size": 5_000_000}})
         assert talk.process.stdin
         talk.process.stdin.close()
-        assert said(talk.answer(number)["result"])["size_bytes"] == 5_000_000
-        assert talk.process.wait(PATIENCE) == 0
+        assert parse_text(talk.read_response(number)["result"])["size_bytes"] == 5_000_000
+        assert talk.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_no_server_outlives_its_gateway(tmp_path: Path) -> None:
     for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL, None):
-        with talking(*wrap(tmp_path, "--shutdown-grace-seconds", "1")) as talk:
+        with connect(*wrap(tmp_path, "--shutdown-grace-seconds", "1")) as talk:
             server = int(talk.call("pid")["content"][0]["text"])
             if end is None:
                 talk.close()
             else:
                 talk.process.send_signal(end)
-                talk.process.wait(PATIENCE)
-            wait_until(partial(has_exited, server), PATIENCE)
+                talk.process.wait(TIMEOUT_SECONDS)
+            wait_until(partial(has_exited, server), TIMEOUT_SECONDS)
 
 
 def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
         # The output is closed, though the input stays open.
         process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         process.stdin.flush()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_the_adverse_server_is_what_these_tests_say_of_it() -> None:
-    with talking(*ADVERSE) as talk:
+    with connect(*ADVERSE) as talk:
         assert talk.call("text", size=3)["content"][0]["text"] == "xxx"

@@ -4,74 +4,79 @@ import os
 from pathlib import Path
 
 import pytest
-from gateway_harness import said, talking, wrap
+from gateway_harness import connect, parse_text, wrap
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_contract(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--contract")) as talk:
-        response = said(talk.call("text", size=100_000))
+    with connect(*wrap(tmp_path, "--contract")) as talk:
+        response = parse_text(talk.call("text", size=100_000))
         assert (response["success"], response["hasMore"], response["fetchWith"]) == (True, True, "output_fetch")
-        page = said(talk.call("output_fetch", output_handle=response["artifactRef"], offset=99_990))
+        page = parse_text(talk.call("output_fetch", output_handle=response["artifactRef"], offset=99_990))
         assert page["content"] == "x" * 10
 
 
 def test_what_is_redacted_is_not_stored(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--redact", "secret-[0-9]+")) as talk:
-        handle = said(talk.call("text", of="my secret-123 is ", size=50_000))["output_handle"]
-        page = said(talk.call("output_fetch", output_handle=handle))
+    with connect(*wrap(tmp_path, "--redact", "secret-[0-9]+")) as talk:
+        handle = parse_text(talk.call("text", of="my secret-123 is ", size=50_000))["output_handle"]
+        page = parse_text(talk.call("output_fetch", output_handle=handle))
         assert page["content"].startswith("my [redacted] is my [redacted] is ")
-        assert said(talk.call("output_search", output_handle=handle, pattern="secret-"))["matches"] == []
+        assert parse_text(talk.call("output_search", output_handle=handle, pattern="secret-"))["matches"] == []
 
 
 def test_modes_of_tools_and_of_calls(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--tool", "pid=handle", "--tool", "text=inline", "--per-call")) as talk:
-        assert "output_handle" in said(talk.call("pid"))
+    with connect(*wrap(tmp_path, "--tool", "pid=handle", "--tool", "text=inline", "--per-call")) as talk:
+        assert "output_handle" in parse_text(talk.call("pid"))
         assert len(talk.call("text", size=100_000)["content"][0]["text"]) == 100_000
-        assert said(talk.call("text", size=100, output_mode="handle"))["size_bytes"] == 100
+        assert parse_text(talk.call("text", size=100, output_mode="handle"))["size_bytes"] == 100
 
 
 def test_names_and_handles(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--prefix", "oc_", "--journal")) as talk:
-        descriptor = said(talk.call("text", size=100_000))
+    with connect(*wrap(tmp_path, "--prefix", "oc_", "--journal")) as talk:
+        descriptor = parse_text(talk.call("text", size=100_000))
         assert (descriptor["fetch_with"], len(descriptor["output_handle"])) == ("oc_output_fetch", 15)
-        assert [event["event"] for event in said(talk.call("oc_journal"))] == ["tool_called", "output_handle_created"]
+        assert [event["event"] for event in parse_text(talk.call("oc_journal"))] == [
+            "tool_called",
+            "output_handle_created",
+        ]
 
 
 def test_how_long_a_handle_lasts(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--output-handle-ttl-hours", "48")) as talk:
-        listed = {tool["name"]: tool for tool in talk.ask("tools/list")["result"]["tools"]}
+    with connect(*wrap(tmp_path, "--output-handle-ttl-hours", "48")) as talk:
+        listed = {tool["name"]: tool for tool in talk.request("tools/list")["result"]["tools"]}
         assert "48 h" in listed["output_fetch"]["description"]
 
 
 def test_the_limit(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--output-inline-limit-bytes", "200")) as talk:
+    with connect(*wrap(tmp_path, "--output-inline-limit-bytes", "200")) as talk:
         # The other members of the result count, too.
         assert talk.call("text", size=130)["content"][0]["text"] == "x" * 130
-        assert said(talk.call("text", size=200))["size_bytes"] == 200
+        assert parse_text(talk.call("text", size=200))["size_bytes"] == 200
 
 
 def test_files_and_handles_by_reference(tmp_path: Path) -> None:
     (tmp_path / "drafts").mkdir()
     (tmp_path / "drafts" / "a.txt").write_text("from a file ✓", encoding="utf-8")
     options = ("--file-refs", "--file-root", str(tmp_path / "drafts"))
-    with talking(*wrap(tmp_path / "store", *options)) as talk:
+    with connect(*wrap(tmp_path / "store", *options)) as talk:
         assert talk.call("text", of={"$file": "a.txt"}, size=13)["content"][0]["text"] == "from a file ✓"
-        handle = said(talk.call("text", of="0123456789", size=50_000))["output_handle"]
+        handle = parse_text(talk.call("text", of="0123456789", size=50_000))["output_handle"]
         part = {"$handle": handle, "offset": 10, "length": 10}
         assert talk.call("text", of=part, size=10)["content"][0]["text"] == "0123456789"
         refused = talk.call("text", of={"$file": "../store"}, size=1)
-        assert said(refused)["error"]["code"] == "file_ref_denied"
-    with talking(*wrap(tmp_path / "store")) as talk:
-        assert talk.ask("future/method", {"of": {"$file": "a.txt"}})["result"]["as_told"] == {"of": {"$file": "a.txt"}}
+        assert parse_text(refused)["error"]["code"] == "file_ref_denied"
+    with connect(*wrap(tmp_path / "store")) as talk:
+        assert talk.request("future/method", {"of": {"$file": "a.txt"}})["result"]["as_told"] == {
+            "of": {"$file": "a.txt"}
+        }
 
 
 def test_a_file_and_variables_say_the_same_as_flags(tmp_path: Path) -> None:
     config = tmp_path / "forebay.toml"
     config.write_text('output_mode = "inline"\nprefix = "a_"\n', encoding="utf-8")
     env = {**os.environ, "FOREBAY_PREFIX": "b_"}
-    with talking(*wrap(tmp_path, "--config", str(config)), env=env) as talk:
-        names = [tool["name"] for tool in talk.ask("tools/list")["result"]["tools"]]
+    with connect(*wrap(tmp_path, "--config", str(config)), env=env) as talk:
+        names = [tool["name"] for tool in talk.request("tools/list")["result"]["tools"]]
         assert "b_output_fetch" in names
         assert len(talk.call("text", size=100_000)["content"][0]["text"]) == 100_000

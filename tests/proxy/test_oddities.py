@@ -12,7 +12,7 @@ from forebay import open_store
 from forebay.errors import UpstreamFailed
 from forebay.proxy.stdio import Outbox
 from forebay.proxy.workers import CallOrder, WorkerPool
-from gateway_harness import ADVERSE, PATIENCE, said, talking, wrap
+from gateway_harness import ADVERSE, TIMEOUT_SECONDS, connect, parse_text, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support_paths import SUPPORT
@@ -44,10 +44,10 @@ BYPASSES = [
 
 @pytest.mark.parametrize("line", BYPASSES)
 def test_no_way_of_writing_it_calls_a_tool_that_is_switched_off(line: str, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+    with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
         talk.send(line.encode())
-        assert said(talk.call("told")).count("tools/call") == 1
-        listed = talk.ask("tools/list")["result"]["tools"]
+        assert parse_text(talk.call("told")).count("tools/call") == 1
+        listed = talk.request("tools/list")["result"]["tools"]
         assert "pid" not in [tool["name"] for tool in listed]
 
 
@@ -70,9 +70,9 @@ DEAFENING = [
 def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: Path) -> None:
     # This server skips lines that it cannot parse.
     lenient = [sys.executable, str(SUPPORT.joinpath("adverse_server.py")), "lenient"]
-    with talking(*wrap(tmp_path, *options, server=lenient)) as talk:
+    with connect(*wrap(tmp_path, *options, server=lenient)) as talk:
         talk.send(line)
-        assert said(talk.call("text", of='"y"', size=3)) == "y"
+        assert parse_text(talk.call("text", of='"y"', size=3)) == "y"
 
 
 @pytest.mark.parametrize(
@@ -80,59 +80,59 @@ def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: 
     ["[" * 980 + "]" * 980, "[" * 100_000, '{"jsonrpc":"2.0","id":ID,"error":' + "[" * 900 + "]" * 900 + "}", "null"],
 )
 def test_nothing_that_a_server_writes_makes_it_deaf(line: str, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        talk.request("tools/call", {"name": "writes", "arguments": {"line": line}})
+    with connect(*wrap(tmp_path)) as talk:
+        talk.send_request("tools/call", {"name": "writes", "arguments": {"line": line}})
         assert talk.call("pid")["isError"] is False
 
 
 def test_an_id_may_be_used_again_at_once(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+    with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
         for _ in range(300):
             talk.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-            assert b'"pid"' not in talk.line()
+            assert b'"pid"' not in talk.read_line()
 
 
 def test_of_two_requests_with_one_id_each_is_answered_as_what_it_is(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
-        talk.ask("tools/list")
+    with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+        talk.request("tools/list")
         for _ in range(50):
             for method in ("tools/list", "ping"):
                 talk.send({"jsonrpc": "2.0", "id": 9, "method": method})
-            assert not any(b'"pid"' in talk.line() for _ in range(2))
+            assert not any(b'"pid"' in talk.read_line() for _ in range(2))
 
 
 @pytest.mark.parametrize("number", ["7", "7.0", "70e-1", "1e2", "-0", "1.10", f"{BIG}", '"7"', '"\\ud83d\\ude00"'])
 def test_an_id_comes_back_as_it_was_written(number: str, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         call = '"method":"tools/call","params":{"name":"output_fetch","arguments":{"output_handle":"oh_AAAAAAAAAAAA"}}'
         talk.send(f'{{"jsonrpc":"2.0","id":{number},{call}}}'.encode())
-        answer = talk.line()
+        answer = talk.read_line()
         assert f'"id":{number},'.encode() in answer or json.loads(answer)["id"] == json.loads(number)
         # The server writes the id in another notation, which matches all the same.
         large = '"method":"tools/call","params":{"name":"text","arguments":{"size":99999}}'
         talk.send(f'{{"jsonrpc":"2.0","id":{number},{large}}}'.encode())
-        assert said(json.loads(talk.line())["result"])["size_bytes"] == 99999
+        assert parse_text(json.loads(talk.read_line())["result"])["size_bytes"] == 99999
 
 
 def test_numbers_are_the_same_in_a_batch(tmp_path: Path) -> None:
     params = f'{{"n":{BIG},"v":0.1000000000000000055511151}}'
     line = f'{{"jsonrpc":"2.0","id":3,"method":"future/method","params":{params}}}'
-    with talking(*ADVERSE) as talk:
+    with connect(*ADVERSE) as talk:
         talk.send(line.encode())
-        alone = talk.line()
-    with talking(*wrap(tmp_path)) as talk:
+        alone = talk.read_line()
+    with connect(*wrap(tmp_path)) as talk:
         talk.send(f"[{line}]".encode())
-        assert talk.line() == alone
+        assert talk.read_line() == alone
         # And in a response of the server.
         answer = alone.decode().strip().replace('"id": 3', '"id": ID')
-        talk.request("tools/call", {"name": "writes", "arguments": {"line": f"[{answer}]"}})
-        assert str(BIG) in talk.line().decode()
+        talk.send_request("tools/call", {"name": "writes", "arguments": {"line": f"[{answer}]"}})
+        assert str(BIG) in talk.read_line().decode()
 
 
 def test_what_is_stored_of_a_small_result_is_what_came(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, "--output-mode", "handle")) as talk:
+    with connect(*wrap(tmp_path, "--output-mode", "handle")) as talk:
         more = {"structuredContent": {"n": BIG, "m": 1.5}}
-        handle = said(talk.call("text", more=more))["output_handle"]
+        handle = parse_text(talk.call("text", more=more))["output_handle"]
     with open_store(tmp_path.as_uri()) as store, store.open(handle) as file:
         assert json.loads(file.read())["structuredContent"] == more["structuredContent"]
 
@@ -153,12 +153,12 @@ LARGE = "z" * 100_000
     ids=range(6),
 )
 def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "writes", "arguments": {"line": line}})
-        got = talk.line()
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "writes", "arguments": {"line": line}})
+        got = talk.read_line()
         assert len(got) < 50_000
         assert json.loads(got)["id"] == number
-        handle = said(json.loads(got)["result"])["output_handle"]
+        handle = parse_text(json.loads(got)["result"])["output_handle"]
     with open_store(tmp_path.as_uri()) as store, store.open(handle) as file:
         assert LARGE.encode() in file.read()
 
@@ -166,31 +166,31 @@ def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: 
 def test_a_server_whose_child_keeps_its_output_open_is_missed_all_the_same(tmp_path: Path) -> None:
     # Its standard error is redirected, because the test reads that to its end.
     server = ["sh", "-c", 'sleep 60 2>/dev/null & exec "$@"', "sh", *ADVERSE]
-    with talking(*wrap(tmp_path, server=server)) as talk:
-        assert said(talk.call("dies", after=10))["error"]["code"] == "upstream_failed"
+    with connect(*wrap(tmp_path, server=server)) as talk:
+        assert parse_text(talk.call("dies", after=10))["error"]["code"] == "upstream_failed"
         assert talk.call("pid")["isError"] is False
 
 
 def test_who_waits_for_a_list_does_not_keep_it_from_coming(tmp_path: Path) -> None:
     changed = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
-    with talking(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
-        talk.ask("tools/list")
+    with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
+        talk.request("tools/list")
         large = {"name": "text", "arguments": {"size": 3_000_000}}
-        numbers = {talk.request("tools/call", large) for _ in range(8)}
-        talk.request("tools/call", {"name": "writes", "arguments": {"line": changed}})
-        numbers |= {talk.request("tools/call", {"name": "text"}) for _ in range(8)}
+        numbers = {talk.send_request("tools/call", large) for _ in range(8)}
+        talk.send_request("tools/call", {"name": "writes", "arguments": {"line": changed}})
+        numbers |= {talk.send_request("tools/call", {"name": "text"}) for _ in range(8)}
         while numbers:
-            numbers.discard(json.loads(talk.line()).get("id"))
+            numbers.discard(json.loads(talk.read_line()).get("id"))
 
 
 def test_a_server_that_does_not_read_keeps_nobody_from_what_is_stored(tmp_path: Path) -> None:
     with open_store(tmp_path.as_uri()) as store:
         handle = store.put(b"kept " * 100).output_handle
     options = ("--call-timeout-seconds", "1", "--shutdown-grace-seconds", "1")
-    with talking(*wrap(tmp_path, *options, server=["sleep", "60"]), is_greeted=False) as talk:
-        large = talk.request("tools/call", {"name": "text", "arguments": {"of": "x" * 3_000_000}})
-        assert said(talk.answer(large)["result"])["error"]["code"] == "upstream_timeout"
-        assert said(talk.call("output_fetch", output_handle=handle))["content"] == "kept " * 100
+    with connect(*wrap(tmp_path, *options, server=["sleep", "60"]), handshake=False) as talk:
+        large = talk.send_request("tools/call", {"name": "text", "arguments": {"of": "x" * 3_000_000}})
+        assert parse_text(talk.read_response(large)["result"])["error"]["code"] == "upstream_timeout"
+        assert parse_text(talk.call("output_fetch", output_handle=handle))["content"] == "kept " * 100
         assert talk.close() == 0
 
 
@@ -212,9 +212,9 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
             reader.start()
     if not lines:
         reader.start()
-    assert outbox.close(PATIENCE)
+    assert outbox.close(TIMEOUT_SECONDS)
     os.close(theirs)
-    reader.join(PATIENCE)
+    reader.join(TIMEOUT_SECONDS)
     os.close(ours)
     assert b"".join(got) == b"".join(line + b"\n" for line in lines)
 
@@ -231,7 +231,7 @@ def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: p
     got = b""
     while len(got) < 1_000_001 + 3 * 401:
         got += os.read(ours, 1 << 20)
-    assert outbox.close(PATIENCE)
+    assert outbox.close(TIMEOUT_SECONDS)
     for end in (ours, theirs):
         os.close(end)
     assert got == b"x" * 1_000_000 + b"\n" + (b"y" * 400 + b"\n") * 3
@@ -250,9 +250,9 @@ def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
     third.start()
     assert not done.wait(0.1)
     release.set()
-    third.join(PATIENCE)
+    third.join(TIMEOUT_SECONDS)
     assert done.is_set()
-    assert work.wait_idle(PATIENCE)
+    assert work.wait_idle(TIMEOUT_SECONDS)
 
 
 def test_more_calls_than_there_is_room_for_wait_where_they_come_from() -> None:
@@ -269,13 +269,13 @@ def test_more_calls_than_there_is_room_for_wait_where_they_come_from() -> None:
     turns.run_in_order(second, lambda: done.append(2))
     assert not taken.wait(0.1)
     turns.run_in_order(first, lambda: done.append(1))
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT_SECONDS)
     assert done == [1, 2, 3]
     assert not turns
 
 
 def _wait(event: threading.Event) -> None:
-    event.wait(PATIENCE)
+    event.wait(TIMEOUT_SECONDS)
 
 
 REPEATER = """
@@ -291,10 +291,10 @@ for line in sys.stdin.buffer:
 
 def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_else(tmp_path: Path) -> None:
     options = ("--disable-tools", "admin", "--capability", "pid=admin")
-    with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
+    with connect(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
         # A server that uses the first of two equal names would call the disabled tool.
         talk.send(f'{{{CALL},\r"params":{{"name":"pid","name":"told"}}}}'.encode())
-        got = json.loads(talk.line())["result"]["got"]
+        got = json.loads(talk.read_line())["result"]["got"]
         assert "told" in got
         assert "pid" not in got
         assert "\\r" not in got
@@ -311,22 +311,22 @@ def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_
 )
 def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line: str, tmp_path: Path) -> None:
     options = ("--disable-tools", "admin", "--capability", "pid=admin")
-    with talking(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
+    with connect(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
         # A server that accepts `Name` for `name`, as many in Go do, would call the disabled tool.
         talk.send(line.encode())
-        assert json.loads(talk.line())["error"]["code"] == -32600
+        assert json.loads(talk.read_line())["error"]["code"] == -32600
 
 
 def test_a_batch_of_nothing_is_the_servers_to_answer_unless_tools_are_filtered(tmp_path: Path) -> None:
     answering = (
         "import sys\nfor line in sys.stdin: print('{\"id\": null, \"error\": ' + line.strip() + '}', flush=True)"
     )
-    with talking(*wrap(tmp_path, server=[sys.executable, "-c", answering]), is_greeted=False) as talk:
+    with connect(*wrap(tmp_path, server=[sys.executable, "-c", answering]), handshake=False) as talk:
         talk.send(b"[]")
-        assert json.loads(talk.line()) == {"id": None, "error": []}
-    with talking(*wrap(tmp_path, "--tools-only", "core")) as talk:
+        assert json.loads(talk.read_line()) == {"id": None, "error": []}
+    with connect(*wrap(tmp_path, "--tools-only", "core")) as talk:
         talk.send(b"[]")
-        assert json.loads(talk.line())["error"]["code"] == -32700
+        assert json.loads(talk.read_line())["error"]["code"] == -32700
 
 
 EMPTY_CURSOR = """
@@ -340,16 +340,16 @@ for line in sys.stdin:
 
 
 def test_a_cursor_that_is_empty_is_the_end_of_a_list(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, server=[sys.executable, "-c", EMPTY_CURSOR])) as talk:
-        listed = talk.ask("tools/list")["result"]["tools"]
+    with connect(*wrap(tmp_path, server=[sys.executable, "-c", EMPTY_CURSOR])) as talk:
+        listed = talk.request("tools/list")["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["output_fetch", "output_search"]
-        assert len(talk.ask("resources/templates/list")["result"]["resourceTemplates"]) == 1
+        assert len(talk.request("resources/templates/list")["result"]["resourceTemplates"]) == 1
 
 
 def test_what_forebay_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
     stamp = "io.modelcontextprotocol/serverInfo"
     more = {"_meta": {stamp: {"name": "theirs", "version": "1"}}}
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         assert talk.call("text", more=more)["_meta"][stamp]["name"] == "theirs"
         assert talk.call("text", size=100_000, more=more)["_meta"][stamp]["name"] == "forebay"
 
@@ -359,6 +359,6 @@ def test_standard_output_is_the_protocol_s_alone() -> None:
         "import os; from forebay.proxy.stdio import claim_stdout; fd = claim_stdout(); print('chatter'); "
         "os.system('echo a child'); os.write(fd, b'message')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=TIMEOUT_SECONDS)
     assert done.stdout == b"message"
     assert {b"chatter", b"a child"} == set(done.stderr.split(b"\n")) - {b""}

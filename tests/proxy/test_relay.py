@@ -14,7 +14,7 @@ from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.relay import Relay
 from forebay.wire.framing import Message, Spool
-from gateway_harness import ADVERSE, HELLO, PATIENCE, Talk, said, talking, wrap
+from gateway_harness import ADVERSE, INITIALIZE_PARAMS, TIMEOUT_SECONDS, StdioClient, connect, parse_text, wrap
 
 pytestmark = pytest.mark.slow
 
@@ -37,62 +37,62 @@ PASSING = [
 def test_what_forebay_has_no_part_in_is_answered_as_without_it(message: bytes, tmp_path: Path) -> None:
     answers = []
     for command in (ADVERSE, wrap(tmp_path)):
-        with talking(*command) as talk:
+        with connect(*command) as talk:
             talk.send(message)
-            answers.append(talk.line())
+            answers.append(talk.read_line())
     assert answers[0] == answers[1]
 
 
 def test_the_server_gets_what_the_client_sent_to_the_byte(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         odd = {"n": 1.50, "s": "é", "deep": [[[{}]]]}
-        assert talk.ask("future/method", odd)["result"]["as_told"] == odd
+        assert talk.request("future/method", odd)["result"]["as_told"] == odd
 
 
 def test_requests_of_the_server_reach_the_client_and_its_answers_the_server(tmp_path: Path) -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
-        with talking(*wrap(tmp_path)) as talk:
-            number = talk.request("tools/call", {"name": "asks", "arguments": {"method": method}})
-            asked = talk.line()
+        with connect(*wrap(tmp_path)) as talk:
+            number = talk.send_request("tools/call", {"name": "asks", "arguments": {"method": method}})
+            asked = talk.read_line()
             assert asked == (
                 b'{"jsonrpc": "2.0", "id": "server-%d", "method": "%s", "params": {"of": %d, "x": 1000.0}}\n'
                 % (number, method.encode(), number)
             )
             talk.send({"jsonrpc": "2.0", "id": json.loads(asked)["id"], "result": {"well": [1.5]}})
-            assert said(talk.answer(number)["result"]) == {"well": [1.5]}
+            assert parse_text(talk.read_response(number)["result"]) == {"well": [1.5]}
 
 
 def test_progress_comes_before_the_answer_in_order(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "reports", "arguments": {"steps": 20, "token": "t"}})
-        steps = [json.loads(talk.line()) for _ in range(20)]
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "reports", "arguments": {"steps": 20, "token": "t"}})
+        steps = [json.loads(talk.read_line()) for _ in range(20)]
         assert [step["params"]["progress"] for step in steps] == list(range(20))
-        assert json.loads(talk.line())["id"] == number
+        assert json.loads(talk.read_line())["id"] == number
 
 
 def test_a_large_result_is_a_handle_that_gives_every_byte_back(tmp_path: Path) -> None:
     of = 'é"\\\n😀x'
-    with talking(*wrap(tmp_path)) as talk:
-        number = talk.request("tools/call", {"name": "text", "arguments": {"size": 1_000_000, "of": of}})
-        line = talk.line()
+    with connect(*wrap(tmp_path)) as talk:
+        number = talk.send_request("tools/call", {"name": "text", "arguments": {"size": 1_000_000, "of": of}})
+        line = talk.read_line()
         assert len(line) <= 4096
-        descriptor = said(json.loads(line)["result"])
+        descriptor = parse_text(json.loads(line)["result"])
         assert json.loads(line)["id"] == number
         assert read_handle(talk, descriptor["output_handle"]) == of * (1_000_000 // len(of))
 
 
-def read_handle(talk: Talk, handle: str) -> str:
+def read_handle(talk: StdioClient, handle: str) -> str:
     text, offset = "", 0
     while offset is not None:
-        page = said(talk.call("output_fetch", output_handle=handle, offset=offset, format="text"))
+        page = parse_text(talk.call("output_fetch", output_handle=handle, offset=offset, format="text"))
         text += page["content"]
         offset = page["next_offset"]
     return text
 
 
 def test_many_small_blocks_are_one_payload(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        descriptor = said(talk.call("blocks", count=50_000))
+    with connect(*wrap(tmp_path)) as talk:
+        descriptor = parse_text(talk.call("blocks", count=50_000))
         assert descriptor["items_path"] == "/content"
         assert descriptor["item_count"] == 50_000
 
@@ -100,9 +100,9 @@ def test_many_small_blocks_are_one_payload(tmp_path: Path) -> None:
 def test_the_list_is_the_servers_to_the_byte_with_ours_behind_it(tmp_path: Path) -> None:
     lists: list[bytes] = []
     for command in (ADVERSE, wrap(tmp_path, "--output-mode", "inline")):
-        with talking(*command) as talk:
-            talk.request("tools/list")
-            lists.append(talk.line())
+        with connect(*command) as talk:
+            talk.send_request("tools/list")
+            lists.append(talk.read_line())
     end = lists[0].index(b'], "x-more"')
     assert lists[1].startswith(lists[0][:end])
     assert lists[1].endswith(lists[0][end:])
@@ -111,9 +111,9 @@ def test_the_list_is_the_servers_to_the_byte_with_ours_behind_it(tmp_path: Path)
 
 
 def test_a_call_of_ours_needs_no_list_before_it(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         result = talk.call("output_fetch", output_handle="oh_AAAAAAAAAAAA")
-        assert said(result)["error"]["code"] == "output_handle_not_found"
+        assert parse_text(result)["error"]["code"] == "output_handle_not_found"
 
 
 @pytest.mark.parametrize("batch", [True, False])
@@ -122,29 +122,29 @@ def test_batches_are_answered(batch: bool, tmp_path: Path) -> None:
         {"jsonrpc": "2.0", "id": 7, "method": "ping"},
         {"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": "text", "arguments": {"size": 100_000}}},
     ]
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         for sent in [requests] if batch else requests:
             talk.send(json.dumps(sent).encode())
-        answers = {message["id"]: message for message in (json.loads(talk.line()) for _ in range(2))}
+        answers = {message["id"]: message for message in (json.loads(talk.read_line()) for _ in range(2))}
         assert answers[7]["result"] == {}
-        assert said(answers[8]["result"])["size_bytes"] == 100_000
+        assert parse_text(answers[8]["result"])["size_bytes"] == 100_000
 
 
 def test_resources_that_are_too_large_are_the_clients_as_they_are(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
-        answer = talk.ask("resources/read", {"uri": "file:///x", "size": 20_000_000})
+    with connect(*wrap(tmp_path)) as talk:
+        answer = talk.request("resources/read", {"uri": "file:///x", "size": 20_000_000})
         assert answer["result"]["long"] == "r" * 20_000_000
 
 
 def test_stored_payloads_are_read_by_their_address(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path)) as talk:
         link = talk.call("text", size=100_000)["content"][1]
         assert link["type"] == "resource_link"
-        read = talk.ask("resources/read", {"uri": link["uri"] + "?offset=99990"})
+        read = talk.request("resources/read", {"uri": link["uri"] + "?offset=99990"})
         assert read["result"]["contents"][0]["text"] == "x" * 10
-        listed = talk.ask("resources/templates/list")["result"]["resourceTemplates"]
+        listed = talk.request("resources/templates/list")["result"]["resourceTemplates"]
         assert [template["uriTemplate"] for template in listed] == ["forebay://output/{output_handle}{?offset,limit}"]
-        assert talk.ask("resources/list")["result"]["resources"] == []
+        assert talk.request("resources/list")["result"]["resources"] == []
 
 
 COUNTING = """
@@ -165,12 +165,12 @@ def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str
     (tmp_path / "large").write_text("x" * 10_000_000)
     options = [option, "--capability", "b=core", "--capability", "a=other"]
     options += ["--file-root", str(tmp_path)] if option == "--file-refs" else []
-    with talking(*wrap(tmp_path / "store", *options, server=[sys.executable, "-c", COUNTING])) as talk:
+    with connect(*wrap(tmp_path / "store", *options, server=[sys.executable, "-c", COUNTING])) as talk:
         # The first call takes longer to prepare than the others.
         text = {"$file": "large"} if option == "--file-refs" else "x" * 1_000_000
-        calls = [talk.request("tools/call", {"name": "a", "arguments": {"text": text}})]
-        calls += [talk.request("tools/call", {"name": "a", "arguments": {}}) for _ in range(20)]
-        answers = [json.loads(talk.line()) for _ in calls]
+        calls = [talk.send_request("tools/call", {"name": "a", "arguments": {"text": text}})]
+        calls += [talk.send_request("tools/call", {"name": "a", "arguments": {}}) for _ in range(20)]
+        answers = [json.loads(talk.read_line()) for _ in calls]
         numbers = {answer["id"]: answer["result"]["structuredContent"]["number"] for answer in answers}
         assert [numbers[call] for call in calls] == list(range(21))
 
@@ -186,7 +186,7 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
     with os.fdopen(outward[0], "rb") as answers, os.fdopen(inward[1], "wb", buffering=0) as requests:
         params = {"name": "text", "arguments": {"size": 3_000_000}}
         for number, (method, told) in enumerate(
-            [("initialize", HELLO), ("tools/call", params), ("tools/call", params)]
+            [("initialize", INITIALIZE_PARAMS), ("tools/call", params), ("tools/call", params)]
         ):
             request = {"jsonrpc": "2.0", "id": number, "method": method, "params": told}
             requests.write(json.dumps(request).encode() + b"\n")
@@ -196,7 +196,7 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
         assert sorted(json.loads(line)["id"] for line in lines) == [0, 1, 2]
         assert sorted(map(len, lines))[1] > 3_000_000
         requests.close()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_what_is_asked_when_the_end_of_a_server_is_heard_of_is_for_the_next_one(tmp_path: Path) -> None:

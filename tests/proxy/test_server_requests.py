@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_harness import talking, wrap
+from gateway_harness import connect, wrap
 
 # It numbers its requests from 0, as servers do, cancels one on demand, and returns the responses it gets.
 SERVER = [
@@ -42,35 +42,35 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 def test_a_server_that_is_started_again_is_not_answered_what_another_asked(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, server=SERVER)) as talk:
-        talk.request("tools/call", {"name": "may it delete A?"})
-        first = json.loads(talk.line())
+    with connect(*wrap(tmp_path, server=SERVER)) as talk:
+        talk.send_request("tools/call", {"name": "may it delete A?"})
+        first = json.loads(talk.read_line())
         assert first["id"] == 0
-        talk.request("tools/call", {"name": "dies"})
-        cancelled = json.loads(talk.line())
+        talk.send_request("tools/call", {"name": "dies"})
+        cancelled = json.loads(talk.read_line())
         assert cancelled["method"] == "notifications/cancelled"
         assert cancelled["params"]["requestId"] == 0
         for _ in range(2):
-            assert json.loads(talk.line())["result"]["isError"]
-        call = talk.request("tools/call", {"name": "may it delete B?"})
-        second = json.loads(talk.line())
+            assert json.loads(talk.read_line())["result"]["isError"]
+        call = talk.send_request("tools/call", {"name": "may it delete B?"})
+        second = json.loads(talk.read_line())
         assert second["params"] == {"message": "may it delete B?"}
         # The user may answer after the server has ended.
         for question, action in ((first, "accept"), (second, "decline")):
             talk.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": action}})
-        assert talk.answer(call)["result"]["content"][0]["text"] == "decline"
+        assert talk.read_response(call)["result"]["content"][0]["text"] == "decline"
         # After the response to the abandoned request, its id can be used again, and so can the next one.
-        talk.request("tools/call", {"name": "more?"})
-        assert json.loads(talk.line())["id"] == 1
+        talk.send_request("tools/call", {"name": "more?"})
+        assert json.loads(talk.read_line())["id"] == 1
 
 
 @pytest.mark.slow
 def test_a_question_is_withdrawn_by_the_id_that_the_client_has(tmp_path: Path) -> None:
-    with talking(*wrap(tmp_path, server=SERVER)) as talk:
-        talk.request("tools/call", {"name": "a"})
+    with connect(*wrap(tmp_path, server=SERVER)) as talk:
+        talk.send_request("tools/call", {"name": "a"})
         assert talk.call("dies")["isError"]
-        talk.request("tools/call", {"name": "b"})
-        question = json.loads(talk.line())
+        talk.send_request("tools/call", {"name": "b"})
+        question = json.loads(talk.read_line())
         assert question["params"] == {"message": "b"}
-        talk.request("tools/call", {"name": "withdraws"})
-        assert json.loads(talk.line())["params"]["requestId"] == question["id"] != 0
+        talk.send_request("tools/call", {"name": "withdraws"})
+        assert json.loads(talk.read_line())["params"]["requestId"] == question["id"] != 0

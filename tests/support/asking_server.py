@@ -1,4 +1,4 @@
-"""A server of the handshake on stdio, without any SDK, that asks its client things in the middle of calls."""
+"""A 2025-11-25 server on stdio, without an SDK, that sends requests to its client during calls."""
 
 import itertools
 import json
@@ -13,88 +13,88 @@ TOOLS = ["asks", "rounds", "early", "dies", "large", "reports", "toils", "waits"
 
 _writing = threading.Lock()
 _numbers = itertools.count(1)
-_answers: dict[Any, Any] = {}
-_answered = threading.Condition()
-_heard: dict[str, list[Any]] = {"methods": [], "answers": [], "capabilities": []}
+_responses: dict[Any, Any] = {}
+_response_arrived = threading.Condition()
+_received: dict[str, list[Any]] = {"methods": [], "answers": [], "capabilities": []}
 _go = threading.Event()
 
 
-def say(message: dict[str, Any]) -> None:
+def send(message: dict[str, Any]) -> None:
     with _writing:
         os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
-def answer(number: Any, words: object) -> None:
-    say({"id": number, "result": {"content": [{"type": "text", "text": json.dumps(words)}]}})
+def send_result(number: Any, value: object) -> None:
+    send({"id": number, "result": {"content": [{"type": "text", "text": json.dumps(value)}]}})
 
 
-def asked(questions: list[dict[str, Any]]) -> list[int]:
+def send_requests(questions: list[dict[str, Any]]) -> list[int]:
     numbers = [next(_numbers) for _ in questions]
     for number, question in zip(numbers, questions, strict=True):
-        say({"id": number, **question})
+        send({"id": number, **question})
     return numbers
 
 
-def awaited(numbers: list[int]) -> list[Any]:
-    with _answered:
-        _answered.wait_for(lambda: set(numbers) <= set(_answers), 60)
-        return [_answers.get(number) for number in numbers]
+def wait_for_responses(numbers: list[int]) -> list[Any]:
+    with _response_arrived:
+        _response_arrived.wait_for(lambda: set(numbers) <= set(_responses), 60)
+        return [_responses.get(number) for number in numbers]
 
 
-def call(number: Any, name: str, told: dict[str, Any], token: object) -> None:
-    question = {"method": told.get("method", "elicitation/create"), "params": told.get("params", FORM)}
-    questions = [question] * told.get("count", 1)
+def call(number: Any, name: str, arguments: dict[str, Any], token: object) -> None:
+    question = {"method": arguments.get("method", "elicitation/create"), "params": arguments.get("params", FORM)}
+    questions = [question] * arguments.get("count", 1)
     match name:
         case "asks":
-            time.sleep(told.get("delay", 0))
-            answer(number, awaited(asked(questions)))
+            time.sleep(arguments.get("delay", 0))
+            send_result(number, wait_for_responses(send_requests(questions)))
         case "rounds":
-            answer(number, [awaited(asked([one]))[0] for one in questions])
+            send_result(number, [wait_for_responses(send_requests([question]))[0] for question in questions])
         case "early":
-            asked(questions)
-            time.sleep(told.get("after", 0))
-            answer(number, "early")
+            send_requests(questions)
+            time.sleep(arguments.get("after", 0))
+            send_result(number, "early")
         case "dies":
-            asked(questions)
-            time.sleep(told.get("after", 0.3))
+            send_requests(questions)
+            time.sleep(arguments.get("after", 0.3))
             os._exit(3)
         case "large":
-            awaited(asked(questions))
-            answer(number, "x" * told["size"])
+            wait_for_responses(send_requests(questions))
+            send_result(number, "x" * arguments["size"])
         case "reports":
             for step in range(2):
-                say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+                send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
                 if step == 0:
-                    awaited(asked(questions))
-            answer(number, "reported")
+                    wait_for_responses(send_requests(questions))
+            send_result(number, "reported")
         case "toils":
-            for step in range(told["steps"]):
+            for step in range(arguments["steps"]):
                 time.sleep(0.5)
-                say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
-            answer(number, "done")
+                send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+            send_result(number, "done")
         case "waits":
             _go.wait(60)
-            answer(number, "waited")
+            send_result(number, "waited")
         case "hangs":
-            awaited(asked(questions))
+            wait_for_responses(send_requests(questions))
             time.sleep(60)
         case "heard":
-            answer(number, _heard)
+            send_result(number, _received)
 
 
 def handle(message: dict[str, Any]) -> None:
     number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method is None:
-        with _answered:
-            _answers[number] = message.get("result", message.get("error"))
-            _heard["answers"].append(_answers[number])
-            _answered.notify_all()
+        with _response_arrived:
+            _responses[number] = message.get("result", message.get("error"))
+            _received["answers"].append(_responses[number])
+            _response_arrived.notify_all()
         return
-    _heard["methods"].append(method)
+    _received["methods"].append(method)
     match method:
         case "initialize":
-            _heard["capabilities"].append(params["capabilities"])
-            say(
+            _received["capabilities"].append(params["capabilities"])
+            send(
                 {
                     "id": number,
                     "result": {
@@ -105,7 +105,7 @@ def handle(message: dict[str, Any]) -> None:
                 }
             )
         case "tools/list":
-            say(
+            send(
                 {
                     "id": number,
                     "result": {"tools": [{"name": tool, "inputSchema": {"type": "object"}} for tool in TOOLS]},
@@ -119,10 +119,10 @@ def handle(message: dict[str, Any]) -> None:
         case "completion/complete" | "future/method":
             threading.Thread(target=call, args=(number, "asks", {}, None)).start()
         case _ if number is not None:
-            say({"id": number, "error": {"code": -32601, "message": f"no {method}"}})
+            send({"id": number, "error": {"code": -32601, "message": f"no {method}"}})
 
 
 for line in sys.stdin.buffer:
     handle(json.loads(line))
-# Threads that wait do not keep it.
+# Do not wait for blocked threads.
 os._exit(0)

@@ -1,4 +1,4 @@
-"""Files as MCP clients keep them."""
+"""Configuration files of MCP clients."""
 
 CLAUDE_DESKTOP = """{
   "mcpServers": {

@@ -1,4 +1,4 @@
-"""JSON documents, and what plain Python finds in them."""
+"""Strategies for JSON documents, and plain Python versions of what forebay finds in them."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-# No lone surrogates: no pointer can name a key that has one.
+# No lone surrogates: a pointer cannot name a key that contains one.
 texts = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(
     ["a,b", "[{", "]}", '"', "\\", "/~", "é漢😀"]
 )
@@ -16,20 +16,20 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(texts, inner, max_size=5),
     max_leaves=25,
 )
-# How a document may be written.
+# Options of `json.dumps`.
 forms = st.sampled_from(
     [{"separators": (",", ":")}, {"ensure_ascii": False}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}]
 )
 
 
 def wrap(value: Any, keys: list[str]) -> Any:
-    """Puts a value under one key after the other, beside something else."""
+    """Nest a value under keys, beside other members."""
     for key in reversed(keys):
         value = {"": 1, key: value, "z": [0]}
     return value
 
 
-# Documents whose items are under up to six keys.
+# Documents with items nested under up to six keys.
 wrapped = st.builds(wrap, st.lists(values, max_size=8), st.lists(texts, max_size=6))
 documents = values | wrapped
 
@@ -46,7 +46,7 @@ def pointer(keys: tuple[str, ...]) -> str:
 
 
 def pointers(value: Any, at: str = "") -> list[tuple[str, Any]]:
-    """Every pointer into a value, and what it points to."""
+    """Return every pointer into a value, with the value it points to."""
     found = [(at, value)]
     if isinstance(value, dict):
         for key, member in value.items():
@@ -60,38 +60,38 @@ def pointers(value: Any, at: str = "") -> list[tuple[str, Any]]:
 _decode = json.JSONDecoder().raw_decode
 
 
-def _white(text: str, at: int) -> int:
+def _skip_whitespace(text: str, at: int) -> int:
     while text[at] in " \t\r\n":
         at += 1
     return at
 
 
 def _arrays(text: str, at: int, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int, int, list[Any]]]:
-    """The arrays that object keys alone lead to, in the order of the document."""
-    at = _white(text, at)
+    """Yield the arrays reachable by object keys only, in document order."""
+    at = _skip_whitespace(text, at)
     value, end = _decode(text, at)
     if isinstance(value, list):
         yield keys, at, end, value
     if not isinstance(value, dict):
         return
-    at = _white(text, at + 1)
+    at = _skip_whitespace(text, at + 1)
     while text[at] != "}":
         key, at = _decode(text, at)
-        at = _white(text, _white(text, at) + 1)
+        at = _skip_whitespace(text, _skip_whitespace(text, at) + 1)
         yield from _arrays(text, at, (*keys, key))
-        at = _white(text, _decode(text, at)[1])
+        at = _skip_whitespace(text, _decode(text, at)[1])
         if text[at] == ",":
-            at = _white(text, at + 1)
+            at = _skip_whitespace(text, at + 1)
 
 
 def main_array(text: str) -> Array | None:
-    """Of the arrays at most four keys deep the one with the most bytes, the first of equals."""
+    """Return the array with the most bytes at most four keys deep, the first of equals."""
 
-    def place(at: int) -> int:
+    def byte_offset(at: int) -> int:
         return len(text[:at].encode())
 
     found = [
-        Array(pointer(keys), place(start), place(end), items)
+        Array(pointer(keys), byte_offset(start), byte_offset(end), items)
         for keys, start, end, items in _arrays(text, 0, ())
         if len(keys) <= 4
     ]

@@ -1,4 +1,4 @@
-"""A server of the mcp SDK that asks its client, in the way of one era alone: `eliciting_server.py TRANSPORT ERA`."""
+"""A server of the mcp SDK that requests input in the way of one protocol era: `eliciting_server.py TRANSPORT ERA`."""
 
 # ruff: noqa: ARG001
 
@@ -48,7 +48,7 @@ Context = ServerRequestContext[Any, Any]
 TOOLS = ["elicit", "sample", "roots", "all", "forever", "later", "odd"]
 
 
-def question(kind: str, of: str = "you") -> InputRequest:
+def make_request(kind: str, of: str = "you") -> InputRequest:
     if kind == "roots":
         return ListRootsRequest()
     if kind == "sample":
@@ -58,28 +58,28 @@ def question(kind: str, of: str = "you") -> InputRequest:
     return ElicitRequest(params=ElicitRequestFormParams(message=f"Who is {of}?", requested_schema=schema))
 
 
-def told(answer: InputResponse) -> str:
-    return answer.model_dump_json(by_alias=True, exclude_none=True)
+def dump_response(response: InputResponse) -> str:
+    return response.model_dump_json(by_alias=True, exclude_none=True)
 
 
-async def asked_in_the_middle(ctx: Context, kind: str, of: str) -> str:
+async def request_during_call(ctx: Context, kind: str, of: str) -> str:
     try:
-        match asked := question(kind, of):
+        match request := make_request(kind, of):
             case ElicitRequest(params=ElicitRequestFormParams() as form):
-                return told(await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id))
+                return dump_response(await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id))
             case CreateMessageRequest(params=params):
-                sampled = await ctx.session.create_message(
+                sample = await ctx.session.create_message(
                     params.messages, max_tokens=params.max_tokens, related_request_id=ctx.request_id
                 )
-                return told(sampled)
+                return dump_response(sample)
             case _:
-                assert isinstance(asked, ListRootsRequest)
-                return told(await ctx.session.list_roots())
+                assert isinstance(request, ListRootsRequest)
+                return dump_response(await ctx.session.list_roots())
     except MCPError as error:
         return f"refused: {error.code}"
 
 
-def asked_by_answer(params: Any, kind: str, of: str) -> str | InputRequiredResult:
+def request_by_result(params: Any, kind: str, of: str) -> str | InputRequiredResult:
     kinds = ["elicit", "sample", "roots"] if kind == "all" else [kind]
     round_number = int(params.request_state or 0)
     if kind == "later" and round_number < 2:
@@ -87,19 +87,19 @@ def asked_by_answer(params: Any, kind: str, of: str) -> str | InputRequiredResul
     if kind == "later":
         return f"later: {params.input_responses}"
     if params.input_responses is None or kind == "forever":
-        asked = {each: question(each, of) for each in kinds}
-        return InputRequiredResult(input_requests=asked, request_state=str(round_number + 1))
-    return " ".join(told(params.input_responses[each]) for each in kinds)
+        requests = {kind: make_request(kind, of) for kind in kinds}
+        return InputRequiredResult(input_requests=requests, request_state=str(round_number + 1))
+    return " ".join(dump_response(params.input_responses[kind]) for kind in kinds)
 
 
 def make_server(era: str) -> Server[Any]:
-    async def asked(ctx: Context, params: Any, kind: str, of: str = "you") -> str | InputRequiredResult:
+    async def request_input(ctx: Context, params: Any, kind: str, of: str = "you") -> str | InputRequiredResult:
         if era == "modern":
-            return asked_by_answer(params, kind, of)
+            return request_by_result(params, kind, of)
         kinds = ["elicit", "sample", "roots"] if kind == "all" else [kind]
-        return " ".join([await asked_in_the_middle(ctx, each, of) for each in kinds])
+        return " ".join([await request_during_call(ctx, kind, of) for kind in kinds])
 
-    async def only(ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def reject_other_era(ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == ("initialize" if era == "modern" else "server/discover"):
             raise MCPError(code=-32601, message="Method not found")
         if ctx.method == "tools/call" and (ctx.params or {}).get("name") == "odd":
@@ -110,7 +110,7 @@ def make_server(era: str) -> Server[Any]:
         return ListToolsResult(tools=[Tool(name=tool, input_schema={"type": "object"}) for tool in TOOLS])
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        answer = await asked(ctx, params, params.name, **(params.arguments or {}))
+        answer = await request_input(ctx, params, params.name, **(params.arguments or {}))
         if isinstance(answer, InputRequiredResult):
             return answer
         return CallToolResult(content=[TextContent(type="text", text=answer)])
@@ -119,7 +119,7 @@ def make_server(era: str) -> Server[Any]:
         return ListPromptsResult(prompts=[Prompt(name="greet")])
 
     async def get_prompt(ctx: Context, params: GetPromptRequestParams) -> GetPromptResult | InputRequiredResult:
-        answer = await asked(ctx, params, "elicit")
+        answer = await request_input(ctx, params, "elicit")
         if isinstance(answer, InputRequiredResult):
             return answer
         text = TextContent(type="text", text=answer)
@@ -129,7 +129,7 @@ def make_server(era: str) -> Server[Any]:
         return ListResourcesResult(resources=[Resource(uri="asking://1", name="one")])
 
     async def read(ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult | InputRequiredResult:
-        answer = await asked(ctx, params, "elicit")
+        answer = await request_input(ctx, params, "elicit")
         if isinstance(answer, InputRequiredResult):
             return answer
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=answer)])
@@ -143,12 +143,12 @@ def make_server(era: str) -> Server[Any]:
         on_list_resources=list_resources,
         on_read_resource=read,
     )
-    server.middleware.insert(0, only)
+    server.middleware.insert(0, reject_other_era)
     return server
 
 
-async def let_in(era: str, reading: Any, writing: Any, send: Any) -> None:
-    """One of the handshake never takes a first message for one of the newest version, as the SDK's does on stdio."""
+async def forward_messages(era: str, reading: Any, writing: Any, send: Any) -> None:
+    """Forward messages, but reject `server/discover` for a legacy server, which the SDK would accept on stdio."""
     async with send:
         async for item in reading:
             message = getattr(item, "message", None)
@@ -170,7 +170,7 @@ def main() -> None:
     async def run() -> None:
         send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
         async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
-            tasks.start_soon(let_in, era, reading, writing, send)
+            tasks.start_soon(forward_messages, era, reading, writing, send)
             await server.run(receive, writing, server.create_initialization_options())
 
     anyio.run(run)

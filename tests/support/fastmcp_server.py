@@ -1,6 +1,6 @@
 """A fastmcp server for tests: `python fastmcp_server.py stdio|http '{"output_mode": "auto"}'`, or `null` for none.
 
-Over HTTP it says on stdout which port it is at. `TOKENS` are who may use it, if `guarded` comes after the options.
+Over HTTP it prints its port. With `guarded` after the options it accepts only `TOKENS`.
 """
 
 import base64
@@ -30,7 +30,7 @@ class Report(BaseModel):
 
 
 def make_server(**settings: Any) -> FastMCP:
-    """Tools of every kind of result, each as large as it is told to be."""
+    """Return a server with a tool for every kind of result, in any size."""
     server = FastMCP("tests", **settings)
 
     @server.tool

@@ -1,4 +1,4 @@
-"""A client of `forebay wrap` without any SDK: what it sends and what comes back are bytes."""
+"""A client of `forebay wrap` without an SDK, which sends and receives bytes."""
 
 import json
 import queue
@@ -11,20 +11,24 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
-PATIENCE = 60
+INITIALIZE_PARAMS = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "wire", "version": "1"},
+}
+TIMEOUT_SECONDS = 60
 
 
 def script(name: str) -> list[str]:
-    """The command of a server in this folder."""
+    """Return the command of a server script of this folder."""
     return [sys.executable, str(Path(__file__).with_name(name))]
 
 
 ADVERSE = script("adverse_server.py")
 
 
-class Talk:
-    """One client's talk with a server, or with the gateway before it."""
+class StdioClient:
+    """A client of a server process, with or without the gateway."""
 
     def __init__(self, command: list[str], env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -53,8 +57,8 @@ class Talk:
         return b"".join(self._errors).decode(errors="replace")
 
     def has_logged(self, words: str) -> bool:
-        """Whether it says so on standard error, sooner or later."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait for words on standard error; return whether they appeared in time."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.log and time.monotonic() < deadline:
             time.sleep(0.01)
         return words in self.log
@@ -65,83 +69,83 @@ class Talk:
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
-    def hello(self) -> dict[str, Any]:
-        answer = self.ask("initialize", HELLO)
+    def initialize(self) -> dict[str, Any]:
+        response = self.request("initialize", INITIALIZE_PARAMS)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        return answer
+        return response
 
-    def request(self, method: str, params: dict[str, Any] | None = None) -> int:
+    def send_request(self, method: str, params: dict[str, Any] | None = None) -> int:
         self._number += 1
         self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params or {}})
         return self._number
 
-    def line(self, seconds: float = PATIENCE) -> bytes:
-        """The next line that comes."""
+    def read_line(self, seconds: float = TIMEOUT_SECONDS) -> bytes:
+        """Return the next line."""
         line = self._lines.get(timeout=seconds)
-        assert line is not None, f"it has ended: {self.log[-2000:]}"
+        assert line is not None, f"the process has ended: {self.log[-2000:]}"
         return line
 
-    def is_over(self, seconds: float = PATIENCE) -> bool:
-        """Whether nothing more comes."""
+    def is_closed(self, seconds: float = TIMEOUT_SECONDS) -> bool:
+        """Return whether the output ends here."""
         return self._lines.get(timeout=seconds) is None
 
-    def nothing(self, seconds: float = 0.3) -> bool:
-        """Whether nothing comes for a while."""
+    def is_silent(self, seconds: float = 0.3) -> bool:
+        """Return True if no line arrives for a while; raise otherwise."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
             return True
-        raise AssertionError(f"nothing was to come, and did: {line[:200] if line else line!r}")
+        raise AssertionError(f"unexpected line: {line[:200] if line else line!r}")
 
-    def answer(self, number: int) -> dict[str, Any]:
-        """The answer to a request; whatever comes before it is passed over."""
+    def read_response(self, number: int) -> dict[str, Any]:
+        """Return the response to a request and skip other messages before it."""
         while True:
-            message = json.loads(self.line())
+            message = json.loads(self.read_line())
             if message.get("id") == number and "method" not in message:
                 return dict(message)
 
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        return self.answer(self.request(method, params))
+    def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self.read_response(self.send_request(method, params))
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a call."""
-        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
-        return dict(answer["result"])
+        """Call a tool and return its result."""
+        response = self.request("tools/call", {"name": tool, "arguments": arguments})
+        return dict(response["result"])
 
     def close(self) -> int:
-        """Ends it as clients do, by saying no more."""
+        """Close the input, as clients do, and return the exit code."""
         assert self.process.stdin
         self.process.stdin.close()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def kill(self) -> None:
-        """Ends it at once, if it has not ended."""
+        """Kill the process if it is still running, and release its pipes."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_SECONDS)
         for reader in self._readers:
-            reader.join(PATIENCE)
+            reader.join(TIMEOUT_SECONDS)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert pipe
             with suppress(OSError):
                 pipe.close()
 
 
-def said(result: dict[str, Any]) -> Any:
-    """What a result of one text says."""
+def parse_text(result: dict[str, Any]) -> Any:
+    """Return the text of a result's first block, parsed as JSON."""
     return json.loads(result["content"][0]["text"])
 
 
 @contextmanager
-def talking(*command: str, env: dict[str, str] | None = None, is_greeted: bool = True) -> Iterator[Talk]:
-    talk = Talk(list(command), env)
+def connect(*command: str, env: dict[str, str] | None = None, handshake: bool = True) -> Iterator[StdioClient]:
+    client = StdioClient(list(command), env)
     try:
-        if is_greeted:
-            talk.hello()
-        yield talk
+        if handshake:
+            client.initialize()
+        yield client
     finally:
-        talk.kill()
+        client.kill()
 
 
 def wrap(store: Path, *options: str, server: list[str] = ADVERSE) -> list[str]:
-    """The command of the gateway before a server."""
+    """Return the command of the gateway in front of a server."""
     return [sys.executable, "-m", "forebay", "wrap", "--store", store.as_uri(), *options, "--", *server]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wires import HELLO, LEGACY, request
+from wires import INITIALIZE_PARAMS, LEGACY, make_request
 
 _PATIENCE = 60.0
 
@@ -31,7 +31,7 @@ class Gateway:
 
     def greet(self) -> None:
         if self._era == LEGACY:
-            self.hello = self.ask("initialize", HELLO)
+            self.hello = self.ask("initialize", INITIALIZE_PARAMS)
             self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def send(self, message: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Gateway:
     def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
         """Send a request without waiting; return its id."""
         self._id += 1
-        self.send(request(self._id, method, params, self._era))
+        self.send(make_request(self._id, method, params, self._era))
         return self._id
 
     def line(self) -> bytes:

@@ -1,6 +1,6 @@
-"""A server on stdio without any SDK, of the handshake, that keeps all it is told for its one connection.
+"""A 2025-11-25 server on stdio without an SDK that keeps state for its connection: log level, subscriptions, tasks.
 
-Its tasks have numbers that anyone can guess. One that is told to be `slow` takes its time to end.
+Its task ids can be guessed. With the argument `slow` it takes three seconds to exit.
 """
 
 import json
@@ -17,36 +17,38 @@ TASK = {"ttl": 60_000, "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "20
 _lock = threading.Lock()
 _level = "debug"
 _subscribed: list[str] = []
-_told: list[list[Any]] = []
+_received: list[list[Any]] = []
 _tasks: dict[str, str] = {}
 
 
-def say(**message: Any) -> None:
+def send(**message: Any) -> None:
     with _lock:
         os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
-def text(words: object) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": json.dumps(words)}], "isError": False}
+def text_result(value: object) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": json.dumps(value)}], "isError": False}
 
 
-def call(name: str, told: dict[str, Any]) -> dict[str, Any]:
+def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     match name:
         case "log" if _level == "debug":
-            say(method="notifications/message", params={"level": "warning", "data": os.getpid()})
-        case "update" if told["uri"] in _subscribed:
-            say(method="notifications/resources/updated", params={"uri": told["uri"]})
+            send(method="notifications/message", params={"level": "warning", "data": os.getpid()})
+        case "update" if arguments["uri"] in _subscribed:
+            send(method="notifications/resources/updated", params={"uri": arguments["uri"]})
         case "grow":
-            TOOLS.append(told["name"])
-            say(method="notifications/tools/list_changed")
+            TOOLS.append(arguments["name"])
+            send(method="notifications/tools/list_changed")
         case "begin":
             _tasks[str(len(_tasks) + 1)] = "working"
         case "takes":
-            time.sleep(told["seconds"])
-    return text({"pid": os.getpid(), "level": _level, "subscribed": _subscribed, "told": _told, "tasks": _tasks})
+            time.sleep(arguments["seconds"])
+    return text_result(
+        {"pid": os.getpid(), "level": _level, "subscribed": _subscribed, "told": _received, "tasks": _tasks}
+    )
 
 
-def answered(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+def make_result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     global _level
     match method:
         case "initialize":
@@ -75,19 +77,19 @@ def answered(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 def handle(message: dict[str, Any]) -> None:
     number, method, params = message.get("id"), message.get("method", ""), message.get("params") or {}
     if method.startswith("resources/"):
-        _told.append([method.removeprefix("resources/"), params["uri"]])
+        _received.append([method.removeprefix("resources/"), params["uri"]])
     if number is None:
         return
 
     def call_tool() -> None:
-        say(id=number, result=call(params["name"], params.get("arguments") or {}))
+        send(id=number, result=call(params["name"], params.get("arguments") or {}))
 
     if method == "tools/call":
         threading.Thread(target=call_tool, daemon=True).start()
-    elif (result := answered(method, params)) is not None:
-        say(id=number, result=result)
+    elif (result := make_result(method, params)) is not None:
+        send(id=number, result=result)
     else:
-        say(id=number, error={"code": -32602, "message": f"no {method} of {params}"})
+        send(id=number, error={"code": -32602, "message": f"no {method} of {params}"})
 
 
 if __name__ == "__main__":

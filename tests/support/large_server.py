@@ -1,7 +1,7 @@
-"""A server without any SDK whose answers are as large as it is told: `python large_server.py stdio|json|sse [known]`.
+"""A server without an SDK that returns results of any size: `python large_server.py stdio|json|sse [known]`.
 
-It serves both eras. A call with `later` is answered with a task; `known` is one that it has before. Over HTTP it says
-on stdout which port it is at.
+It serves both protocol eras. A call with `later` returns a task; with `known` the task of that name exists from the
+start. Over HTTP it prints its port.
 """
 
 import base64
@@ -28,7 +28,7 @@ def rows(size: int) -> list[dict[str, Any]]:
     return [{**row, "id": 100_000 + number} for number in range(size // len(json.dumps(row)))]
 
 
-def result_of(kind: str, size: int) -> dict[str, Any]:
+def make_call_result(kind: str, size: int) -> dict[str, Any]:
     match kind:
         case "json":
             return {"content": [{"type": "text", "text": json.dumps(rows(size))}]}
@@ -66,7 +66,7 @@ def make_result(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "tools/list":
             return {**complete, **listed, "tools": TOOLS}
         case "tools/call":
-            result = {**complete, **result_of(params["name"], params["arguments"]["size"])}
+            result = {**complete, **make_call_result(params["name"], params["arguments"]["size"])}
             result |= params["arguments"].get("more", {})
             return task(result, is_modern) if params["arguments"].get("later") else result
         case "tasks/result":
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     if "known" in sys.argv:
-        TASKS["known"] = result_of("text", 200_000)
+        TASKS["known"] = make_call_result("text", 200_000)
     if sys.argv[1] != "stdio":
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         sys.stdout.write(f"{server.server_port}\n")

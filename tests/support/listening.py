@@ -1,4 +1,4 @@
-"""Servers of this folder over HTTP: whoever starts one reads on its stdout which port it is at."""
+"""Serve an app over HTTP and print its port to stdout for the parent process."""
 
 import socket
 import sys
@@ -8,9 +8,9 @@ import uvicorn
 
 
 def serve_http(app: Any, port: int = 0) -> None:
-    # Said to be TCP, or asyncio would let the rest of an answer wait for who has read its start.
+    # Without the protocol number asyncio does not set TCP_NODELAY, which delays the rest of a response.
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
-        # A server that starts again finds its port as the one before it left it.
+        # A restarted server must be able to bind the port of its predecessor.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen()

@@ -1,4 +1,4 @@
-"""A server that listens as `forebay serve --http` does, and clients of it that keep to no rules."""
+"""Run a server as `forebay serve --http` does, and send it valid and invalid requests."""
 
 import contextlib
 import http.client
@@ -13,30 +13,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wires import HELLO, LEGACY, MODERN, MODERN_META, message_of
+from wires import INITIALIZE_PARAMS, LEGACY, MODERN, MODERN_META, extract_message
 
 ALICE, BOB = "alice-" + "a" * 30, "bob-" + "b" * 30
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-_PATIENCE = 30
+TIMEOUT_SECONDS = 30
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
 
     @property
     def message(self) -> Any:
-        return json.loads(message_of(self.body))
+        return json.loads(extract_message(self.body))
 
 
-class Listening:
-    """A process; what it logs is read as it comes, so that it never waits for us."""
+class HttpServer:
+    """A server process. Its log is read continuously, so that it never blocks on a full pipe."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
-        self.logged = ""
-        self._news = threading.Condition()
+        self.log = ""
+        self._log_changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.port = int(self.wait_for(r"listening on http://\S+:(\d+)/mcp")[1])
@@ -44,107 +44,109 @@ class Listening:
     def _read(self) -> None:
         assert self.process.stderr
         for line in self.process.stderr:
-            with self._news:
-                self.logged += line
-                self._news.notify_all()
+            with self._log_changed:
+                self.log += line
+                self._log_changed.notify_all()
 
     def wait_for(self, pattern: str) -> "re.Match[str]":
-        """What is logged, or will be."""
-        with self._news:
-            assert self._news.wait_for(lambda: re.search(pattern, self.logged), _PATIENCE), self.logged
-            found = re.search(pattern, self.logged)
+        """Wait until the log matches a pattern and return the match."""
+        with self._log_changed:
+            assert self._log_changed.wait_for(lambda: re.search(pattern, self.log), TIMEOUT_SECONDS), self.log
+            found = re.search(pattern, self.log)
             assert found
             return found
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def ended(self) -> int:
-        """The exit code, when it has one."""
-        code = self.process.wait(_PATIENCE)
-        self._reader.join(_PATIENCE)
+    def wait(self) -> int:
+        """Wait for the process to exit and return its exit code."""
+        code = self.process.wait(TIMEOUT_SECONDS)
+        self._reader.join(TIMEOUT_SECONDS)
         return code
 
-    def ask(
+    def request(
         self, method: str = "GET", path: str = "/mcp", body: bytes | None = None, headers: dict[str, str] | None = None
-    ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
+    ) -> Response:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_SECONDS)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
-            told = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, told, response.read())
+            lower_headers = {name.lower(): value for name, value in response.getheaders()}
+            return Response(response.status, lower_headers, response.read())
 
-    def post(self, message: dict[str, Any], token: str | None = None, **headers: str) -> Answer:
+    def post(self, message: dict[str, Any], token: str | None = None, **headers: str) -> Response:
         bearer = {} if token is None else {"authorization": f"Bearer {token}"}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.ask("POST", "/mcp", json.dumps(message).encode(), JSON | bearer | named)
+        return self.request("POST", "/mcp", json.dumps(message).encode(), JSON | bearer | named)
 
-    def hello(self, token: str | None = None, **headers: str) -> Answer:
-        """Begins a session."""
-        return self.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}, token, **headers)
+    def initialize(self, token: str | None = None, **headers: str) -> Response:
+        """Send the request that starts a session."""
+        return self.post(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE_PARAMS}, token, **headers
+        )
 
-    def discover(self, token: str | None = None, **headers: str) -> Answer:
-        """The same without a session."""
+    def list_tools(self, token: str | None = None, **headers: str) -> Response:
+        """Send a request of protocol 2026-07-28, which needs no session."""
         return self.post(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": MODERN_META}},
             token,
             **{"mcp_protocol_version": MODERN, "mcp_method": "tools/list", **headers},
         )
 
-    def first(self, era: str, token: str | None = None, **headers: str) -> Answer:
-        """The first request of an era."""
-        return (self.hello if era == LEGACY else self.discover)(token, **headers)
+    def send_first_request(self, era: str, token: str | None = None, **headers: str) -> Response:
+        """Send the first request of a client of this protocol era."""
+        return (self.initialize if era == LEGACY else self.list_tools)(token, **headers)
 
-    def raw(self, sent: bytes) -> bytes:
-        """All that comes back on one connection until it is closed."""
-        with self.connected() as connection:
-            connection.sendall(sent)
-            return everything(connection)
+    def send_raw(self, data: bytes) -> bytes:
+        """Send bytes on a new connection and return everything received until it is closed."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            return read_until_closed(connection)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[socket.socket]:
-        with socket.create_connection(("127.0.0.1", self.port), _PATIENCE) as connection:
+    def connect(self) -> Iterator[socket.socket]:
+        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS) as connection:
             yield connection
 
 
-def everything(connection: socket.socket) -> bytes:
-    """What comes until it is closed, which it has to be."""
-    came = b""
-    # Who is hung up on while still talking may be told so roughly.
+def read_until_closed(connection: socket.socket) -> bytes:
+    """Read from a connection until the server closes it."""
+    received = b""
+    # A server that closes the connection while data is still arriving may reset it.
     with contextlib.suppress(ConnectionResetError):
-        while more := connection.recv(65536):
-            came += more
-    return came
+        while chunk := connection.recv(65536):
+            received += chunk
+    return received
 
 
 @contextlib.contextmanager
-def listening(root: Path, **settings: Any) -> Iterator[Listening]:
-    told = {"store": (root / "store").as_uri(), **settings}
-    command = [sys.executable, str(Path(__file__).with_name("listening_server.py")), json.dumps(told)]
+def run_server(root: Path, **settings: Any) -> Iterator[HttpServer]:
+    options = {"store": (root / "store").as_uri(), **settings}
+    command = [sys.executable, str(Path(__file__).with_name("listening_server.py")), json.dumps(options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     server = None
     try:
-        server = Listening(process)
+        server = HttpServer(process)
         yield server
     finally:
         process.terminate()
         try:
-            process.wait(_PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
         finally:
             process.kill()
             if server is not None:
-                server.ended()
+                server.wait()
         assert process.stdout
-        # The protocol is elsewhere, but nothing of ours is written there either.
+        # Nothing may be written to stdout, although the protocol does not use it here.
         assert process.stdout.read() == ""
         process.stdout.close()
         assert process.stderr
         process.stderr.close()
 
 
-def tokens_in(root: Path) -> str:
-    """A file with a token for alice and one for bob."""
+def write_token_file(root: Path) -> str:
+    """Write a file with tokens for alice and bob and return its path."""
     path = root / "tokens"
     path.write_text(f"alice: {ALICE}\nbob: {BOB}\n")
     path.chmod(0o600)

@@ -1,6 +1,6 @@
-"""A server as `forebay serve` runs it over HTTP, for tests: `python listening_server.py SETTINGS`, as JSON.
+"""A server over HTTP as `forebay serve` runs it: `python listening_server.py SETTINGS`, with settings as JSON.
 
-It logs to standard error where it listens, and says there when it was ended in good order.
+It logs its address to standard error, and its exit code when it ends in good order.
 """
 
 import contextlib
@@ -41,12 +41,12 @@ def make_server() -> MCPServer:
 
 def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    told = json.loads(sys.argv[1])
-    told["http"] = tuple(told.get("http", ("127.0.0.1", 0)))
-    compression = told.pop("compression", "zstd")
-    settings = Settings(**told, sources=dict.fromkeys(told, "test"))
-    with contextlib.closing(Forebay(**settings.policy_options(), compression=compression)) as gate:
-        code = run_http(gate.install(make_server())._lowlevel_server, settings)
+    options = json.loads(sys.argv[1])
+    options["http"] = tuple(options.get("http", ("127.0.0.1", 0)))
+    compression = options.pop("compression", "zstd")
+    settings = Settings(**options, sources=dict.fromkeys(options, "test"))
+    with contextlib.closing(Forebay(**settings.policy_options(), compression=compression)) as forebay:
+        code = run_http(forebay.install(make_server())._lowlevel_server, settings)
     sys.stderr.write(f"ended with {code}\n")
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""A server of the mcp SDK on stdio with all that a client can do: the one that conformance is tried with, and more."""
+"""The conformance server on stdio with a few more tools."""
 
 import sys
 from pathlib import Path
@@ -23,12 +23,12 @@ def main() -> None:
 
     @server.tool()
     async def roots(ctx: Context) -> list[str]:
-        """Asks for the client's roots, as it was done until 2025-11-25."""
+        """Request the client's roots, as in protocol 2025-11-25 and earlier."""
         return [str(root.uri) for root in (await ctx.session.list_roots()).roots]
 
     @server.tool()
     async def waits(ctx: Context) -> str:
-        """Until it is cancelled."""
+        """Wait until the call is cancelled."""
         try:
             await ctx.report_progress(0)
             await anyio.sleep(60)
@@ -42,7 +42,7 @@ def main() -> None:
 
     @server.tool()
     async def grows(ctx: Context) -> str:
-        """There is one more tool, and whoever wants to know is told, in the way of either era."""
+        """Add a tool and send the change notification of the client's protocol version."""
         server.add_tool(lambda: "grown", name="grown", description="new", structured_output=False)
         await ctx.notify_tools_changed()
         if not ctx.session.protocol_version >= "2026-07-28":

@@ -1,8 +1,7 @@
 """A server of the mcp SDK for tests: `python mcp_server.py stdio|http '{"output_mode": "auto"}'`, or `null` for none.
 
-Over HTTP it says on stdout which port it is at. After the options come `guarded`, for those only who say who they are
-(`Bearer NAME`), `stateless`, `events`, for answers as streams of events, and `old`, for the transport of 2024-11-05 at
-`/sse`.
+Over HTTP it prints its port. Flags after the options: `guarded` requires a token (`Bearer NAME`), `stateless` has no
+sessions, `events` responds with event streams, and `old` serves the transport of 2024-11-05 at `/sse`.
 """
 
 import base64
@@ -20,13 +19,13 @@ from pydantic import AnyHttpUrl
 
 PIXELS = bytes(range(256)) * 400
 
-# Where tokens come from: nobody is sent there.
+# The SDK requires an issuer, but no client is sent there.
 HERE = AnyHttpUrl("http://127.0.0.1")
 AUTH = AuthSettings(issuer_url=HERE, resource_server_url=HERE, validate_token_resource=False)
 
 
 class TrustingVerifier(TokenVerifier):
-    """Everyone is who they say they are, but for `nobody`, who has a token without a subject."""
+    """Accepts every token as the name of its subject; the token `nobody` has no subject."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         subject = None if token == "nobody" else token  # noqa: S105
@@ -34,7 +33,7 @@ class TrustingVerifier(TokenVerifier):
 
 
 def make_server(**options: Any) -> MCPServer:
-    """Tools of every kind of result, each as large as it is told to be."""
+    """Return a server with a tool for every kind of result, in any size."""
     server = MCPServer("tests", instructions="none", **options)
 
     @server.tool()
@@ -89,16 +88,16 @@ def make_server(**options: Any) -> MCPServer:
 
 
 def main() -> None:
-    transport, told, *more = sys.argv[1:]
-    server = make_server(auth=AUTH, token_verifier=TrustingVerifier()) if "guarded" in more else make_server()
-    if (options := json.loads(told)) is not None:
+    transport, options_json, *flags = sys.argv[1:]
+    server = make_server(auth=AUTH, token_verifier=TrustingVerifier()) if "guarded" in flags else make_server()
+    if (options := json.loads(options_json)) is not None:
         from forebay.adapters.mcp import Forebay
 
         Forebay(**options).install(server)
     if transport == "http":
-        is_json = "events" not in more
-        streamable = server.streamable_http_app(stateless_http="stateless" in more, json_response=is_json)
-        serve_http(server.sse_app() if "old" in more else streamable)
+        is_json = "events" not in flags
+        streamable = server.streamable_http_app(stateless_http="stateless" in flags, json_response=is_json)
+        serve_http(server.sse_app() if "old" in flags else streamable)
     else:
         server.run()
 

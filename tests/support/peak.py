@@ -1,4 +1,4 @@
-"""The most memory that a process of its own has taken; for children, which are started small and measure themselves."""
+"""Measure peak memory in a child process, which starts small."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def peak() -> int:
-    """In bytes, of this process: on Linux without what it was charged with before it became another program."""
+    """Return this process's peak memory in bytes; on Linux without the memory used before `exec`."""
     try:
         with Path("/proc/self/status").open() as status:
             return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
@@ -18,7 +18,7 @@ def peak() -> int:
 
 
 def measured(script: str, *arguments: str) -> list[int]:
-    """The numbers that a script prints, in a process that can import this file."""
+    """Run a script in a process that can import this file and return the numbers it prints."""
     script = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom peak import peak\n{script}"
     command = [sys.executable, "-c", script, *arguments]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         response = answer(message)
         if response is None and "id" in message:
-            # It waits for as long as whoever asks does; since 2026-07-28 that they go is all they say.
+            # Wait as long as the caller; since 2026-07-28 a caller cancels by disconnecting.
             self.connection.recv(1)
             CANCELLED.append(None)
             self.close_connection = True

@@ -20,7 +20,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "null": st.none(),
 }
 
-# What is near to what schemas want, and anything else.
+# Values close to what schemas describe, and any others.
 anything = st.recursive(
     st.one_of(*SCALARS.values()) | scalars,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
@@ -50,13 +50,13 @@ references = st.builds(lambda name: {"$ref": f"#/$defs/{name}"}, st.sampled_from
 
 
 def with_default(schemas: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
-    """Some of them with a default, which may be as wrong as anything."""
+    """Add a default, which may be invalid, to some schemas."""
     return schemas | st.builds(lambda schema, default: {**schema, "default": default}, schemas, anything)
 
 
 @st.composite
 def objects(draw: Callable[..., Any], inner: st.SearchStrategy[Schema]) -> Schema:
-    """What must be there needs an end, so only what may be there refers to something."""
+    """Generate an object. Only optional members use references, because a required one could recurse forever."""
     required = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
     others = inner | references
     properties = {
@@ -70,7 +70,7 @@ def objects(draw: Callable[..., Any], inner: st.SearchStrategy[Schema]) -> Schem
 
 @st.composite
 def tagged(draw: Callable[..., Any], inner: st.SearchStrategy[Schema]) -> Schema:
-    """One of several kinds of object, or something else: no value is two of them."""
+    """Generate a union of distinguishable objects and other types: no value fits two of its members."""
     members = []
     for tag in ("x", "y", "z")[: draw(st.integers(1, 3))]:
         member = draw(objects(inner))
@@ -81,7 +81,7 @@ def tagged(draw: Callable[..., Any], inner: st.SearchStrategy[Schema]) -> Schema
 
 
 def unions(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
-    """One member at least has an end."""
+    """Generate a union with at least one member that is not recursive."""
     members = st.lists(inner | references, max_size=3)
     return st.builds(lambda one, more: {"anyOf": [*more, one]}, inner, members)
 
@@ -113,7 +113,7 @@ plain_schemas = whole(
 
 
 def overlapping(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
-    """No union leads back to itself without a value in between: nobody can tell what fits such a `oneOf`."""
+    """Generate overlapping unions, none of which refers to itself directly: such a `oneOf` is undefined."""
     arrays = st.builds(lambda items: {"type": "array", "items": items}, inner | references)
     unions = st.builds(
         lambda word, members: {word: members},
@@ -157,7 +157,7 @@ wild = whole(
 )
 
 
-# What is no schema, or hardly one.
+# Invalid schemas, and barely valid ones.
 words = ["$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "additionalProperties", "allOf"]
 words += ["anyOf", "components", "const", "contains", "default", "definitions", "dependentRequired", "dependentSchemas"]
 words += ["else", "enum", "exclusiveMinimum", "if", "items", "maximum", "maxItems", "minItems", "minLength", "minimum"]

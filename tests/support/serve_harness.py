@@ -1,4 +1,4 @@
-"""`forebay serve` before servers of this folder, with a client that has no SDK, in both eras."""
+"""Run `forebay serve` in front of test servers, with a client without an SDK for both protocol eras."""
 
 import dataclasses
 import json
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from forebay.config.options import Settings
-from gateway_harness import HELLO, Talk
+from gateway_harness import INITIALIZE_PARAMS, StdioClient
 from wires import LEGACY, MODERN_META
 
-__all__ = ["LEGACY", "EraTalk", "command_of", "config", "serve_command", "serving", "tool_names"]
+__all__ = ["LEGACY", "EraClient", "serve_command", "serving", "tool_names", "upstream_command", "write_config"]
 
 
 def _toml(value: Any) -> str:
-    # What is used here of JSON is TOML, too, but for tables.
+    # Apart from tables, the JSON values used here are valid TOML.
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     return json.dumps(value)
@@ -26,7 +26,7 @@ LIMITS = {field.name for field in dataclasses.fields(Settings) if not field.meta
 """Settings that are not options."""
 
 
-def config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Path:
+def write_config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Path:
     """Write a forebay.toml with a store beside it, and limits that are not options into limits.json."""
     limits = {name: options.pop(name) for name in LIMITS & options.keys()}
     (folder / "limits.json").write_text(json.dumps(limits))
@@ -39,54 +39,54 @@ def config(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -
     return path
 
 
-def command_of(script: str, *arguments: str) -> dict[str, Any]:
-    """An upstream that is a server of this folder."""
+def upstream_command(script: str, *arguments: str) -> dict[str, Any]:
+    """Return the configuration of an upstream that runs a server script of this folder."""
     return {"command": sys.executable, "args": [str(Path(__file__).with_name(script)), *arguments]}
 
 
 def serve_command(path: Path) -> list[str]:
-    """Return the command that serves a forebay.toml of `config`."""
+    """Return the command that serves a forebay.toml of `write_config`."""
     script = str(Path(__file__).with_name("limited_forebay.py"))
     limits = path.with_name("limits.json").read_text()
     start = ["-m", "forebay"] if limits == "{}" else [script, limits]
     return [sys.executable, *start, "serve", "--config", str(path)]
 
 
-class EraTalk(Talk):
+class EraClient(StdioClient):
     def __init__(self, command: list[str], era: str, capabilities: dict[str, Any]) -> None:
         self.era = era
         self.upstreams: list[str] = []
         self._capabilities = capabilities
-        self.greeting: dict[str, Any] = {}
+        self.server_info: dict[str, Any] = {}
         super().__init__(command)
 
-    def hello(self) -> dict[str, Any]:
+    def initialize(self) -> dict[str, Any]:
         if self.era != LEGACY:
-            return self.ask("server/discover")
-        answer = self.ask("initialize", {**HELLO, "capabilities": self._capabilities})
+            return self.request("server/discover")
+        response = self.request("initialize", {**INITIALIZE_PARAMS, "capabilities": self._capabilities})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        return answer
+        return response
 
-    def request(self, method: str, params: dict[str, Any] | None = None) -> int:
+    def send_request(self, method: str, params: dict[str, Any] | None = None) -> int:
         params = params or {}
         if self.era != LEGACY:
             meta = {**MODERN_META, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
             params = {**params, "_meta": {**meta, **params.get("_meta", {})}}
-        return super().request(method, params)
+        return super().send_request(method, params)
 
 
 @contextmanager
 def serving(
     path: Path, era: str = LEGACY, *options: str, capabilities: dict[str, Any] | None = None
-) -> Iterator[EraTalk]:
-    """A talk with a server that serves what a forebay.toml says."""
-    talk = EraTalk([*serve_command(path), *options], era, capabilities or {})
+) -> Iterator[EraClient]:
+    """Run `forebay serve` with a forebay.toml and yield an initialized client."""
+    client = EraClient([*serve_command(path), *options], era, capabilities or {})
     try:
-        talk.greeting = talk.hello()["result"]
-        yield talk
+        client.server_info = client.initialize()["result"]
+        yield client
     finally:
-        talk.kill()
+        client.kill()
 
 
-def tool_names(talk: Talk) -> list[str]:
-    return [tool["name"] for tool in talk.ask("tools/list")["result"]["tools"]]
+def tool_names(client: StdioClient) -> list[str]:
+    return [tool["name"] for tool in client.request("tools/list")["result"]["tools"]]

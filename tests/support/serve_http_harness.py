@@ -1,34 +1,35 @@
-"""`forebay serve --http` before servers of this folder, and clients of several principals."""
+"""Run `forebay serve --http` in front of test servers, with clients of several principals."""
 
 import http.client
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from listening_harness import JSON, Listening
-from serve_harness import config, serve_command
-from wires import MODERN, Wire, message_of, request, wired_to
+from listening_harness import JSON, HttpServer
+from serve_harness import serve_command, write_config
+from wires import MODERN, Wire, connect_http, extract_message, make_request
 
 __all__ = [
     "NAMES",
-    "Stream",
-    "called",
-    "eventually",
+    "TIMEOUT_SECONDS",
+    "NotificationStream",
+    "call_tool",
+    "child_pids",
+    "connect_as",
     "is_running",
-    "listens",
     "serving_http",
+    "subscribe",
     "token",
-    "wire",
     "write_tokens",
 ]
 
 NAMES = ["ann", "bob", "cid", "dan"]
 
-_PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
 
 def token(name: str) -> str:
@@ -41,79 +42,82 @@ def write_tokens(path: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[Listening]:
-    """One that ends well when it is told to, unless it has before; its tokens are in the folder."""
+def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[HttpServer]:
+    """Run the server with tokens for `NAMES`, and check that it exits with 0."""
     write_tokens(folder / "tokens", NAMES)
-    command = serve_command(config(folder, upstreams, **options))
+    command = serve_command(write_config(folder, upstreams, **options))
     listen = ["--http", "127.0.0.1:0", "--token-file", str(folder / "tokens"), "--log-level", "info"]
     with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
         try:
-            listening = Listening(gateway)
+            listening = HttpServer(gateway)
             yield listening
             listening.terminate()
-            assert listening.ended() == 0
+            assert listening.wait() == 0
         finally:
             gateway.kill()
 
 
-def wire(port: int, era: str, name: str) -> Wire:
-    return wired_to(port, era, token(name))
+def connect_as(port: int, era: str, name: str) -> Wire:
+    return connect_http(port, era, token(name))
 
 
-def called(wire: Wire, tool: str, **arguments: Any) -> Any:
-    """What a call of a tool that answers with one text says."""
-    answer = json.loads(message_of(wire.ask("tools/call", {"name": tool, "arguments": arguments})))
-    text = answer["result"]["content"][0]["text"]
+def call_tool(wire: Wire, tool: str, **arguments: Any) -> Any:
+    """Call a tool and return its text, parsed if it is JSON."""
+    response = json.loads(extract_message(wire.request("tools/call", {"name": tool, "arguments": arguments})))
+    text = response["result"]["content"][0]["text"]
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-class Stream:
-    """What one who listens is told."""
+class NotificationStream:
+    """The notifications of a subscription."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self._response = response
 
     def next(self) -> dict[str, Any]:
-        """What comes next, with its method and what it is of."""
-        deadline = time.monotonic() + _PATIENCE
+        """Return the next notification."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (line := self._response.readline()).startswith(b"data: {"):
             assert line, "the stream has ended"
-            # It is kept open by lines that say nothing.
+            # Keep-alive comments arrive in the meantime.
             assert time.monotonic() < deadline
         return dict(json.loads(line.removeprefix(b"data: ")))
 
-    def rest(self) -> bytes:
-        """All until it ends, which it has to."""
-        came, deadline = b"", time.monotonic() + _PATIENCE
+    def read_to_end(self) -> bytes:
+        """Read until the server closes the stream."""
+        received, deadline = b"", time.monotonic() + TIMEOUT_SECONDS
         while line := self._response.readline():
-            came += line
+            received += line
             assert time.monotonic() < deadline
-        return came
+        return received
 
 
 @contextmanager
-def listens(port: int, name: str, **wanted: Any) -> Iterator[Stream]:
-    """Someone who listens, as one does since 2026-07-28; it is acknowledged."""
-    asked = request(1, "subscriptions/listen", {"notifications": wanted}, MODERN)
-    headers = {"authorization": f"Bearer {token(name)}", "mcp-protocol-version": MODERN, "mcp-method": asked["method"]}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+def subscribe(port: int, name: str, **filters: Any) -> Iterator[NotificationStream]:
+    """Send `subscriptions/listen` and yield the stream after its acknowledgement."""
+    message = make_request(1, "subscriptions/listen", {"notifications": filters}, MODERN)
+    headers = {
+        "authorization": f"Bearer {token(name)}",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": message["method"],
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     with closing(connection):
-        connection.request("POST", "/mcp", json.dumps(asked), JSON | headers)
+        connection.request("POST", "/mcp", json.dumps(message), JSON | headers)
         with closing(connection.getresponse()) as response:
-            stream = Stream(response)
+            stream = NotificationStream(response)
             assert stream.next()["method"] == "notifications/subscriptions/acknowledged"
             yield stream
 
 
-def eventually(is_so: Callable[..., object], *of: Any) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not is_so(*of):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def child_pids(pid: int) -> list[int]:
+    # Each thread has its own list of children.
+    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for children in lists for child in children]

@@ -1,7 +1,7 @@
-"""A server of the mcp SDK with everything but large results: `python speaking_server.py stdio|http NAME [modern]`.
+"""A server of the mcp SDK with all protocol features: `python speaking_server.py stdio|http NAME [modern]`.
 
-Two of them have prompts and tools of the same names, and resources of their own.
-One that is `modern` knows no handshake.
+Two servers of different NAME have prompts and tools of the same names, but different resources.
+With `modern` it rejects the handshake.
 """
 
 # ruff: noqa: ARG001
@@ -64,40 +64,40 @@ def make_server(name: str) -> Server[Any]:
             case "log":
                 await ctx.session.send_log_message("warning", {"of": name}, related_request_id=ctx.request_id)
             case "progress":
-                told = params.arguments or {}
-                for step in range(told.get("steps", 3)):
-                    await anyio.sleep(told.get("every", 0))
+                arguments = params.arguments or {}
+                for step in range(arguments.get("steps", 3)):
+                    await anyio.sleep(arguments.get("every", 0))
                     await ctx.session.report_progress(step, 3)
             case "ask":
                 form = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})
                 if params.input_responses is None:
-                    asked: InputRequests = {"who": ElicitRequest(params=form)}
-                    return InputRequiredResult(input_requests=asked, request_state="asked")
+                    requests: InputRequests = {"who": ElicitRequest(params=form)}
+                    return InputRequiredResult(input_requests=requests, request_state="asked")
                 answer = params.input_responses["who"]
-                return said(f"{params.request_state} {answer.model_dump(mode='json').get('content')}")
+                return text_result(f"{params.request_state} {answer.model_dump(mode='json').get('content')}")
             case "meta":
-                return said((ctx.params or {}).get("_meta"))
+                return text_result((ctx.params or {}).get("_meta"))
             case "capable":
                 capabilities = ctx.session.client_capabilities
-                return said(sorted(capabilities.model_dump(exclude_none=True)) if capabilities else None)
+                return text_result(sorted(capabilities.model_dump(exclude_none=True)) if capabilities else None)
             case "update":
                 await bus.publish(ResourceUpdated(f"{name}://{(params.arguments or {}).get('of', 1)}"))
                 await bus.publish(PromptsListChanged())
             case "retell":
-                # It says so, although they are the same.
+                # Send the notification although the tools are unchanged.
                 await bus.publish(ToolsListChanged())
                 await ctx.session.send_tool_list_changed()
             case "level" | "subscribed":
-                return said(state[params.name])
+                return text_result(state[params.name])
             case _:
                 raise MCPError(code=-32099, message="odd", data={"of": name})
-        return said(name)
+        return text_result(name)
 
-    def said(value: Any) -> CallToolResult:
+    def text_result(value: Any) -> CallToolResult:
         return CallToolResult(content=[TextContent(type="text", text=str(value))])
 
     async def list_resources(ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        # In pages of one.
+        # One resource per page.
         at = int((params and params.cursor) or 0)
         resource = Resource(uri=f"{name}://{at}", name=f"{name} {at}")
         return ListResourcesResult(resources=[resource], next_cursor=str(at + 1) if at < 2 else None)

@@ -1,4 +1,4 @@
-"""Where the scripts are that tests start as processes."""
+"""The folder of the scripts that tests start as processes."""
 
 from pathlib import Path
 

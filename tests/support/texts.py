@@ -1,4 +1,4 @@
-"""Text that is hard to cut, and what it becomes on the wire."""
+"""Text that is hard to cut, and its size after JSON escaping."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ nasty_text = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
 def escape(text: str, levels: int) -> str:
-    """Really escapes."""
+    """Escape a text by `json.dumps`, `levels` times."""
     for _ in range(levels):
         text = json.dumps(text, ensure_ascii=False)[1:-1]
     return text
@@ -34,7 +34,7 @@ def weigh(text: str, levels: int) -> int:
 
 
 def char_ends(text: str) -> list[int]:
-    """The bytes at which text may be cut between characters, the ends included."""
+    """Return the byte offsets between characters, including both ends of the text."""
     ends = [0]
     for char in text:
         ends.append(ends[-1] + len(char.encode()))
@@ -43,7 +43,7 @@ def char_ends(text: str) -> list[int]:
 
 @contextmanager
 def every_payload(text: str, folder: Path) -> Iterator[list[Buffer | str]]:
-    """The same text as everything a payload may be."""
+    """Yield the same text as every type that a payload may have."""
     data = text.encode()
     path = folder / "payload"
     path.write_bytes(data)

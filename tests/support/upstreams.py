@@ -9,7 +9,7 @@ from typing import Any
 
 from forebay.operations import OperationRegistry
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
-from wires import started
+from wires import start_server
 
 TRANSPORTS = ["stdio", "http"]
 
@@ -22,7 +22,7 @@ def open_target(script: str, transport: str, *more: str) -> Iterator[Any]:
     if transport == "stdio":
         yield [sys.executable, str(Path(__file__).with_name(script)), "stdio"]
         return
-    with started(script, "http", *more) as process:
+    with start_server(script, "http", *more) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
 

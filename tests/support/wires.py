@@ -1,4 +1,4 @@
-"""Servers as a client without any SDK has them: requests and the bytes that come back, over stdio and over HTTP."""
+"""Clients without an SDK that return response bytes unchanged, over stdio and over HTTP."""
 
 import http.client
 import json
@@ -12,10 +12,10 @@ from typing import Any, Protocol
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
 
-# What weighs in a message otherwise than alone.
+# Characters whose size changes in a JSON message.
 NASTY = ['"', "\\", "\x01", "\x1f", "😀", "é", "\ud7ff", "</script>", "\n", "a"]
 
-# Every kind of answer that servers under test have in common.
+# Calls for every kind of result that the test servers have in common.
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("rows", {}),
     ("rows", {"count": 500}),
@@ -33,7 +33,11 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("rows", {"count": "no number"}),
 ]
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
+INITIALIZE_PARAMS = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "wire", "version": "1"},
+}
 MODERN_META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": {"name": "wire", "version": "1"},
@@ -42,38 +46,38 @@ MODERN_META = {
 
 
 class Wire(Protocol):
-    hello: bytes
-    """What a handshake is answered with, where there is one."""
-    notified: list[bytes]
-    """What came unasked before an answer; over HTTP nobody listens for it."""
+    initialize_response: bytes
+    """The response to `initialize`; empty in the modern era."""
+    notifications: list[bytes]
+    """Notifications received before responses; always empty over HTTP."""
 
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
-        """What a request is answered with, as it came."""
+    def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
+        """Send a request and return the bytes of its response."""
 
 
-def message_of(answer: bytes) -> bytes:
-    """The JSON-RPC message of an answer, without what a transport puts around it."""
-    (line,) = [line for line in answer.splitlines() if line.removeprefix(b"data: ").startswith(b"{")]
+def extract_message(body: bytes) -> bytes:
+    """Return the JSON-RPC message of a response, without the framing of the transport."""
+    (line,) = [line for line in body.splitlines() if line.removeprefix(b"data: ").startswith(b"{")]
     return line.removeprefix(b"data: ")
 
 
-class _Stdio:
+class _StdioWire:
     def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
-        self._process, self._era, self._id, self.hello = process, era, 0, b""
-        self.notified: list[bytes] = []
+        self._process, self._era, self._id, self.initialize_response = process, era, 0, b""
+        self.notifications: list[bytes] = []
         if era == LEGACY:
-            self.hello = self.ask("initialize", HELLO)
+            self.initialize_response = self.request("initialize", INITIALIZE_PARAMS)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
+    def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
-        self._send(request(self._id, method, params, self._era))
+        self._send(make_request(self._id, method, params, self._era))
         assert self._process.stdout
         line = self._process.stdout.readline()
         while b'"method":"notifications/' in line[:256]:
-            self.notified.append(line)
+            self.notifications.append(line)
             line = self._process.stdout.readline()
-        # Two servers that ended would say the same.
+        # Otherwise two servers that both ended would compare equal.
         assert line, "the server has ended"
         return line
 
@@ -83,26 +87,26 @@ class _Stdio:
         self._process.stdin.flush()
 
 
-class _Http:
+class _HttpWire:
     def __init__(self, port: int, era: str, token: str | None) -> None:
-        self._port, self._era, self._id, self.hello = port, era, 0, b""
-        self.notified: list[bytes] = []
+        self._port, self._era, self._id, self.initialize_response = port, era, 0, b""
+        self.notifications: list[bytes] = []
         self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
         if era == LEGACY:
-            self.hello = self.ask("initialize", HELLO)
+            self.initialize_response = self.request("initialize", INITIALIZE_PARAMS)
             self._headers["mcp-protocol-version"] = "2025-11-25"
             self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> bytes:
+    def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
-        return self._post(request(self._id, method, params, self._era))
+        return self._post(make_request(self._id, method, params, self._era))
 
     def _post(self, message: dict[str, Any]) -> bytes:
         headers = dict(self._headers)
         if self._era == MODERN:
-            # Intermediaries may go by these, so that the newest version wants them.
+            # The newest version requires these headers for intermediaries.
             headers |= {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
             if name := message["params"].get("name") or message["params"].get("uri"):
                 headers["mcp-name"] = name
@@ -115,15 +119,15 @@ class _Http:
             return response.read()
 
 
-def request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
+def make_request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
     params = params or {}
     meta = {"_meta": {**MODERN_META, **params.get("_meta", {})}} if era == MODERN else {}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, **meta}}
 
 
 @contextmanager
-def started(script: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A server of this folder, as a process; it ends with its input, or is told to."""
+def start_server(script: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a server script of this folder. It ends with its input, or over HTTP by a signal."""
     command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
@@ -135,7 +139,7 @@ def started(script: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]
 
 
 class Servers:
-    """Servers by what they were told. One over HTTP serves every test; one on stdio has a single client."""
+    """Servers by their options. An HTTP server is shared by all tests; a stdio server has a single client."""
 
     def __init__(self, script: str) -> None:
         self._script = script
@@ -144,22 +148,22 @@ class Servers:
         self.close = self._running.close
 
     def port(self, options: dict[str, Any] | None, *more: str) -> int:
-        told = (json.dumps(options), *more)
-        if told not in self._ports:
-            process = self._running.enter_context(started(self._script, "http", *told))
+        arguments = (json.dumps(options), *more)
+        if arguments not in self._ports:
+            process = self._running.enter_context(start_server(self._script, "http", *arguments))
             assert process.stdout
-            self._ports[told] = int(process.stdout.readline())
-        return self._ports[told]
+            self._ports[arguments] = int(process.stdout.readline())
+        return self._ports[arguments]
 
     @contextmanager
-    def wired(self, options: dict[str, Any] | None, era: str, transport: str = "stdio") -> Iterator[Wire]:
+    def connect(self, options: dict[str, Any] | None, era: str, transport: str = "stdio") -> Iterator[Wire]:
         if transport == "http":
-            yield wired_to(self.port(options), era)
+            yield connect_http(self.port(options), era)
             return
-        with started(self._script, transport, json.dumps(options)) as process:
-            yield _Stdio(process, era)
+        with start_server(self._script, transport, json.dumps(options)) as process:
+            yield _StdioWire(process, era)
 
 
-def wired_to(port: int, era: str, token: str | None = None) -> Wire:
-    """A wire to a server that runs already."""
-    return _Http(port, era, token)
+def connect_http(port: int, era: str, token: str | None = None) -> Wire:
+    """Connect to a running HTTP server."""
+    return _HttpWire(port, era, token)

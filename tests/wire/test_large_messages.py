@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_harness import said, talking, wrap
+from gateway_harness import connect, parse_text, wrap
 
 pytestmark = pytest.mark.slow
 
@@ -31,13 +31,13 @@ def test_the_size_of_what_a_server_ended_at_is_said(is_reference: bool, tmp_path
     (tmp_path / "large.txt").write_text("x" * size)
     options = ["--file-refs", "--file-root", str(tmp_path)] if is_reference else []
     command = wrap(tmp_path / "store", *options, server=[sys.executable, "-c", SERVER])
-    with talking(*command) as talk:
+    with connect(*command) as talk:
         argument = {"$file": str(tmp_path / "large.txt")} if is_reference else "x" * size
-        error = said(talk.call("takes", text=argument))["error"]
+        error = parse_text(talk.call("takes", text=argument))["error"]
         assert error["code"] == "upstream_failed"
         assert "ended with exit code 3" in error["message"]
         (told,) = [int(word) for word in error["message"].split() if word.isdigit() and len(word) > 2]
         assert size < told < size + 1000
         # The size is per server process: the restarted one has not received the large message.
         assert talk.call("takes", text="little")["content"][0]["text"] == "taken"
-        assert "bytes" not in said(talk.call("takes", text="dies"))["error"]["message"]
+        assert "bytes" not in parse_text(talk.call("takes", text="dies"))["error"]["message"]

@@ -91,17 +91,18 @@ def fetch(args: Namespace) -> None:
       auto   items if they are most of the payload, else text, else bytes
     The default limit is 200 items or lines, or as many bytes as --max-bytes holds.
     """
+    from forebay.store.pages import PageRequest
+
     with _open_store(args) as store:
-        page = store.fetch(
-            args.handle,
+        request = PageRequest(
             offset=args.offset,
             limit=args.limit,
             format=args.format,
             path=args.path,
             fields=args.fields,
             max_bytes=args.max_bytes,
-            principal=_resolve_principal(store, args, args.handle),
         )
+        page = store.fetch_page(args.handle, request, principal=_resolve_principal(store, args, args.handle))
     if args.raw:
         output.print_content(page)
     else:
@@ -129,18 +130,19 @@ def get(args: Namespace) -> None:
 
 def search(args: Namespace) -> None:
     """Find a pattern in a stored payload."""
+    from forebay.store.pages import SearchRequest
+
     with _open_store(args) as store:
-        page = store.search(
-            args.handle,
-            args.pattern,
+        request = SearchRequest(
+            pattern=args.pattern,
             regex=args.regex,
             ignore_case=args.ignore_case,
             start=args.start,
             limit=args.limit,
             context=args.context,
             max_bytes=args.max_bytes,
-            principal=_resolve_principal(store, args, args.handle),
         )
+        page = store.search_page(args.handle, request, principal=_resolve_principal(store, args, args.handle))
     output.print_matches(page)
 
 

@@ -20,6 +20,7 @@ from forebay.outputs.capabilities import (
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
 from forebay.store import Store
 from forebay.store.handles import extract_handle
+from forebay.store.pages import PageRequest, SearchRequest
 from forebay.store.payload import encode, escaped_size
 from forebay.store.principals import Principal
 
@@ -169,7 +170,8 @@ class OutputTools:
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)
         try:
-            return self._store.fetch(handle, **options, **self._page_options(caller)).to_json()
+            request = PageRequest(**options, **self._page_limits(caller))
+            return self._store.fetch_page(handle, request, principal=caller.principal).to_json()
         except PathNotFound:
             if options.get("fields") is not None:
                 raise
@@ -179,16 +181,12 @@ class OutputTools:
 
     def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)
-        return self._store.search(handle, **options, **self._page_options(caller)).to_json()
+        request = SearchRequest(**options, **self._page_limits(caller))
+        return self._store.search_page(handle, request, principal=caller.principal).to_json()
 
-    def _page_options(self, caller: Caller) -> dict[str, Any]:
+    def _page_limits(self, caller: Caller) -> dict[str, Any]:
         # The page is a text inside a JSON message, so it is escaped once.
-        return {
-            "max_bytes": self._max_bytes,
-            "escape_levels": 1,
-            "is_ascii": caller.is_ascii,
-            "principal": caller.principal,
-        }
+        return {"max_bytes": self._max_bytes, "escape_levels": 1, "is_ascii": caller.is_ascii}
 
     def _journal(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         action, count = arguments.get("action", "recent"), arguments.get("count", 50)
@@ -271,7 +269,8 @@ def read_resource(
     """Return the result of `resources/read`: a page, with its position in `_meta`."""
     handle, _, query = uri.removeprefix(RESOURCE_URI_PREFIX).partition("?")
     options = _parse_query(query)
-    page = store.fetch(handle, **options, max_bytes=max_bytes, escape_levels=1, is_ascii=is_ascii, principal=principal)
+    request = PageRequest(**options, max_bytes=max_bytes, escape_levels=1, is_ascii=is_ascii)
+    page = store.fetch_page(handle, request, principal=principal)
     mime_type = "application/json" if page.encoding == "json" else store.stat(handle, principal=principal).mime_type
     position = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
     if page.encoding == "base64" and not (page.eof and page.offset == 0):

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_server import make_server
 from mcp_types import Tool
 from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
-from wires import LEGACY, started
+from wires import LEGACY, start_server
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +141,7 @@ def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
 def test_a_server_over_http_may_start_again(era: str) -> None:
     async def check() -> None:
         registry = OperationRegistry()
-        with started("changing_server.py", "http") as process:
+        with start_server("changing_server.py", "http") as process:
             assert process.stdout
             port = int(process.stdout.readline())
             url = f"http://127.0.0.1:{port}/mcp"
@@ -154,7 +154,7 @@ def test_a_server_over_http_may_start_again(era: str) -> None:
         assert error.code == "EXECUTION_ERROR"
         # The server is still down, and the call fails in time.
         assert (await call_error(registry, "changing.text", {"size": 1})).code == "EXECUTION_ERROR"
-        with started("changing_server.py", "http", str(port)) as process:
+        with start_server("changing_server.py", "http", str(port)) as process:
             assert process.stdout
             process.stdout.readline()
             assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
@@ -171,14 +171,14 @@ def test_a_server_over_http_may_start_again(era: str) -> None:
 def test_a_session_that_was_forgotten_is_begun_anew() -> None:
     async def check() -> None:
         registry = OperationRegistry()
-        with started("changing_server.py", "http") as process:
+        with start_server("changing_server.py", "http") as process:
             assert process.stdout
             port = int(process.stdout.readline())
             server = await from_mcp(f"http://127.0.0.1:{port}/mcp", mode=LEGACY).connect()
             server.register_into(registry)
             process.kill()
             process.wait()
-            with started("changing_server.py", "http", str(port)) as again:
+            with start_server("changing_server.py", "http", str(port)) as again:
                 assert again.stdout
                 again.stdout.readline()
                 assert len(unwrap(await registry.execute("changing.text", {"size": 3}))[0]["text"]) == 3
@@ -191,14 +191,14 @@ def test_a_session_that_was_forgotten_is_begun_anew() -> None:
 def test_over_a_transport_of_someone_else_a_forgotten_session_costs_a_call() -> None:
     async def check() -> None:
         registry = OperationRegistry()
-        with started("changing_server.py", "http") as process:
+        with start_server("changing_server.py", "http") as process:
             assert process.stdout
             port = int(process.stdout.readline())
             server = from_mcp(lambda: streamable_http_client(f"http://127.0.0.1:{port}/mcp"), mode=LEGACY)
             (await server.connect()).register_into(registry)
             process.kill()
             process.wait()
-            with started("changing_server.py", "http", str(port)) as again:
+            with start_server("changing_server.py", "http", str(port)) as again:
                 assert again.stdout
                 again.stdout.readline()
                 # It may have run, so it is not repeated; the next call reconnects.

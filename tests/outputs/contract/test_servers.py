@@ -32,7 +32,7 @@ def test_a_response_is_within_its_budget_as_a_whole_message(
     character: str, era: str, servers: Servers, tmp_path: Path
 ) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "contract": {"text": "config", "*": True}, "handle_length": 26}
-    with servers.wired(options, era) as wire:
+    with servers.connect(options, era) as wire:
         for tool, arguments, budget in (
             ("text", {"size": 60_000 // len(character), "of": character}, 1536),
             ("rows", {"count": 2000}, 10240),
@@ -41,7 +41,7 @@ def test_a_response_is_within_its_budget_as_a_whole_message(
             ("with_meta", {"size": 100_000}, 10240),
             ("image", {}, 10240),
         ):
-            line = wire.ask("tools/call", {"name": tool, "arguments": arguments}).rstrip(b"\n")
+            line = wire.request("tools/call", {"name": tool, "arguments": arguments}).rstrip(b"\n")
             assert len(line) <= budget
             fields = json.loads(json.loads(line)["result"]["content"][0]["text"])
             assert (fields["hasMore"], fields["fetchWith"]) == (True, "output_fetch")

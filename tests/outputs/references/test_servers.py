@@ -11,7 +11,7 @@ from forebay.errors import InvalidArgument
 from forebay.outputs.policy import OutputPolicy
 from refs_server import digest, make_rows
 from stores import events
-from wires import Servers, Wire, message_of
+from wires import Servers, Wire, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def make_options(sdk: str, tmp_path: Path, **more: Any) -> dict[str, Any]:
 
 
 def call(wire: Wire, tool: str, **arguments: Any) -> tuple[dict[str, Any], bool]:
-    answer = json.loads(message_of(wire.ask("tools/call", {"name": tool, "arguments": arguments})))
+    answer = json.loads(extract_message(wire.request("tools/call", {"name": tool, "arguments": arguments})))
     result = answer["result"]
     return json.loads(result["content"][0]["text"]), bool(result.get("isError"))
 
@@ -47,7 +47,7 @@ def test_a_tool_receives_another_tool_s_output_unchanged(
     sdk: str, era: str, transport: str, root: Path, servers: Servers, tmp_path: Path
 ) -> None:
     assert root.exists()
-    with servers.wired(make_options(sdk, tmp_path), era, transport) as wire:
+    with servers.connect(make_options(sdk, tmp_path), era, transport) as wire:
         for text in ('"\\\n', "\x01\x1f", "😀é", "</script>"):
             descriptor, _ = call(wire, "make", size=200_000, of=text)
             handle = descriptor["output_handle"]
@@ -61,7 +61,7 @@ def test_a_tool_receives_a_part_of_another_tool_s_output(
     sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path
 ) -> None:
     assert root.exists()
-    with servers.wired(make_options(sdk, tmp_path), era) as wire:
+    with servers.connect(make_options(sdk, tmp_path), era) as wire:
         descriptor, _ = call(wire, "make_rows", count=5000)
         handle = descriptor["output_handle"]
         rows = json.loads(make_rows(5000))["rows"]
@@ -79,7 +79,7 @@ def test_a_tool_receives_a_part_of_another_tool_s_output(
 
 def test_a_file_is_text_or_json_by_the_schema(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
     (root / "rows.json").write_text('[{"id": 1},\n {"id": 2}]')
-    with servers.wired(make_options(sdk, tmp_path), era) as wire:
+    with servers.connect(make_options(sdk, tmp_path), era) as wire:
         received, _ = call(wire, "take_rows", rows={"$file": "rows.json"})
         assert (received["ids"], received["count"]) == (3, 2)
         received, _ = call(wire, "take", content={"$file": str(root / "rows.json")})
@@ -109,7 +109,7 @@ def test_a_refused_reference_does_not_call_the_tool(
         "binary": "invalid_format_for_payload",
     }
     options = make_options(sdk, tmp_path, file_ref_max_bytes=1000)
-    with servers.wired(options, era) as wire:
+    with servers.connect(options, era) as wire:
         for path, code in refusals.items():
             error, is_error = call(wire, "take", content={"$file": path})
             assert is_error
@@ -129,20 +129,20 @@ def test_without_the_option_references_pass_unchanged(sdk: str, era: str, server
     off: dict[str, Any] = {"sdk": sdk, "store": (tmp_path / "store").as_uri(), "sweep_interval": 0}
     options = {"$file": "/etc/passwd", "$$file": 1, "more": [{"$handle": "x", "a": {"$$handle": 2}}]}
     params = {"name": "take_rows", "arguments": {"rows": [], "options": options}}
-    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(off, era) as with_forebay:
-        answer = with_forebay.ask("tools/call", params)
-        assert answer == plain.ask("tools/call", params)
+    with servers.connect({"sdk": sdk}, era) as plain, servers.connect(off, era) as with_forebay:
+        answer = with_forebay.request("tools/call", params)
+        assert answer == plain.request("tools/call", params)
         assert json.loads(json.loads(answer)["result"]["content"][0]["text"])["options"] == options
-        before, after = (json.loads(wire.ask("tools/list"))["result"]["tools"] for wire in (plain, with_forebay))
+        before, after = (json.loads(wire.request("tools/list"))["result"]["tools"] for wire in (plain, with_forebay))
         assert after[: len(before)] == before
         assert "$file" not in json.dumps(after)
 
 
 def test_listed_schemas_accept_references(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
     assert root.exists()
-    with servers.wired({"sdk": sdk}, era) as plain, servers.wired(make_options(sdk, tmp_path), era) as with_forebay:
+    with servers.connect({"sdk": sdk}, era) as plain, servers.connect(make_options(sdk, tmp_path), era) as with_forebay:
         before, after = (
-            {tool["name"]: tool for tool in json.loads(wire.ask("tools/list"))["result"]["tools"]}
+            {tool["name"]: tool for tool in json.loads(wire.request("tools/list"))["result"]["tools"]}
             for wire in (plain, with_forebay)
         )
     properties = after["take"]["inputSchema"]["properties"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faulty_server import EVENTS, JSON, Server, faulty_server
 from gateways import Gateway, error_of, gateway_to, text_of, works
-from wires import CALLS, LEGACY, MODERN, Servers, message_of, wired_to
+from wires import CALLS, LEGACY, MODERN, Servers, connect_http, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -35,24 +35,24 @@ def test_a_client_gets_the_bytes_that_the_server_sends(
     servers: Servers, tmp_path: Path, era: str, kind: tuple[str, ...]
 ) -> None:
     port = servers.port(None, *kind)
-    direct = wired_to(port, era)
+    direct = connect_http(port, era)
     with gateway_to(f"http://127.0.0.1:{port}/mcp", tmp_path, era) as gateway:
         if era == LEGACY:
-            assert gateway.hello.strip() == message_of(direct.hello)
+            assert gateway.hello.strip() == extract_message(direct.initialize_response)
         for name, arguments in CALLS:
             params = {"name": name, "arguments": arguments}
-            assert gateway.ask("tools/call", params).strip() == message_of(direct.ask("tools/call", params))
+            assert gateway.ask("tools/call", params).strip() == extract_message(direct.request("tools/call", params))
         for method in ("prompts/list", "resources/list", "ping", "no/such"):
-            assert gateway.ask(method).strip() == message_of(direct.ask(method))
+            assert gateway.ask(method).strip() == extract_message(direct.request(method))
 
 
 def test_a_server_of_the_oldest_transport_is_served_too(servers: Servers, tmp_path: Path) -> None:
-    direct = wired_to(servers.port(None), LEGACY)
+    direct = connect_http(servers.port(None), LEGACY)
     with gateway_to(f"http://127.0.0.1:{servers.port(None, 'old')}/sse", tmp_path) as gateway:
-        assert gateway.hello.strip() == message_of(direct.hello)
+        assert gateway.hello.strip() == extract_message(direct.initialize_response)
         for name, arguments in CALLS:
             params = {"name": name, "arguments": arguments}
-            assert gateway.ask("tools/call", params).strip() == message_of(direct.ask("tools/call", params))
+            assert gateway.ask("tools/call", params).strip() == extract_message(direct.request("tools/call", params))
 
 
 def test_the_oldest_transport_begins_again_when_its_stream_ends(server: Server, tmp_path: Path) -> None:
