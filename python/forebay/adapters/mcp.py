@@ -167,7 +167,7 @@ class Forebay:
         default_length = SHORT_HANDLE_LENGTH if ctx.request is None else LONG_HANDLE_LENGTH
         return ToolCall(
             tool=tool,
-            principal=_current_principal(),
+            principal=_get_current_principal(),
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
             handle_length=self.policy.handle_length or default_length,
@@ -225,7 +225,7 @@ class Forebay:
                 result,
                 mode,
                 is_inline=is_inline,
-                principal=_current_principal(),
+                principal=_get_current_principal(),
                 connection=get_connection(ctx.session, ctx.protocol_version),
                 request_id=ctx.request_id,
                 is_ascii=_is_ascii(ctx),
@@ -260,7 +260,7 @@ class Forebay:
         return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], added)
 
     async def _on_resources_read(self, ctx: _Context) -> HandlerResult:
-        uri, principal, is_ascii = (ctx.params or {})["uri"], _current_principal(), _is_ascii(ctx)
+        uri, principal, is_ascii = (ctx.params or {})["uri"], _get_current_principal(), _is_ascii(ctx)
         try:
             page = await _run_in_thread(
                 read_resource, self.store, uri, self.policy.max_page_bytes, principal, is_ascii=is_ascii
@@ -287,7 +287,7 @@ class Forebay:
         return shaped
 
 
-def _current_principal() -> str | None:
+def _get_current_principal() -> str | None:
     return get_principal(get_access_token())
 
 
@@ -314,7 +314,7 @@ def get_task_owners(ctx: _Context) -> TaskOwners:
     """Return the owners of the tasks that a request may name: its connection, if that lasts, and its principal."""
     connection = get_connection(ctx.session, ctx.protocol_version)
     # A weak reference, so that remembered tasks do not keep connections alive.
-    return (_current_principal(),) if connection is None else (weakref.ref(connection), _current_principal())
+    return (_get_current_principal(),) if connection is None else (weakref.ref(connection), _get_current_principal())
 
 
 def _is_ascii(ctx: _Context) -> bool:

@@ -181,7 +181,7 @@ def sweep(args: Namespace) -> None:
 
 def journal(args: Namespace) -> None:
     """Print the journal of the store: recent events, or a summary of all."""
-    reader: dict[str, Any] = {"principal": _principal_names(args), "is_operator": args.principal is None}
+    reader: dict[str, Any] = {"principal": _list_principal_names(args), "is_operator": args.principal is None}
     with _open_store(args) as store:
         if args.action == "summary":
             output.print_json(store.journal.summary(**reader))
@@ -198,7 +198,7 @@ def stats(args: Namespace) -> None:
     from forebay.outputs.monitor import summarize_responses
 
     with _open_store(args) as store:
-        events = store.journal.events(principal=_principal_names(args), is_operator=args.principal is None)
+        events = store.journal.events(principal=_list_principal_names(args), is_operator=args.principal is None)
         tools = summarize_responses(events)
         stored = [*_list_stored(store, args)]
     storage = {
@@ -260,10 +260,10 @@ def _open_store(args: Namespace) -> "Store":
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
-def _principal_names(args: Namespace) -> tuple[str, ...]:
-    from forebay.store.principals import possible_principals
+def _list_principal_names(args: Namespace) -> tuple[str, ...]:
+    from forebay.store.principals import list_possible_principals
 
-    return () if args.principal is None else possible_principals(args.principal)
+    return () if args.principal is None else list_possible_principals(args.principal)
 
 
 def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
@@ -273,13 +273,13 @@ def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Princip
     if args.principal is None:
         return OPERATOR
     owner = store.stat(handle, principal=OPERATOR).principal
-    return owner if owner in _principal_names(args) else str(args.principal)
+    return owner if owner in _list_principal_names(args) else str(args.principal)
 
 
 def _list_stored(store: "Store", args: Namespace) -> Iterator["StoredOutput"]:
     from forebay.store import OPERATOR
 
-    for principal in _principal_names(args) or (OPERATOR,):
+    for principal in _list_principal_names(args) or (OPERATOR,):
         yield from store.list(principal=principal)
 
 

@@ -105,7 +105,7 @@ def adopt(args: Namespace) -> None:
     from forebay.config.adopt import adopt_servers, restore_servers
     from forebay.config.clients import mask_client_file, read_client_file
 
-    flags = _option_flags(args)
+    flags = _collect_option_flags(args)
     text = read_client_file(args.path)
     if args.undo and (flags or args.forebay):
         raise InvalidArgument("--undo takes forebay away, whatever its options; leave them out")
@@ -113,7 +113,7 @@ def adopt(args: Namespace) -> None:
     if args.undo:
         change = restore_servers(text, args.path, names)
     else:
-        change = adopt_servers(text, args.path, _forebay_command(args.forebay), flags, names)
+        change = adopt_servers(text, args.path, _find_forebay_command(args.forebay), flags, names)
     output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
     for name, reason in change.skipped.items():
         _print_note(f"{name} {reason}, and stays as it is")
@@ -187,7 +187,7 @@ def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | No
 
 
 def _add_option(parser: ArgumentParser, option: "Option") -> None:
-    keywords: dict[str, Any] = {"dest": option.name, "help": _help_text(option)}
+    keywords: dict[str, Any] = {"dest": option.name, "help": _make_help_text(option)}
     if option.type.is_flag:
         keywords |= {"action": argparse.BooleanOptionalAction}
     else:
@@ -197,12 +197,12 @@ def _add_option(parser: ArgumentParser, option: "Option") -> None:
     parser.add_argument(option.flag, **keywords)
 
 
-def _help_text(option: "Option") -> str:
+def _make_help_text(option: "Option") -> str:
     default = "" if option.default is False or option.is_alias else option.default_text
     return (option.help + (f" (default: {default})" if default else "")).replace("%", "%%")
 
 
-def _option_flags(args: Namespace) -> list[str]:
+def _collect_option_flags(args: Namespace) -> list[str]:
     """Return the options that `adopt` passes on to `wrap`, as flags. Raises `InvalidArgument` for invalid ones."""
     from forebay.config.load import load_settings
     from forebay.config.options import SPELLINGS
@@ -222,7 +222,7 @@ def _option_flags(args: Namespace) -> list[str]:
     return flags
 
 
-def _forebay_command(requested_command: str | None) -> list[str]:
+def _find_forebay_command(requested_command: str | None) -> list[str]:
     """Return the command that starts forebay from any folder: the requested one, or that of this process."""
     import shlex
 

@@ -88,7 +88,7 @@ def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> 
     without_headers = [
         str(server)
         for server in changed
-        if server.node.member("url") and not _object_members(server.node.member("headers"))
+        if server.node.member("url") and not _list_object_members(server.node.member("headers"))
     ]
     return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skipped, tuple(without_headers))
 
@@ -111,18 +111,19 @@ def _adopt_command(
 ) -> list[Edit]:
     args = server.member("args")
     _require_nonempty_string("a command", command)
-    _require_strings("one of its args", *_array_nodes(args))
+    _require_strings("one of its args", *_list_array_nodes(args))
     notes = [_NO_ARGS_NOTE] if args is None else []
     server_command = text[command.node.start : command.node.end]
     words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--"]), server_command]
     new_command = (command.node.start, command.node.end, _quote(forebay[0]))
     if args is None:
-        member = f',{_leading_whitespace(text, command.start)}"args"{_key_separator(text, command)}[{", ".join(words)}]'
+        whitespace, separator = _get_leading_whitespace(text, command.start), _find_key_separator(text, command)
+        member = f',{whitespace}"args"{separator}[{", ".join(words)}]'
         return [new_command, (command.end, command.end, member)]
-    nodes = _array_nodes(args)
+    nodes = _list_array_nodes(args)
     if not nodes:
         return [new_command, (args.node.start + 1, args.node.start + 1, ", ".join(words))]
-    separator = "," + _leading_whitespace(text, nodes[0].start)
+    separator = "," + _get_leading_whitespace(text, nodes[0].start)
     return [new_command, (nodes[0].start, nodes[0].start, "".join(word + separator for word in words))]
 
 
@@ -139,13 +140,13 @@ def _adopt_url(text: str, server: Node, url: Member, forebay: Sequence[str], fla
     server_url = text[url.node.start : url.node.end]
     words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--url"]), server_url]
     command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay[0])}'
-    args = f'"args"{_key_separator(text, url)}[{", ".join(words)}]'
-    return [*edits, (url.start, url.end, f"{command},{_leading_whitespace(text, url.start)}{args}")]
+    args = f'"args"{_find_key_separator(text, url)}[{", ".join(words)}]'
+    return [*edits, (url.start, url.end, f"{command},{_get_leading_whitespace(text, url.start)}{args}")]
 
 
 def _rename_headers_to_variables(server: Node) -> list[Edit]:
     headers, env = server.member("headers"), server.member("env")
-    variables = _object_members(env)
+    variables = _list_object_members(env)
     if env is not None and (
         headers is not None or not variables or any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables)
     ):
@@ -153,7 +154,7 @@ def _rename_headers_to_variables(server: Node) -> list[Edit]:
     if headers is None:
         return []
     edits = [(headers.start, headers.key_end, '"env"')]
-    for name, member in _object_members(headers).items():
+    for name, member in _list_object_members(headers).items():
         if not HEADER_NAME.fullmatch(name):
             raise _SkipServer(f"has a header that cannot be sent: {name!r}")
         _require_strings("a header", member.node)
@@ -176,7 +177,7 @@ def _find_wrap_command(server: Node) -> _WrapCommand | None:
     command, args = server.member("command"), server.member("args")
     if command is None or args is None:
         return None
-    nodes = [command.node, *_array_nodes(args)]
+    nodes = [command.node, *_list_array_nodes(args)]
     words = [node.value if isinstance(node.value, str) else "" for node in nodes]
     positions = [at for at, word in enumerate(words) if at and word == "wrap" and is_forebay(words[at - 1])]
     if not positions:
@@ -205,7 +206,7 @@ def _restore_server(text: str, server: Node) -> list[Edit]:
 def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> list[Edit]:
     (command, *rest), args = wrap_command.server_words, wrap_command.args
     new_command = (wrap_command.command.node.start, wrap_command.command.node.end, text[command.start : command.end])
-    nodes = _array_nodes(args)
+    nodes = _list_array_nodes(args)
     if rest:
         return [new_command, (nodes[0].start, rest[0].start, "")]
     if _NO_ARGS_NOTE in wrap_command.options:
@@ -230,7 +231,7 @@ def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node)
 
 def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
     env = server.member("env")
-    variables = _object_members(env)
+    variables = _list_object_members(env)
     are_headers = [text.startswith(HEADER_VARIABLE_PREFIX, member.start + 1) for member in variables.values()]
     if env is None or (variables and not any(are_headers)):
         return []
@@ -247,7 +248,7 @@ def _remove_member(server: Node, member: Member) -> Edit:
     return (members[at - 1].end, member.end, "") if at else (member.start, members[1].start, "")
 
 
-def _array_nodes(member: Member | None) -> list[Node]:
+def _list_array_nodes(member: Member | None) -> list[Node]:
     if member is None:
         return []
     if not isinstance(member.node.value, list):
@@ -255,7 +256,7 @@ def _array_nodes(member: Member | None) -> list[Node]:
     return member.node.value
 
 
-def _object_members(member: Member | None) -> dict[str, Member]:
+def _list_object_members(member: Member | None) -> dict[str, Member]:
     if member is None:
         return {}
     if not isinstance(member.node.value, dict):
@@ -274,13 +275,13 @@ def _require_nonempty_string(label: str, member: Member) -> None:
         raise _SkipServer(f"has {label} that is empty")
 
 
-def _leading_whitespace(text: str, position: int) -> str:
+def _get_leading_whitespace(text: str, position: int) -> str:
     """Return the line break and indentation before a position, or a space if it does not begin a line."""
     space = text[len(text[:position].rstrip(" \t\r\n")) : position]
     return space if "\n" in space else " "
 
 
-def _key_separator(text: str, member: Member) -> str:
+def _find_key_separator(text: str, member: Member) -> str:
     """Return the text between a member's key and value, or `": "` if there is a comment in it."""
     between = text[member.key_end : member.node.start]
     return between if between.strip() == ":" else ": "
@@ -326,7 +327,7 @@ def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
 
 def _write_backup(file: Path, content: bytes) -> Path:
     """Write a backup beside the file, unless there is one with the same bytes."""
-    for backup in _backup_names(file):
+    for backup in _iter_backup_names(file):
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -335,10 +336,10 @@ def _write_backup(file: Path, content: bytes) -> Path:
             continue
         _write_file(descriptor, backup, file, content)
         return backup
-    raise AssertionError("_backup_names() is infinite")
+    raise AssertionError("_iter_backup_names() is infinite")
 
 
-def _backup_names(file: Path) -> Iterator[Path]:
+def _iter_backup_names(file: Path) -> Iterator[Path]:
     yield file.with_name(file.name + _BACKUP_SUFFIX)
     for number in itertools.count(2):
         yield file.with_name(f"{file.name}{_BACKUP_SUFFIX}-{number}")

@@ -31,7 +31,7 @@ class ConfigFile:
     def location(self, *keys: str) -> str:
         """Return the file and line of a key, or of the nearest table above it that has a line of its own."""
         while keys:
-            for number, found in enumerate(_keys_by_line(self._text), 1):
+            for number, found in enumerate(_find_keys_by_line(self._text), 1):
                 if found[: len(keys)] == keys:
                     return f"{self.path}:{number}"
             keys = keys[:-1]
@@ -51,7 +51,7 @@ def _read_text(path: str) -> str:
         raise InvalidArgument(f"{path} is not UTF-8, as TOML is; save it as such") from None
 
 
-def _keys_by_line(text: str) -> list[tuple[str, ...]]:
+def _find_keys_by_line(text: str) -> list[tuple[str, ...]]:
     """Return the full key that each line sets or opens; an empty tuple for other lines."""
     table: tuple[str, ...] = ()
     keys = []
@@ -76,7 +76,7 @@ def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     Raises `ValueError` if a variable is not set.
     """
     if isinstance(value, str):
-        return _VARIABLE_PATTERN.sub(lambda found: _variable_value(found, environ), value)
+        return _VARIABLE_PATTERN.sub(lambda found: _get_variable_value(found, environ), value)
     if isinstance(value, dict):
         return {key: expand_variables(inner, environ) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -84,7 +84,7 @@ def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     return value
 
 
-def _variable_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+def _get_variable_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     is_escaped, name = match.groups()
     if is_escaped:
         return match[0][1:]

@@ -152,13 +152,13 @@ def _check_keys(command: str, file: ConfigFile) -> None:
     known["upstreams"] = ("serve",)
     for key in file.values:
         if key not in known:
-            raise InvalidArgument(f"{file.location(key)}: there is no key {key}; {_key_hint(key, known)}")
+            raise InvalidArgument(f"{file.location(key)}: there is no key {key}; {_make_key_hint(key, known)}")
         if command not in (*known[key], "config"):
             (owner,) = known[key]
             raise InvalidArgument(f"{file.location(key)}: {key} is for `forebay {owner}`; take it out of this file")
 
 
-def _key_hint(key: str, known_keys: Mapping[str, object]) -> str:
+def _make_key_hint(key: str, known_keys: Mapping[str, object]) -> str:
     if key in REMOVED:
         return REMOVED[key]
     keys_by_flag = {option.flag.removeprefix("--"): option.key for option in OPTIONS.values() if option.key}

@@ -87,7 +87,7 @@ def _parse_amount(value: Any, units: Mapping[str, float], valid_values: str) -> 
     return number * units[found[2].lower()]
 
 
-def _integer_parser(units: Mapping[str, float], valid_values: str) -> Callable[[Any], int]:
+def _make_integer_parser(units: Mapping[str, float], valid_values: str) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         amount = _parse_amount(value, units, valid_values)
         if amount != int(amount):
@@ -97,7 +97,7 @@ def _integer_parser(units: Mapping[str, float], valid_values: str) -> Callable[[
     return parse
 
 
-def _duration_parser(default_unit: int, valid_values: str) -> Callable[[Any], float]:
+def _make_duration_parser(default_unit: int, valid_values: str) -> Callable[[Any], float]:
     """Return a parser of times, which gives seconds. A bare number is in units of `default_unit` seconds."""
     units = {"": default_unit, **_SECONDS_BY_UNIT}
 
@@ -142,10 +142,10 @@ def _parse_address(value: Any) -> tuple[str, int]:
 TEXT = OptionType(_parse_text, "TEXT", "text")
 PATH = OptionType(_parse_text, "PATH", "./file", is_path=True)
 FLAG = OptionType(_parse_flag, "", "", is_flag=True)
-SIZE = OptionType(_integer_parser(_SIZE_UNITS, "a number of bytes"), "BYTES", "64MiB")
-COUNT = OptionType(_integer_parser({"": 1}, "a whole number"), "N", "5")
-SECONDS = OptionType(_duration_parser(1, "a number of seconds"), "SECONDS", "30s")
-HOURS = OptionType(_duration_parser(3600, "a number of hours"), "HOURS", "24h")
+SIZE = OptionType(_make_integer_parser(_SIZE_UNITS, "a number of bytes"), "BYTES", "64MiB")
+COUNT = OptionType(_make_integer_parser({"": 1}, "a whole number"), "N", "5")
+SECONDS = OptionType(_make_duration_parser(1, "a number of seconds"), "SECONDS", "30s")
+HOURS = OptionType(_make_duration_parser(3600, "a number of hours"), "HOURS", "24h")
 PREFIX = OptionType(_parse_prefix, "PREFIX", "oc_")
 URL = OptionType(_parse_url, "URL", "https://example.com/mcp")
 ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")

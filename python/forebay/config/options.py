@@ -295,8 +295,8 @@ class Settings:
 
 def _make_option(field: "dataclasses.Field[Any]") -> Option:
     attributes = dict(field.metadata)
-    attributes["flag"] = attributes["flag"] or _flag_name(field.name)
-    attributes["variable"] = attributes["variable"] or _variable_name(field.name)
+    attributes["flag"] = attributes["flag"] or _get_flag_name(field.name)
+    attributes["variable"] = attributes["variable"] or _get_variable_name(field.name)
     aliases = attributes.pop("aliases")
     option = Option(name=field.name, **attributes)
     return dataclasses.replace(
@@ -306,8 +306,8 @@ def _make_option(field: "dataclasses.Field[Any]") -> Option:
                 option,
                 name=name,
                 type=value_type,
-                flag=_flag_name(name),
-                variable=_variable_name(name),
+                flag=_get_flag_name(name),
+                variable=_get_variable_name(name),
                 is_alias=True,
                 help=f"same as {option.flag}, in {value_type.metavar.lower()}",
             )
@@ -316,11 +316,11 @@ def _make_option(field: "dataclasses.Field[Any]") -> Option:
     )
 
 
-def _flag_name(name: str) -> str:
+def _get_flag_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _variable_name(name: str) -> str:
+def _get_variable_name(name: str) -> str:
     return f"FOREBAY_{name.upper()}"
 
 

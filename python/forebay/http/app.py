@@ -43,7 +43,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
     shorten_session_ids()
     sessions = SessionManager(
         server,
-        security_settings=_security_settings(settings),
+        security_settings=_make_security_settings(settings),
         session_idle_timeout=settings.session_idle_seconds,
         max_request_body_size=settings.body_limit_bytes,
         max_sessions=settings.max_sessions,
@@ -123,7 +123,7 @@ def _metadata_routes(settings: "Settings") -> list[Route]:
     )
 
 
-def _security_settings(settings: "Settings") -> TransportSecuritySettings:
+def _make_security_settings(settings: "Settings") -> TransportSecuritySettings:
     """Return the allowed Host and Origin values, which prevent DNS rebinding."""
     host = settings.http[0] if settings.http else LOOPBACK_NAMES[0]
     hosts = {*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}

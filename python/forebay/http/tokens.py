@@ -114,7 +114,7 @@ class RevocationMiddleware:
         header = headers.get("authorization", "")
         token = header[len(_BEARER_PREFIX) :] if header.lower().startswith(_BEARER_PREFIX) else ""
         owner = None if self._tokens is None else await self._tokens.verify_token(token)
-        expires_at = _token_expiry(scope)
+        expires_at = _get_token_expiry(scope)
         if self._tokens is not None and owner is not None:
             await self._run_until(scope, receive, send, partial(_wait_until_removed, self._tokens, token, owner))
         elif expires_at is not None and _is_stream_request(scope, headers):
@@ -151,7 +151,7 @@ async def _wait_until_expired(expires_at: int) -> None:
         await asyncio.sleep(min(remaining, _CHECK_INTERVAL_SECONDS))
 
 
-def _token_expiry(scope: Scope) -> int | None:
+def _get_token_expiry(scope: Scope) -> int | None:
     user = scope.get("user")
     return user.access_token.expires_at if isinstance(user, AuthenticatedUser) else None
 

@@ -234,7 +234,7 @@ class Forwarding:
             return add_result_fields(ctx.method, result, ctx.protocol_version, self._stamp)
         return {
             **add_result_fields(ctx.method, strip_stamp(result), ctx.protocol_version, self._stamp),
-            **_protocol_fields(result),
+            **_get_protocol_fields(result),
         }
 
 
@@ -249,7 +249,7 @@ async def _list_extras(tenant: Tenant) -> dict[str, Any]:
         return {}
 
 
-def _protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
+def _get_protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
     return {key: result[key] for key in ("resultType", *_MODERN_ONLY_KEYS) if key in result}
 
 

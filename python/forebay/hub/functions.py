@@ -31,7 +31,7 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
     The module may be in the working directory, in `folder`, or installed. Raises `InvalidArgument`.
     """
     module = _import_module(name, folder)
-    operations = [_make_operation(namespace, public, function) for public, function in _public_functions(module)]
+    operations = [_make_operation(namespace, public, function) for public, function in _list_public_functions(module)]
     if not operations:
         raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
     return operations
@@ -52,7 +52,7 @@ def _import_module(name: str, folder: str | None) -> ModuleType:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _list_public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
     listed = getattr(module, "__all__", None)
     for name in vars(module) if listed is None else listed:
         value = getattr(module, name, None)

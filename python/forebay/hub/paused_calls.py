@@ -58,7 +58,7 @@ class PausedCalls:
             return await self._wait_for_outcome(call, upstream)
 
     def _start_call(self, request: ForwardedRequest, upstream: MCPUpstream) -> Call:
-        principal = _current_principal()
+        principal = _get_current_principal()
 
         async def send(timeout: PausableTimeout) -> Result:
             # Keep the tenant open while the call is paused and no request is in flight.
@@ -81,7 +81,7 @@ class PausedCalls:
         if paused is None or paused.upstream is not upstream:
             return None
         call = paused.call
-        if call.caller.principal != _current_principal() or call.request != request_key(request.method, params):
+        if call.caller.principal != _get_current_principal() or call.request != request_key(request.method, params):
             return None
         answers = params.get("inputResponses")
         answers = {} if answers is None else answers
@@ -128,7 +128,7 @@ class PausedCalls:
             paused.call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
-def _current_principal() -> str | None:
+def _get_current_principal() -> str | None:
     return get_principal(get_access_token())
 
 

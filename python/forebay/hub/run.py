@@ -79,11 +79,11 @@ class HubServer:
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
         middleware = Forebay(
             **settings.policy_options(),
-            default_capability=self._default_capability,
+            default_capability=self._get_default_capability,
             known_capabilities=settings.upstreams,
         )
         self.policy = middleware.policy
-        self.policy.capabilities.upstream_name = self._upstream_tool_name
+        self.policy.capabilities.upstream_name = self._get_upstream_tool_name
         self.server: Server[Any] = Server(
             "forebay",
             version=forebay.__version__,
@@ -145,15 +145,15 @@ class HubServer:
         async with self._forwarding.tenant_for(ctx) as tenant:
             return await tenant.client.listeners(ctx, params)
 
-    def _default_capability(self, tool: str) -> str:
+    def _get_default_capability(self, tool: str) -> str:
         """Return the upstream's name as the capability of a tool that declares none."""
-        return self._origin(tool)[0]
+        return self._get_origin(tool)[0]
 
-    def _upstream_tool_name(self, tool: str) -> str:
+    def _get_upstream_tool_name(self, tool: str) -> str:
         """Return a tool's name at its upstream, without the prefix added here."""
-        return self._origin(tool)[1]
+        return self._get_origin(tool)[1]
 
-    def _origin(self, tool: str) -> tuple[str, str]:
+    def _get_origin(self, tool: str) -> tuple[str, str]:
         return self._origins.get(self._operation_ids.get(tool, ""), (CORE, tool))
 
 

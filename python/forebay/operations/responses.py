@@ -94,10 +94,10 @@ def to_call_tool_result(
         result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
         if extra := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
             result["_meta"] = extra
-        structured = _tool_structured_content(envelope.data, meta, spec)
+        structured = _get_tool_structured_content(envelope.data, meta, spec)
     else:
         result = {"content": [_to_block(envelope)], "isError": False}
-        structured = _structured_content(envelope.data, spec)
+        structured = _get_structured_content(envelope.data, spec)
     if structured is _ABSENT:
         return result
     if is_legacy and (
@@ -154,10 +154,10 @@ def _dump_error(error: CallError) -> bytes:
 
 
 def _make_response(status: int, kind: str, body: bytes) -> HTTPResponse:
-    return HTTPResponse(status, {"content-type": _safe_content_type(kind)}, body)
+    return HTTPResponse(status, {"content-type": _sanitize_content_type(kind)}, body)
 
 
-def _safe_content_type(content_type: str) -> str:
+def _sanitize_content_type(content_type: str) -> str:
     return content_type if _CONTENT_TYPE_PATTERN.fullmatch(content_type) else _OCTETS
 
 
@@ -165,10 +165,10 @@ def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
     received = {key.lower(): value for key, value in meta.headers.items()}
     dropped = _DROPPED_HEADERS | {name.strip().lower() for name in str(received.get("connection", "")).split(",")}
     headers = {key: value for key, value in received.items() if key not in dropped and _is_valid_header(key, value)}
-    status = _valid_status(meta.status_code)
+    status = _to_valid_status(meta.status_code)
     if status in _BODILESS_STATUSES:
         return HTTPResponse(status, headers, b"")
-    kind = _safe_content_type(meta.content_type)
+    kind = _sanitize_content_type(meta.content_type)
     match data:
         case Body():
             body = data.content
@@ -190,7 +190,7 @@ def _is_valid_header(name: str, value: object) -> bool:
     )
 
 
-def _valid_status(status: int) -> int:
+def _to_valid_status(status: int) -> int:
     """Return a status that a final response can have: 200 instead of 1xx, 502 for an impossible one."""
     if 100 <= status < 200:
         return 200
@@ -213,15 +213,15 @@ def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
     return encode(meta.content), _JSON
 
 
-def _tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
+def _get_tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
     """Return the data cast to the output schema if there is one, else the tool's own structured content."""
     has_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
     if has_schema and not is_blocks_only(data, meta):
-        return _structured_content(data, spec)
+        return _get_structured_content(data, spec)
     return _ABSENT if meta.structured_content is None else meta.structured_content
 
 
-def _structured_content(data: Any, spec: OperationSpec | None) -> Any:
+def _get_structured_content(data: Any, spec: OperationSpec | None) -> Any:
     """Return data in JSON types if there is an output schema; bytes are never structured."""
     if spec is None or not is_meaningful(spec.output_schema):
         return _ABSENT

@@ -58,13 +58,13 @@ class SchemaValues:
         """Return a placeholder, or `MISSING` if none is found without looking at a shape twice."""
         if shape not in self._placeholders and shape not in visited_shapes:
             visited_shapes.add(shape)
-            for value in self._candidates(shape, visited_shapes):
+            for value in self._iter_candidates(shape, visited_shapes):
                 if value is not MISSING and count_values(value) <= MAX_VALUES and shape.accepts(value):
                     self._placeholders[shape] = value
                     break
         return self._placeholders.get(shape, MISSING)
 
-    def _candidates(self, shape: Shape, visited_shapes: set[Shape]) -> Iterator[Any]:
+    def _iter_candidates(self, shape: Shape, visited_shapes: set[Shape]) -> Iterator[Any]:
         """Yield values that may be valid, the simplest first."""
         yield self.copy_default(shape)
         yield from (shape.enum or {}).values()

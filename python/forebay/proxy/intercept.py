@@ -279,7 +279,7 @@ class ResponseHandler:
 
     def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> bytes | None:
         # forebay announces resources, so the list must exist.
-        return self._empty_list(pending, "resources") if _is_method_not_found(message) else None
+        return self._make_empty_list(pending, "resources") if _is_method_not_found(message) else None
 
     def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
         page = self._parse_page(pending, message, raw, "resourceTemplates")
@@ -294,12 +294,12 @@ class ResponseHandler:
         self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str
     ) -> tuple[_Bytes, dict[str, Any]] | None:
         """Return a page of a list as bytes and fully parsed; an empty page if the server does not have such a list."""
-        data = self._empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
+        data = self._make_empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
         message = parse_fully(data)
         result = message.get("result")
         return (data, message) if isinstance(result, dict) and isinstance(result.get(key), list) else None
 
-    def _empty_list(self, pending: PendingRequest, key: str) -> bytes:
+    def _make_empty_list(self, pending: PendingRequest, key: str) -> bytes:
         return _make_response(pending, {key: []}, self._server_info)
 
     def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:

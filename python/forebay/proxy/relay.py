@@ -88,11 +88,11 @@ class Relay:
                 self._client.send(error_message(request_id, INTERNAL_ERROR, str(line.error), data))
             return
         message = parse(line)
-        with self._reporting_errors(message):
+        with self._report_errors(message):
             self._on_client_message(message, line)
 
     @contextlib.contextmanager
-    def _reporting_errors(self, message: Any) -> Iterator[None]:
+    def _report_errors(self, message: Any) -> Iterator[None]:
         """Answer a request with an error if handling it fails, so that the client does not wait forever."""
         try:
             yield
@@ -149,12 +149,12 @@ class Relay:
 
         def handle() -> None:
             action: Callable[[], None] | None = None
-            with self._reporting_errors(message):
+            with self._report_errors(message):
                 action = self._prepare_action(message, raw, preparing)
 
             def finish() -> None:
                 try:
-                    with self._reporting_errors(message):
+                    with self._report_errors(message):
                         if action is not None:
                             action()
                 finally:
@@ -266,7 +266,7 @@ class Relay:
             # The client ignores the response, so that a large result need not be stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._unexpected_request(message)
+        pending = self.pending.start_response(message.get("id")) or self._make_unexpected_request(message)
 
         def respond() -> None:
             try:
@@ -288,7 +288,7 @@ class Relay:
             return raw
         return raw if replacement is None else replacement
 
-    def _unexpected_request(self, message: _MessageDict) -> PendingRequest:
+    def _make_unexpected_request(self, message: _MessageDict) -> PendingRequest:
         """Return a request for a response that no request expects, so that it passes through the pipeline, too."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")

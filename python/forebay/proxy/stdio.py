@@ -137,7 +137,9 @@ class Outbox:
             # The first message may have any size: a server that reads it makes progress.
             if self._queue and self._queued_bytes - self._queue[0][0] > _MAX_QUEUED_BYTES:
                 raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
-            remaining = self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _line_chunks(raw)
+            remaining = (
+                self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _iter_line_chunks(raw)
+            )
             if remaining is not None:
                 self._queued_bytes += len(raw)
                 self._queue.append((len(raw), remaining))
@@ -198,7 +200,7 @@ class Outbox:
             return self._changed.wait_for(lambda: not self._queue, timeout)
 
 
-def _line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
+def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
     return chain(raw.chunks(), [b"\n"]) if isinstance(raw, Spool) else iter((memoryview(raw), b"\n"))
 
 
@@ -341,7 +343,7 @@ class StdioUpstream:
             # It has probably exited, and `run` is about to notice.
             if (code := process.wait_exit(_RESTART_WAIT_SECONDS)) is None:
                 raise
-            raise _exit_error(code, self._largest_message_bytes) from None
+            raise _make_exit_error(code, self._largest_message_bytes) from None
 
     def run(self, relay: "Relay") -> int:
         """Read messages until it is closed, or the server ends without a message; return the exit code."""
@@ -354,7 +356,7 @@ class StdioUpstream:
             with self._lock:
                 self._queued = []
                 largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
-            relay.on_upstream_end(_exit_error(code, largest_message_bytes))
+            relay.on_upstream_end(_make_exit_error(code, largest_message_bytes))
             if self._closing.is_set() or not has_sent_message or not self._restart(relay):
                 with self._lock:
                     self._down_error = UpstreamFailed(
@@ -416,7 +418,7 @@ def _describe_exit(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def _exit_error(code: int, largest_message_bytes: int) -> UpstreamFailed:
+def _make_exit_error(code: int, largest_message_bytes: int) -> UpstreamFailed:
     text = f"the server {_describe_exit(code)} before it answered; it may have done what it was asked to"
     if largest_message_bytes > _LARGE_MESSAGE_BYTES:
         text += (

@@ -12,7 +12,7 @@ __all__ = [
     "Principal",
     "client_principal",
     "format_principal",
-    "possible_principals",
+    "list_possible_principals",
     "subject_principal",
 ]
 
@@ -54,7 +54,7 @@ def format_principal(principal: str | None) -> str | None:
     return principal
 
 
-def possible_principals(name: str) -> tuple[str, ...]:
+def list_possible_principals(name: str) -> tuple[str, ...]:
     """Return every principal a user may mean by a name: the name itself, or the client of that name."""
     clients = [name, name.removeprefix(_CLIENT_PREFIX)] if name.startswith(_CLIENT_PREFIX) else [name]
     return (name, *map(client_principal, clients))

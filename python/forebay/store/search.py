@@ -70,10 +70,10 @@ def search_payload(
         data, result = find_matches(start=next_start, limit=count, context=context)
         for match in result.matches:
             described = _describe_match(match, match.context)
-            if not matches and _match_size(described, size_of) > remaining:
+            if not matches and _measure_match(described, size_of) > remaining:
                 read_context = functools.partial(_read_context, find, data, match)
                 described = _shorten_match(match, read_context, context, remaining, size_of)
-            size = _match_size(described, size_of)
+            size = _measure_match(described, size_of)
             if size > remaining:
                 return _build_page(handle, request, matches, next_start)
             remaining -= size
@@ -120,7 +120,7 @@ def _describe_match(match: Match, context: str | None) -> dict[str, Any]:
     return {"byte_offset": match.start, "size_bytes": match.end - match.start, **number, "context": context}
 
 
-def _match_size(description: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
+def _measure_match(description: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
     """Return the size of a match on a page, with the comma after it."""
     return size_of(orjson.dumps(description)) + 1
 
@@ -146,5 +146,5 @@ def _shorten_match(
         return _describe_match(match, context or None)
 
     sizes = range(text_size + max_context + 1)
-    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _match_size(cut_to(size), size_of))
+    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(cut_to(size), size_of))
     return cut_to(max(fitting - 1, 0))

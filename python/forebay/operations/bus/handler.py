@@ -132,11 +132,11 @@ class CallHandler:
             self._remember_settled(request_id)
 
         task = asyncio.create_task(self._handle_call(request_id, event, is_closing=self._is_closing))
-        self._tasks[task] = self._caller_tasks(event) | {task}
+        self._tasks[task] = self._find_caller_tasks(event) | {task}
         self._running[request_id] = task
         task.add_done_callback(on_done)
 
-    def _caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
+    def _find_caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
         """Return the tasks that wait for a call: by its parent id, or by the current context."""
         match event:
             case {"parentRequestId": str(parent)} if parent in self._running:

@@ -102,7 +102,7 @@ class ClientConnection:
                 await self._close_requested.wait()
         except BaseException as error:
             if not connected.done():
-                connected.set_exception(_root_cause(error))
+                connected.set_exception(_find_root_cause(error))
                 # Mark the exception as retrieved: the caller may have been cancelled.
                 connected.exception()
             elif not isinstance(error, asyncio.CancelledError):
@@ -145,10 +145,10 @@ class ClientConnection:
                 if error.code == METHOD_NOT_FOUND:
                     break
                 raise
-            tools += sdk_internals.absorb_tool_listing(self.client.session, _valid_tools(page)).tools
+            tools += sdk_internals.absorb_tool_listing(self.client.session, _select_valid_tools(page)).tools
             listed += [tool for tool in page.get("tools") or () if isinstance(tool, dict)]
             extras |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
-            name = name or _server_name(page.get("_meta"))
+            name = name or _get_server_name(page.get("_meta"))
             cursor = next_cursor(page)
             if not isinstance(cursor, str):
                 break
@@ -219,7 +219,7 @@ class ClientConnection:
         self._stop_observing = observe_messages(session, on_message)
 
 
-def _valid_tools(page: dict[str, Any]) -> ListToolsResult:
+def _select_valid_tools(page: dict[str, Any]) -> ListToolsResult:
     """Return the valid tools of a page; invalid ones are logged and left out."""
     listed = page.get("tools")
     tools: list[Tool] = []
@@ -232,7 +232,7 @@ def _valid_tools(page: dict[str, Any]) -> ListToolsResult:
     return ListToolsResult(tools=tools)
 
 
-def _server_name(meta: Any) -> str | None:
+def _get_server_name(meta: Any) -> str | None:
     """Return the server's name from the `_meta` of a result, where versions without a handshake have it."""
     match meta:
         case {"io.modelcontextprotocol/serverInfo": {"name": str(name)}}:
@@ -240,7 +240,7 @@ def _server_name(meta: Any) -> str | None:
     return None
 
 
-def _root_cause(error: BaseException) -> BaseException:
+def _find_root_cause(error: BaseException) -> BaseException:
     """Return the first exception inside the groups that the SDK's tasks raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -229,9 +229,9 @@ class MCPOperations:
             return await self._send_once(spec, arguments, context)
 
     async def _send_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
-        async with asyncio.timeout(_seconds_left(context)):
+        async with asyncio.timeout(_get_seconds_left(context)):
             connection = await self._shared.get_connection()
-        timeout = _seconds_left(context) or connection.client.read_timeout_seconds or self._call_timeout
+        timeout = _get_seconds_left(context) or connection.client.read_timeout_seconds or self._call_timeout
         return await connection.call_tool(spec.name, arguments, timeout)
 
 
@@ -251,7 +251,7 @@ def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
     return arguments
 
 
-def _seconds_left(context: CallContext) -> float | None:
+def _get_seconds_left(context: CallContext) -> float | None:
     """Return the seconds until the deadline, or `None` without one. Raises `TimeoutError` if it has passed."""
     if context.deadline is None:
         return None

@@ -93,7 +93,7 @@ async def read_error(
     if not is_complete and longest_secret:
         text = text[:-longest_secret]  # the text may end with the start of a secret
     body = text.encode("utf-8", "replace")[: limits.max_error_bytes].decode("utf-8", "ignore")
-    size = len(head) if is_complete else _declared_size(response)
+    size = len(head) if is_complete else _get_declared_size(response)
     details: dict[str, Any] = {
         "status": response.status_code,
         "headers": {
@@ -141,7 +141,7 @@ async def _chain_chunks(head: list[bytes], remaining_chunks: AsyncIterator[bytes
         yield chunk
 
 
-def _declared_size(response: httpx2.Response) -> int | None:
+def _get_declared_size(response: httpx2.Response) -> int | None:
     """Return the size of an uncompressed body from its Content-Length, or None."""
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() and "Content-Encoding" not in response.headers else None

@@ -117,7 +117,7 @@ class _DefinitionCache:
             ref, optional = target
             targets: dict[_Target, None] = {}
             schema = self.convert(self._document.lookup(ref), targets, optional)
-            self._definitions[target] = _Definition(self._definition_name(target), schema, targets)
+            self._definitions[target] = _Definition(self._make_definition_name(target), schema, targets)
         return self._definitions[target]
 
     def convert(self, schema: Any, targets: dict[_Target, None], optional_names: Set[str] = frozenset()) -> Schema:
@@ -134,7 +134,7 @@ class _DefinitionCache:
         ref = schema.get("$ref")
         if isinstance(ref, str) and self._document.is_3_0:
             return {"$ref": self._add_reference(ref, targets, optional_names)}
-        optional_names = optional_names | self._optional_names(schema)
+        optional_names = optional_names | self._find_optional_names(schema)
         converted = {
             key: self._convert_keyword(key, value, targets, optional_names)
             for key, value in schema.items()
@@ -159,26 +159,26 @@ class _DefinitionCache:
 
     def _add_reference(self, ref: str, targets: dict[_Target, None], optional_names: Set[str]) -> str:
         """Add the target of a reference to `targets` and return the new reference."""
-        target = (ref, self._optional_at(ref, optional_names))
+        target = (ref, self._find_optional_at(ref, optional_names))
         targets[target] = None
-        return f"#/$defs/{self._definition_name(target)}"
+        return f"#/$defs/{self._make_definition_name(target)}"
 
-    def _definition_name(self, target: _Target) -> str:
+    def _make_definition_name(self, target: _Target) -> str:
         if target not in self._names:
             name = re.sub(r"[^A-Za-z0-9._-]", "_", target[0].rsplit("/", 1)[-1]) or "schema"
             self._names[target] = self._unique_names.claim(name)
         return self._names[target]
 
-    def _optional_at(self, ref: str, optional_names: Set[str]) -> frozenset[str]:
+    def _find_optional_at(self, ref: str, optional_names: Set[str]) -> frozenset[str]:
         """Return those of `optional_names` that the target requires and does not make optional itself."""
         if not optional_names:
             return frozenset()
         schema = self._document.lookup(ref)
         lists = [part["required"] for part in self._iter_parts(schema) if isinstance(part.get("required"), list)]
         required = {name for names in lists for name in names if isinstance(name, str)}
-        return frozenset(required & optional_names - self._optional_names(schema)) if required else frozenset()
+        return frozenset(required & optional_names - self._find_optional_names(schema)) if required else frozenset()
 
-    def _optional_names(self, schema: Mapping[str, Any]) -> set[str]:
+    def _find_optional_names(self, schema: Mapping[str, Any]) -> set[str]:
         """Return the properties that need not be present: `readOnly` in requests, `writeOnly` in responses."""
         if not {"required", "allOf"} & schema.keys() and not {"$ref", "properties"} <= schema.keys():
             return set()

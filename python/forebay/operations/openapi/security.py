@@ -158,7 +158,7 @@ def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied_
 
 def _check_token(name: str, secret: object) -> str:
     if not isinstance(secret, str) or not secret:
-        raise CallError("EXECUTION_ERROR", f"the credential for {name} must be a text, not {_type_name(secret)}")
+        raise CallError("EXECUTION_ERROR", f"the credential for {name} must be a text, not {_get_type_name(secret)}")
     return secret
 
 
@@ -166,8 +166,10 @@ def _check_pair(name: str, secret: object) -> tuple[str, str]:
     match secret:
         case (str(user), str(password)):
             return user, password
-    raise CallError("EXECUTION_ERROR", f"the credential for {name} must be (user, password), not {_type_name(secret)}")
+    raise CallError(
+        "EXECUTION_ERROR", f"the credential for {name} must be (user, password), not {_get_type_name(secret)}"
+    )
 
 
-def _type_name(secret: object) -> str:
+def _get_type_name(secret: object) -> str:
     return type(secret).__name__ if secret else "nothing"

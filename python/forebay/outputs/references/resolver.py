@@ -83,7 +83,7 @@ def _read_bytes(source: RangeSource, part: ByteRange, max_bytes: int) -> bytes:
     start = min(part.offset, source.size)
     end = source.size if part.length is None else min(start + part.length, source.size)
     if end - start > max_bytes:
-        raise _too_large_error(max_bytes)
+        raise _make_too_large_error(max_bytes)
     return bytes(source.read(start, end))
 
 
@@ -92,7 +92,7 @@ def _read_lines(source: RangeSource, part: LineRange, max_bytes: int, chunk_byte
     offset = line = 0
     while line < part.end and offset < source.size:
         if offset >= max_bytes:
-            raise _too_large_error(max_bytes)
+            raise _make_too_large_error(max_bytes)
         chunk = bytes(source.read(offset, min(offset + chunk_bytes, max_bytes, source.size)))
         if not chunk:
             break
@@ -113,7 +113,7 @@ def _skip_lines(chunk: bytes, newlines: int) -> int:
     return offset
 
 
-def _too_large_error(max_bytes: int) -> FileRefTooLarge:
+def _make_too_large_error(max_bytes: int) -> FileRefTooLarge:
     return FileRefTooLarge(
         f"this is more than the {max_bytes} bytes that a call may still take in by reference; "
         "name a part of it with offset and length, or refer to less in one call"
@@ -192,7 +192,7 @@ class ReferenceResolver:
         check_integer("file_ref_max_bytes", max_bytes, 1)
         self._store = store
         self._max_bytes = max_bytes
-        self._roots = FileRoots(_default_roots() if roots is None else roots, store.folder, secret_files)
+        self._roots = FileRoots(_list_default_roots() if roots is None else roots, store.folder, secret_files)
 
     def resolve(
         self, arguments: Any, schema: object = None, principal: str | None = None, *, tool: str | None = None
@@ -244,7 +244,7 @@ class ReferenceResolver:
         self._store.journal.record(event, **target, **details)  # type: ignore[arg-type]
 
 
-def _default_roots() -> list[str]:
+def _list_default_roots() -> list[str]:
     """Return the working and the temporary directory, without `/`: some clients start servers there."""
     cwd = Path.cwd()
     return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]

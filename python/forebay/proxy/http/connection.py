@@ -64,7 +64,7 @@ class UpstreamConnection:
             method,
             url,
             headers=_with_content_length(headers, body),
-            content=_request_content(body),
+            content=_get_request_content(body),
             timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_SECONDS),
             extensions={"trace": self._trace},
         )
@@ -250,7 +250,7 @@ def _find_secrets(url: httpx2.URL, headers: Sequence[tuple[str, str]]) -> list[s
     return sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)
 
 
-def _request_content(body: Message | None) -> bytes | Iterator[bytes] | None:
+def _get_request_content(body: Message | None) -> bytes | Iterator[bytes] | None:
     if isinstance(body, Spool):
         return iter(body.chunks())
     return None if body is None else bytes(body)

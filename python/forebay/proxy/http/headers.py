@@ -59,11 +59,11 @@ def mirror_headers(message: Mapping[str, Any], raw: Message, find_schema: _FindS
     if isinstance(name, str):
         values["mcp-name"] = name
         if method == "tools/call":
-            values |= _argument_headers(raw, find_schema(name))
+            values |= _build_argument_headers(raw, find_schema(name))
     return {header: text for header, value in values.items() if (text := _encode_value(value)) is not None}
 
 
-def _argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> dict[str, str]:
+def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> dict[str, str]:
     annotations = find_annotations(schema)
     if not annotations or isinstance(raw, Spool):
         return {}

@@ -139,7 +139,7 @@ class ResponseStreams:
         tries = 0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
             last_event_id = events.last_event_id
-            if self._closing.wait(_retry_delay(events, tries)):
+            if self._closing.wait(_get_retry_delay(events, tries)):
                 break
             if not self._relay.is_pending(message.id):
                 return
@@ -181,7 +181,7 @@ class ResponseStreams:
                             if event.is_message:
                                 self._deliver(event.data)
             events.discard()
-            self._closing.wait(_retry_delay(events, tries))
+            self._closing.wait(_get_retry_delay(events, tries))
 
     def _open_stream(
         self, connection: UpstreamConnection, headers: dict[str, str]
@@ -227,7 +227,7 @@ def media_type(response: httpx2.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def _retry_delay(events: EventParser, attempt_count: int) -> float:
+def _get_retry_delay(events: EventParser, attempt_count: int) -> float:
     first = _RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
     return min(first * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
 
