@@ -14,12 +14,12 @@ from typing import Any
 import mcp_types as wire
 from anyio.to_thread import run_sync
 
-from forebay.errors import install_hint
+from forebay.errors import make_install_hint
 
 try:
     import fastmcp as _  # noqa: F401 - fail early with a message that names the extra
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error.name} is not here; {install_hint('fastmcp')}", name=error.name) from None
+    raise ModuleNotFoundError(f"{error.name} is not here; {make_install_hint('fastmcp')}", name=error.name) from None
 
 from fastmcp.exceptions import FastMCPError
 from fastmcp.resources import ResourceResult, ResourceTemplate
@@ -245,7 +245,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             await fastmcp.session.send_tool_list_changed()
 
     async def _learn_tools(self, context: MiddlewareContext[Any], tool: str | None = None) -> None:
-        """Tell the policy about all tools of the server, once, and again for a tool that it does not know.
+        """Tell the policy about all tools of the server: once, and again if it does not know the called tool.
 
         This includes tools that the caller cannot see: the names of our tools must not depend on the first caller.
         """

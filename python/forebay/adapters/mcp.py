@@ -40,7 +40,7 @@ from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, re
 from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.store.payload import encode
-from forebay.store.principals import client_principal, subject_principal
+from forebay.store.principals import make_client_principal, make_subject_principal
 from forebay.wire.protocol import next_cursor
 
 __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
@@ -296,7 +296,7 @@ def get_principal(token: AccessToken | None) -> str | None:
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
-    return client_principal(client) if subject is None else subject_principal(issuer, subject)
+    return make_client_principal(client) if subject is None else make_subject_principal(issuer, subject)
 
 
 def get_connection(session: ServerSession, protocol_version: str) -> Any:

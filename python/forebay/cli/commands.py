@@ -11,7 +11,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from forebay.cli import output
-from forebay.cli.errors import InputFailed, OutputFailed, exit_code, report_error
+from forebay.cli.errors import InputFailed, OutputFailed, get_exit_code, report_error
 from forebay.errors import ForebayError, InvalidArgument, StoreUnavailable
 
 __all__ = [
@@ -169,7 +169,7 @@ def rm(args: Namespace) -> None:
     for failure in errors:
         report_error(failure)
     if errors:
-        sys.exit(exit_code(errors[0]))
+        sys.exit(get_exit_code(errors[0]))
 
 
 def sweep(args: Namespace) -> None:

@@ -5,7 +5,7 @@ import sys
 
 from forebay.errors import ForebayError
 
-__all__ = ["InputFailed", "Interrupted", "OutputFailed", "exit_code", "report_error"]
+__all__ = ["InputFailed", "Interrupted", "OutputFailed", "get_exit_code", "report_error"]
 
 _EXIT_CODES = {
     "output_handle_not_found": 3,
@@ -37,7 +37,7 @@ class Interrupted(ForebayError):
     code = "interrupted"
 
 
-def exit_code(error: ForebayError) -> int:
+def get_exit_code(error: ForebayError) -> int:
     """Return the exit code of an error. `forebay --help` lists the codes."""
     return _EXIT_CODES.get(error.code, 1)
 

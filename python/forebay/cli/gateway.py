@@ -73,9 +73,9 @@ def serve(args: Namespace) -> None:
     try:
         from forebay.hub.run import run
     except ModuleNotFoundError as error:
-        from forebay.errors import install_hint
+        from forebay.errors import make_install_hint
 
-        raise InvalidArgument(f"forebay serve needs {error.name}; {install_hint('operations')}") from None
+        raise InvalidArgument(f"forebay serve needs {error.name}; {make_install_hint('operations')}") from None
 
     sys.exit(run(settings))
 

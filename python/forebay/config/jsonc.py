@@ -142,11 +142,11 @@ class _Parser:
             at = self._skip_separator(node.end, "}")
         return Node(start, at + 1, members)
 
-    def _skip_separator(self, end: int, closing: str) -> int:
+    def _skip_separator(self, end: int, closing_bracket: str) -> int:
         """Return the position of the next element or of the closing bracket."""
         at = self.skip_space(end)
         if self._text[at : at + 1] == ",":
             return self.skip_space(at + 1)
-        if self._text[at : at + 1] != closing:
-            self.fail(at, f"a comma or {closing}")
+        if self._text[at : at + 1] != closing_bracket:
+            self.fail(at, f"a comma or {closing_bracket}")
         return at

@@ -65,7 +65,7 @@ class Forwarding:
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "initialize":
             return await self._initialize(ctx, call_next)
-        async with self.tenant_for(ctx) as tenant:
+        async with self.acquire_tenant(ctx) as tenant:
             return await self._handle(ctx, call_next, tenant)
 
     async def _handle(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
@@ -89,7 +89,7 @@ class Forwarding:
         return await self._forward_request(ctx, tenant)
 
     @contextlib.asynccontextmanager
-    async def tenant_for(self, ctx: _Context) -> AsyncIterator[Tenant]:
+    async def acquire_tenant(self, ctx: _Context) -> AsyncIterator[Tenant]:
         """Yield the tenant of the requesting client."""
         if is_modern(ctx.protocol_version):
             async with self._tenants.acquire(get_principal(get_access_token())) as tenant:

@@ -17,7 +17,7 @@ from mcp_types import (
 )
 
 from forebay.hub.calls import Call, CallFinished, Result
-from forebay.wire.messages import id_key
+from forebay.wire.messages import make_id_key
 
 __all__ = ["InFlight", "OpenSubscriptions", "bind_call"]
 
@@ -47,18 +47,18 @@ class InFlight:
         match message:
             case JSONRPCRequest(id=number):
                 if (call := _current_call.get()) is not None:
-                    key = id_key(number)
+                    key = make_id_key(number)
                     self._calls[key] = call
                     # The request may get lost, or its response may be unreadable.
                     call.add_done_callback(lambda: self._calls.pop(key, None))
                     self._principals.add(call.caller.principal)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
-                self._calls.pop(id_key(number), None)
+                self._calls.pop(make_id_key(number), None)
 
     def on_received(self, message: object) -> None:
         """Record a message from the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._calls.pop(id_key(message.id), None)
+            self._calls.pop(make_id_key(message.id), None)
 
     async def request_input(self, method: str, params: Mapping[str, Any] | None, related_request_id: object) -> Result:
         """Return the answer of the client whose call the server request belongs to.
@@ -75,7 +75,7 @@ class InFlight:
         calls = [call for call in self._calls.values() if not call.is_finished]
         if related_request_id is not None:
             # A server request on the SSE stream of a call belongs to that call.
-            found = self._calls.get(id_key(related_request_id))
+            found = self._calls.get(make_id_key(related_request_id))
             calls = [] if found is None or found.is_finished else [found]
         elif len(self._principals) > 1 or len({call.caller.identity for call in calls}) > 1:
             # Not even a single call in flight is safe: a late request may belong to a cancelled call of someone else.

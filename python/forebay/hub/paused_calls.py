@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
 from forebay.adapters.mcp import get_principal
-from forebay.hub.calls import Call, Caller, PausableTimeout, Result, request_key
+from forebay.hub.calls import Call, Caller, PausableTimeout, Result, make_request_key
 from forebay.hub.client_peer import ClientPeer
 from forebay.hub.in_flight import bind_call
 from forebay.hub.requests import ForwardedRequest, send_request, send_with_timeout
@@ -81,7 +81,9 @@ class PausedCalls:
         if paused is None or paused.upstream is not upstream:
             return None
         call = paused.call
-        if call.caller.principal != _get_current_principal() or call.request != request_key(request.method, params):
+        if call.caller.principal != _get_current_principal() or call.request != make_request_key(
+            request.method, params
+        ):
             return None
         answers = params.get("inputResponses")
         answers = {} if answers is None else answers

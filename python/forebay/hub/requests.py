@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.hub.calls import PausableTimeout, required_capability, supports_request
+from forebay.hub.calls import PausableTimeout, get_required_capability, supports_request
 from forebay.hub.client_peer import ClientPeer, ClientRequest
 from forebay.hub.upstreams import MCPUpstream
 from forebay.operations.errors import CallError
@@ -101,7 +101,7 @@ def _is_input_request(value: object) -> bool:
 async def _collect_answers(requests: Mapping[str, Any], client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
     for request in requests.values():
         if not supports_request(client.capabilities, request["method"], request.get("params") or {}):
-            capability = required_capability(request["method"])
+            capability = get_required_capability(request["method"])
             raise MCPError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY,
                 message=f"{upstream.name} asks {request['method']:.64}, which this client has not said it can do",

@@ -34,7 +34,7 @@ _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
 class Router:
-    """Sends one request to the upstream it is for, with `forward`, which takes the upstream."""
+    """Sends a request to the upstream it is for, by calling `forward(upstream, params)`."""
 
     def __init__(self, tenant: Tenant, forward: _Forward) -> None:
         self._tenant = tenant

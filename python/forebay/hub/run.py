@@ -38,7 +38,7 @@ from forebay.hub.upstreams import Upstreams
 from forebay.outputs.capabilities import CORE
 from forebay.proxy.stdio import StdioClient, claim_stdout
 from forebay.wire.framing import LineReader, LostMessage, Message, create_spool
-from forebay.wire.messages import INVALID_REQUEST, error_message, parse
+from forebay.wire.messages import INVALID_REQUEST, make_error_message, parse
 
 __all__ = ["HubServer", "exit_within", "run"]
 
@@ -133,16 +133,16 @@ class HubServer:
         return tenant
 
     async def _list_tools(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
-        async with self._forwarding.tenant_for(ctx) as tenant:
+        async with self._forwarding.acquire_tenant(ctx) as tenant:
             self._origins |= {spec.id: (spec.namespace, spec.name) for spec in tenant.registry}
             return await tenant.tools.list(ctx, params)
 
     async def _call_tool(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
-        async with self._forwarding.tenant_for(ctx) as tenant:
+        async with self._forwarding.acquire_tenant(ctx) as tenant:
             return await tenant.tools.call(ctx, params)
 
     async def _listen(self, ctx: _Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        async with self._forwarding.tenant_for(ctx) as tenant:
+        async with self._forwarding.acquire_tenant(ctx) as tenant:
             return await tenant.client.listeners(ctx, params)
 
     def _get_default_capability(self, tool: str) -> str:
@@ -198,7 +198,7 @@ def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
     match parse(line):
         case {"id": request_id, "method": _}:
             message = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
-            outgoing.write(error_message(request_id, INVALID_REQUEST, message))
+            outgoing.write(make_error_message(request_id, INVALID_REQUEST, message))
 
 
 async def _run_stdio(settings: "Settings") -> int:

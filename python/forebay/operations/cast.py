@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from forebay.operations.json_values import MISSING, canonicalize, convert, count_values, json_type
 from forebay.operations.schema_shapes import SchemaShapes, Shape
 from forebay.operations.schema_values import SchemaValues
-from forebay.operations.validation import Schema, is_meaningful, pointer
+from forebay.operations.validation import Schema, has_rules, pointer
 
 __all__ = ["Caster", "OnReplaced", "cast"]
 
@@ -36,14 +36,19 @@ MAX_TRIALS = 64
 """Maximum number of alternatives of a union to try for one value."""
 
 UNFIT, INVENTED, STRIPPED, CHANGED = range(4)
-"""Costs of a cast, worst first: values that stay although they do not fit; values replaced by placeholders, required
-ones that were missing, and objects of which no property is left; surplus values; conversions and defaults."""
+"""Kinds of changes that a cast counts, worst first.
+
+- `UNFIT`: values that stay although they do not fit.
+- `INVENTED`: values replaced by placeholders, required values that were missing, and objects left without properties.
+- `STRIPPED`: surplus values that were removed.
+- `CHANGED`: conversions, and defaults that were filled in.
+"""
 
 
 def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
     """Return a value that fits a schema and keeps as much as possible of the original value.
 
-    What needs no change is returned as the same object. The given value is never modified.
+    Parts that need no change are returned as the same objects. The original value is never modified.
     """
     return Caster(schema).cast(value, on_replaced=on_replaced)
 
@@ -79,7 +84,7 @@ class Caster:
         return value if any(attempt.costs[:STRIPPED]) else fitted
 
     def _fit(self, value: Any, *, has_placeholders: bool) -> "tuple[Any, _Attempt]":
-        run = _Run(self._values, has_placeholders)
+        run = _CastRun(self._values, has_placeholders)
         # The caller may be deep in other calls, and bounds in the schema too large for floats: then the value stays.
         with contextlib.suppress(RecursionError, OverflowError):
             with self._lock:
@@ -95,19 +100,19 @@ class Caster:
     @functools.cached_property
     def _shapes(self) -> SchemaShapes | None:
         try:
-            return SchemaShapes(self._schema) if self._schema is not None and is_meaningful(self._schema) else None
+            return SchemaShapes(self._schema) if self._schema is not None and has_rules(self._schema) else None
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             _log.warning("forebay: nothing is made to fit a schema that cannot be understood: %.200s", error)
             return None
 
     def _fit_default(self, shape: Shape, default: Any) -> Any:
-        attempt = _Attempt(_Run(self._values, has_placeholders=False))
+        attempt = _Attempt(_CastRun(self._values, has_placeholders=False))
         fitted = attempt.fit(shape, default, 0)
         return MISSING if any(attempt.costs[:STRIPPED]) else fitted
 
 
 @dataclasses.dataclass
-class _Run:
+class _CastRun:
     """State that all attempts of one cast share."""
 
     values: SchemaValues
@@ -128,7 +133,7 @@ class _Run:
 class _Attempt:
     """One way to fit a value, and what it costs."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _CastRun) -> None:
         self._run = run
         self.costs = [0, 0, 0, 0]
         self.replaced: list[tuple[list[str | int], Any]] = []
@@ -183,7 +188,7 @@ class _Attempt:
             if member is None:
                 surplus.append(name)
             elif type(item) not in member.accepted_types:
-                fitted = self._fit_inner(member, item, name, depth)
+                fitted = self._fit_child(member, item, name, depth)
                 if fitted is not item:
                     better[name] = fitted
         if not shape.expected.keys() <= value.keys():
@@ -216,11 +221,11 @@ class _Attempt:
         for number, item in enumerate(value[:room]):
             inner = first[number] if number < len(first) else other
             is_kept = type(item) in inner.accepted_types
-            result.append(item if is_kept else self._fit_inner(inner, item, number, depth))
+            result.append(item if is_kept else self._fit_child(inner, item, number, depth))
         self.costs[STRIPPED] += sum(map(count_values, value[room:]))
         return value if len(result) == len(value) and all(map(operator.is_, result, value)) else result
 
-    def _fit_inner(self, shape: Shape, item: Any, name: str | int, depth: int) -> Any:
+    def _fit_child(self, shape: Shape, item: Any, name: str | int, depth: int) -> Any:
         count = len(self.replaced)
         fitted = self.fit(shape, item, depth)
         for path, _ in self.replaced[count:]:

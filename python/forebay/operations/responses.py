@@ -16,7 +16,7 @@ from forebay.operations.envelope.body import decode_text, dump, has_only_json_ty
 from forebay.operations.errors import CallCode, CallError
 from forebay.operations.results import is_blocks_only
 from forebay.operations.spec import OperationSpec
-from forebay.operations.validation import Schema, is_meaningful
+from forebay.operations.validation import Schema, has_rules
 from forebay.store.payload import encode, is_json_mime_type
 
 __all__ = [
@@ -114,7 +114,7 @@ def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
 
 def needs_result_wrapper(schema: Schema | None) -> bool:
     """Return whether data of this schema goes under `result` up to 2025-11-25: the schema does not say `object`."""
-    return is_meaningful(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
+    return has_rules(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
 
 
 def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
@@ -127,7 +127,7 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
     meta, data = envelope.meta, envelope.data
     match meta:
         case HTTPResponseMeta():
-            return _from_http(data, meta)
+            return _convert_http_data(data, meta)
         case MCPResponseMeta():
             body, kind = _dump_blocks(meta) if is_blocks_only(data, meta) else (dump(data), _JSON)
             return _make_response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
@@ -161,7 +161,7 @@ def _sanitize_content_type(content_type: str) -> str:
     return content_type if _CONTENT_TYPE_PATTERN.fullmatch(content_type) else _OCTETS
 
 
-def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
+def _convert_http_data(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
     received = {key.lower(): value for key, value in meta.headers.items()}
     dropped = _DROPPED_HEADERS | {name.strip().lower() for name in str(received.get("connection", "")).split(",")}
     headers = {key: value for key, value in received.items() if key not in dropped and _is_valid_header(key, value)}
@@ -215,7 +215,7 @@ def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
 
 def _get_tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
     """Return the data cast to the output schema if there is one, else the tool's own structured content."""
-    has_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
+    has_schema = not meta.is_error and spec is not None and has_rules(spec.output_schema)
     if has_schema and not is_blocks_only(data, meta):
         return _get_structured_content(data, spec)
     return _ABSENT if meta.structured_content is None else meta.structured_content
@@ -223,7 +223,7 @@ def _get_tool_structured_content(data: Any, meta: MCPResponseMeta, spec: Operati
 
 def _get_structured_content(data: Any, spec: OperationSpec | None) -> Any:
     """Return data in JSON types if there is an output schema; bytes are never structured."""
-    if spec is None or not is_meaningful(spec.output_schema):
+    if spec is None or not has_rules(spec.output_schema):
         return _ABSENT
     match data:
         case None:

@@ -93,7 +93,7 @@ class OperationSpec:
 
     @functools.cached_property
     def id(self) -> str:
-        """`namespace.name`, by which it is called."""
+        """The id by which the operation is called: `namespace.name`."""
         return f"{self.namespace}.{self.name}"
 
     @functools.cached_property

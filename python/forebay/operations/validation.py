@@ -11,7 +11,7 @@ import jsonschema_rs
 from forebay.operations.dialect import Schema, is_openapi_3_0, modernize
 from forebay.operations.json_values import count_values
 
-__all__ = ["Problem", "Schema", "Validator", "is_meaningful", "pointer"]
+__all__ = ["Problem", "Schema", "Validator", "has_rules", "pointer"]
 
 _log = logging.getLogger("forebay")
 
@@ -22,16 +22,16 @@ MAX_PROBLEMS = 8
 """Maximum number of problems to report for one value."""
 
 MAX_VALUES_FOR_ALL_PROBLEMS = 10_000
-"""For a value that contains more values, only the first problem is reported.
+"""Maximum number of nested values for which all problems are reported; above it, only the first problem is.
 
-A validator collects all problems before it returns the first, each with a copy of what it is about: for a megabyte that
-is wrong throughout this takes seconds and gigabytes.
+A validator collects all problems before it returns the first, each with a copy of the wrong value. For a megabyte of
+wrong values this takes seconds and gigabytes.
 """
 
 MAX_MESSAGE_CHARACTERS = 200
 
 
-def is_meaningful(schema: Schema | None) -> bool:
+def has_rules(schema: Schema | None) -> bool:
     """Return whether a schema has rules: `None`, `true` and `{}` accept everything."""
     return schema is not None and schema is not True and schema != {}
 
@@ -41,7 +41,7 @@ class Validator:
 
     def __init__(self, schema: Schema | None, label: str = "a value") -> None:
         self._validator: Any = None
-        if schema is None or not is_meaningful(schema):
+        if schema is None or not has_rules(schema):
             return
         try:
             modern = modernize(schema) if is_openapi_3_0(schema) else schema

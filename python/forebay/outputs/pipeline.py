@@ -38,7 +38,7 @@ __all__ = [
     "ResultSink",
     "ToolCall",
     "current_sink",
-    "response_budget",
+    "get_response_budget",
 ]
 
 _log = logging.getLogger("forebay")
@@ -161,7 +161,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # Behind another server's name for `output_fetch`, our resource URIs cannot be read.
+        # If another server gave `output_fetch` its own name, clients cannot read our resource URIs through it.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
@@ -215,15 +215,15 @@ class _HandleResponse:
         response, is_ascii = self, self.call.is_ascii
         smallest = dataclasses.replace(self.descriptor, outline=None, items_path=None)
         min_bytes = dataclasses.replace(smallest, preview="").sent_size(is_ascii=is_ascii)
-        if response.descriptor_budget() < min_bytes:
+        if response.get_descriptor_budget() < min_bytes:
             response = dataclasses.replace(response, descriptor=smallest, has_link=False)
-        if response.descriptor_budget() < min_bytes:
+        if response.get_descriptor_budget() < min_bytes:
             fields = {**self.protocol_fields, **_shorten_stamp(self.protocol_fields)}
             response = dataclasses.replace(response, protocol_fields=fields)
-        descriptor = response.descriptor.fit(response.descriptor_budget(), is_ascii=is_ascii)
+        descriptor = response.descriptor.fit(response.get_descriptor_budget(), is_ascii=is_ascii)
         return response.build(descriptor.to_json())
 
-    def descriptor_budget(self) -> int:
+    def get_descriptor_budget(self) -> int:
         """Return how many bytes of the message are left for the escaped descriptor."""
         message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": self.build("")})
         size = escaped_size(message, 0, is_ascii=self.call.is_ascii)
@@ -263,7 +263,7 @@ def _shorten_stamp(fields: dict[str, Any]) -> dict[str, Any]:
     return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: short}}
 
 
-def response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
+def get_response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
     """Return the kind of a response and its size limit, for the monitor."""
     if mode.contract is not None:
         return "contract", mode.contract.max_bytes

@@ -19,7 +19,7 @@ from forebay.outputs.contract.rules import ContractRules, ToolContracts
 from forebay.outputs.listing import ToolListing
 from forebay.outputs.modes import Mode, OutputMode, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
-from forebay.outputs.pipeline import Pipeline, ToolCall, response_budget
+from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
 from forebay.outputs.references.reference import contains_references
 from forebay.outputs.references.resolver import MAX_REFERENCE_BYTES, ReferenceResolver, to_objects
 from forebay.outputs.result import Result, error_result
@@ -244,7 +244,7 @@ class OutputPolicy:
         return arguments if resolved is arguments else finish(resolved)
 
     def is_public(self, request: object) -> bool:
-        """Return whether a request came over HTTP, unless the operator chose short handles."""
+        """Return whether a request came over HTTP and handles must be hard to guess: the operator can turn that off."""
         return request is not None and self.handle_length != SHORT_HANDLE_LENGTH
 
     def make_context(
@@ -294,7 +294,7 @@ class OutputPolicy:
     ) -> None:
         """Record a response of this size, if there is a monitor."""
         if self.monitor is not None:
-            kind, budget = ("inline", self._inline_limit) if mode is None else response_budget(mode, is_inline)
+            kind, budget = ("inline", self._inline_limit) if mode is None else get_response_budget(mode, is_inline)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:

@@ -29,12 +29,12 @@ from forebay.wire.messages import (
     PARSE_ERROR,
     LazyJSON,
     dump,
-    error_message,
     get_meta,
+    make_error_message,
+    make_result_message,
     parse_fully,
     parse_lazy,
     protocol_version,
-    result_message,
 )
 from forebay.wire.protocol import SERVER_INFO_KEY, add_result_fields, is_modern, next_cursor
 
@@ -127,7 +127,7 @@ class RequestHandler:
         if pending.method == "tools/call":
             return _make_response(pending, error_result(error, **details), self._server_info)
         code = INVALID_PARAMS if isinstance(error, LookupError | ValueError) else INTERNAL_ERROR
-        return error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
+        return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
         """Call a tool of forebay; if it expands tools, a list_changed notification precedes its response."""
@@ -165,10 +165,10 @@ class RequestHandler:
 def find_refusal(message: Any) -> bytes | None:
     """Return an error response for a message that could bypass the capability filter, because it is ambiguous."""
     if not isinstance(message, dict):
-        return error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
+        return make_error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
     if _is_unambiguous(message):
         return None
-    return error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
+    return make_error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
 
 
 def _is_unambiguous(message: dict[str, Any]) -> bool:
@@ -200,7 +200,7 @@ def make_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
 
 
 def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
-    return result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
+    return make_result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
 
 
 class ResponseHandler:

@@ -24,7 +24,7 @@ from forebay.proxy.session import (
 )
 from forebay.proxy.workers import CallOrder, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
-from forebay.wire.messages import INTERNAL_ERROR, dump, error_message, get_meta, id_key, parse
+from forebay.wire.messages import INTERNAL_ERROR, dump, get_meta, make_error_message, make_id_key, parse
 
 __all__ = ["Relay", "Sender"]
 
@@ -85,7 +85,7 @@ class Relay:
             request_id = line.head_tail.find_id()
             if line.head_tail.is_request and request_id is not None:
                 data = line.error.to_dict()["error"]
-                self._client.send(error_message(request_id, INTERNAL_ERROR, str(line.error), data))
+                self._client.send(make_error_message(request_id, INTERNAL_ERROR, str(line.error), data))
             return
         message = parse(line)
         with self._report_errors(message):
@@ -100,7 +100,7 @@ class Relay:
             _log.exception("forebay: a message of the client could not be handled")
             if isinstance(message, dict) and "id" in message:
                 text = "the gateway failed; ask in another way"
-                self._client.send(error_message(message["id"], INTERNAL_ERROR, text))
+                self._client.send(make_error_message(message["id"], INTERNAL_ERROR, text))
 
     def _on_client_message(self, message: Any, raw: Message) -> None:
         if isinstance(message, list) and message and all(isinstance(inner, dict) for inner in message):
@@ -232,7 +232,7 @@ class Relay:
             self._on_server_notification(message)
             self._forward_to_client(message, raw, stream_request_id)
             return False
-        if stream_request_id is not None and id_key(message.get("id")) != id_key(stream_request_id):
+        if stream_request_id is not None and make_id_key(message.get("id")) != make_id_key(stream_request_id):
             _log.warning("forebay: the server answered one request with what is for another; clients are spared it")
             return False
         if not self._internal.resolve(message, raw):
@@ -242,7 +242,9 @@ class Relay:
     def _report_unreadable(self, head_tail: HeadTail, stream_request_id: object) -> None:
         """Fail the request whose response is complete but not JSON, for example because it contains NaN."""
         request_id = head_tail.find_id()
-        if request_id is None or (stream_request_id is not None and id_key(request_id) != id_key(stream_request_id)):
+        if request_id is None or (
+            stream_request_id is not None and make_id_key(request_id) != make_id_key(stream_request_id)
+        ):
             return
         if not head_tail.is_request and head_tail.tail.rstrip().endswith(b"}"):
             text = "what the server answered is no JSON that can be read; it may have done what it was asked to"

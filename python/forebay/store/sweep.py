@@ -140,7 +140,7 @@ class Sweeper:
         )
 
     def _recount(self) -> list[tuple[_Entry, ObjectInfo]]:
-        """Set the counters from the stored objects, and return these."""
+        """Set the counters from the stored objects, and return the objects with their entries."""
         entries: list[tuple[_Entry, ObjectInfo]] = []
 
         def list_objects() -> Iterator[tuple[str | None, int]]:

@@ -32,15 +32,15 @@ __all__ = [
     "as_lazy",
     "dump",
     "dump_chunks",
-    "error_message",
     "get_meta",
-    "id_key",
+    "make_error_message",
+    "make_id_key",
+    "make_result_message",
     "open_span",
     "parse",
     "parse_fully",
     "parse_lazy",
     "protocol_version",
-    "result_message",
 ]
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
@@ -308,18 +308,18 @@ def open_span(value: object) -> Iterator[SourceSpan]:
         yield spool.path, 0, spool.size
 
 
-def result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
+def make_result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC response with a result."""
     return dump({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-def error_message(request_id: object, code: int, message: str, data: object = None) -> bytes:
+def make_error_message(request_id: object, code: int, message: str, data: object = None) -> bytes:
     """Return a JSON-RPC error response."""
     error = {"code": code, "message": message, **({} if data is None else {"data": data})}
     return dump({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
-def id_key(request_id: object) -> bytes:
+def make_id_key(request_id: object) -> bytes:
     """Return a request id as a dictionary key: 7, 7.0 and 70e-1 have the same key, "7" has another."""
     if isinstance(request_id, LazyJSON):
         text = request_id.json()

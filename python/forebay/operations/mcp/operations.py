@@ -28,7 +28,7 @@ from forebay.operations.mcp.shared_connection import SharedConnection
 from forebay.operations.mcp.targets import Target
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import CallContext, Operation, OperationSpec
-from forebay.operations.validation import is_meaningful
+from forebay.operations.validation import has_rules
 
 __all__ = ["MCPOperations", "from_mcp", "result_to_envelope"]
 
@@ -282,7 +282,7 @@ def result_to_envelope(result: dict[str, Any], spec: OperationSpec, *, parse_jso
     meta = envelope.meta
     if envelope.data is not None or not isinstance(meta, MCPResponseMeta):
         return envelope
-    should_parse = parse_json and not meta.is_error and is_meaningful(spec.output_schema)
+    should_parse = parse_json and not meta.is_error and has_rules(spec.output_schema)
     return dataclasses.replace(envelope, data=_parse_single_text(meta.content) if should_parse else meta.content)
 
 

@@ -40,7 +40,7 @@ from forebay.operations.registry import OperationRegistry
 from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
-from forebay.operations.validation import Schema, is_meaningful
+from forebay.operations.validation import Schema, has_rules
 from forebay.outputs.listing import allow_alternative
 from forebay.outputs.result import UNSTRUCTURED
 from forebay.store.threads import run_in_thread
@@ -243,8 +243,8 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def _lists_output_schema(spec: OperationSpec) -> bool:
-    """Return whether the output schema is listed: clients would reject all results of an invalid one."""
-    return is_meaningful(spec.output_schema) and spec.output._validator is not None
+    """Return whether the output schema is listed. An invalid one is not: clients would reject all results."""
+    return has_rules(spec.output_schema) and spec.output._validator is not None
 
 
 def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
@@ -260,7 +260,7 @@ def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, as of a cut text: the SDK's server ends when it cannot serialize one."""
+    """Replace lone surrogates, such as those of a cut text: the SDK's server ends if it cannot serialize a result."""
     try:
         orjson.dumps(value)
     except TypeError:

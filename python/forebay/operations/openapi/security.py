@@ -142,7 +142,7 @@ def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied_
         case {"type": "apiKey", "in": "header" | "query" | "cookie" as location, "name": str(key)}:
             applied_security.add_key(location, key, _check_token(name, secret))
         case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
-            user, password = _check_pair(name, secret)
+            user, password = _check_user_and_password(name, secret)
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
             applied_security.add_secret(password)
             applied_security.add_header("Authorization", f"Basic {token}", token)
@@ -162,7 +162,7 @@ def _check_token(name: str, secret: object) -> str:
     return secret
 
 
-def _check_pair(name: str, secret: object) -> tuple[str, str]:
+def _check_user_and_password(name: str, secret: object) -> tuple[str, str]:
     match secret:
         case (str(user), str(password)):
             return user, password

@@ -42,7 +42,7 @@ class ResponseContext:
     responses: list[str] = dataclasses.field(default_factory=list)
     """Responses built during this call; the server does not wrap them a second time."""
     failure: "ForebayError | None" = None
-    """Last error raised here. An SDK may hide its message, which tells the caller what to do."""
+    """Last error raised in this call. An SDK may hide its message, which tells the caller what to do."""
     _token: "contextvars.Token[ResponseContext | None] | None" = dataclasses.field(default=None, init=False, repr=False)
 
     def __enter__(self) -> "ResponseContext":

@@ -32,7 +32,7 @@ __all__ = [
     "PayloadView",
     "Response",
     "build_response",
-    "find_largest",
+    "find_largest_excerpt",
     "format_error",
     "redact_text",
     "wrap_response",
@@ -164,7 +164,7 @@ def _keep_string(token: re.Match[bytes]) -> bytes:
     return token[1] or b""
 
 
-def find_largest(truncate: Callable[[int], bytes], measure: Callable[[bytes], int], max_bytes: int) -> bytes:
+def find_largest_excerpt(truncate: Callable[[int], bytes], measure: Callable[[bytes], int], max_bytes: int) -> bytes:
     """Return about the largest excerpt whose measured size is at most `max_bytes`.
 
     The escaped size depends on the content: a quote takes two bytes. So each excerpt is measured, and its size gives
@@ -312,7 +312,7 @@ def _fit_response(
         remaining = limits.max_bytes - measure_envelope(fitted) - measure(_dump_response(fitted, b""))
         if remaining >= _MIN_DATA_BYTES:
             break
-    return fitted, find_largest(view.truncate, measure_excerpt, max(_MIN_DATA_BYTES, remaining))
+    return fitted, find_largest_excerpt(view.truncate, measure_excerpt, max(_MIN_DATA_BYTES, remaining))
 
 
 def _dump_response(head: ResponseHead, excerpt: bytes) -> bytes:

@@ -103,12 +103,12 @@ def _read_lines(source: RangeSource, part: LineRange, max_bytes: int, chunk_byte
     return b"".join(pieces)
 
 
-def _skip_lines(chunk: bytes, newlines: int) -> int:
+def _skip_lines(chunk: bytes, newline_count: int) -> int:
     """Return the offset after that many newlines, or the end if the chunk has fewer."""
-    if newlines > chunk.count(b"\n"):
+    if newline_count > chunk.count(b"\n"):
         return len(chunk)
     offset = 0
-    for _ in range(newlines):
+    for _ in range(newline_count):
         offset = chunk.index(b"\n", offset) + 1
     return offset
 

@@ -14,7 +14,7 @@ import forebay
 from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.wire.framing import Message, Spool
 from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
-from forebay.wire.messages import id_key, protocol_version
+from forebay.wire.messages import make_id_key, protocol_version
 
 if TYPE_CHECKING:
     import ssl
@@ -301,14 +301,14 @@ class OutgoingRequests:
 
     def add(self, request: OutgoingMessage) -> None:
         with self._lock:
-            self._by_id[id_key(request.id)] = request
+            self._by_id[make_id_key(request.id)] = request
 
     def remove(self, request: OutgoingMessage) -> None:
         with self._lock:
             # The client may have reused the id.
-            if self._by_id.get(id_key(request.id)) is request:
-                del self._by_id[id_key(request.id)]
+            if self._by_id.get(make_id_key(request.id)) is request:
+                del self._by_id[make_id_key(request.id)]
 
     def get(self, request_id: object) -> OutgoingMessage | None:
         with self._lock:
-            return self._by_id.get(id_key(request_id))
+            return self._by_id.get(make_id_key(request_id))

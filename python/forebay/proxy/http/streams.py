@@ -23,7 +23,7 @@ __all__ = [
     "HttpStatusError",
     "LegacyStream",
     "ResponseStreams",
-    "media_type",
+    "get_media_type",
     "redact_errors",
 ]
 
@@ -83,18 +83,17 @@ class ResponseStreams:
             self._on_error_status(response, message)
         elif not message.is_request:
             return None
-        elif media_type(response) == EVENT_STREAM_TYPE:
+        elif get_media_type(response) == EVENT_STREAM_TYPE:
             events = EventParser(self._new_buffer())
             if not self._read_events(response, events, message, connection):
                 return events
-        elif media_type(response) == JSON_TYPE:
+        elif get_media_type(response) == JSON_TYPE:
             self._read_json(response, message)
         elif response.status_code == 202:
             raise UpstreamFailed("the server accepted the request, but does not answer it")
         else:
-            raise UpstreamFailed(
-                f"the server answered {media_type(response)[:100] or 'nothing'!r}, which is no message; check the URL"
-            )
+            media_type = get_media_type(response)[:100]
+            raise UpstreamFailed(f"the server answered {media_type or 'nothing'!r}, which is no message; check the URL")
         return None
 
     def _read_json(self, response: httpx2.Response, message: OutgoingMessage) -> None:
@@ -157,7 +156,7 @@ class ResponseStreams:
         self, message: OutgoingMessage, events: EventParser, headers: dict[str, str], connection: UpstreamConnection
     ) -> bool:
         with self._open_stream(connection, {**headers, "last-event-id": events.last_event_id}) as response:
-            if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+            if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
                 )
@@ -173,7 +172,7 @@ class ResponseStreams:
                 with self._open_stream(connection, {**make_headers(), **resumption}) as response:
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
-                    if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+                    if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                         return
                     for chunk in iter_body(response):
                         for event in events.feed(chunk):
@@ -222,7 +221,7 @@ class ResponseStreams:
         return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
-def media_type(response: httpx2.Response) -> str:
+def get_media_type(response: httpx2.Response) -> str:
     """Return the content type without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
@@ -246,7 +245,7 @@ class LegacyStream:
         self.is_closed = False
         threading.Thread(target=self._run, daemon=True).start()
 
-    def post_url(self) -> httpx2.URL | None:
+    def get_post_url(self) -> httpx2.URL | None:
         """Return the URL to post messages to; `None` if the server does not have this transport."""
         try:
             return self._post_url.result(_ENDPOINT_SECONDS)
@@ -270,7 +269,7 @@ class LegacyStream:
         with self._endpoint.connection() as connection:
             response = self._endpoint.open(connection, "GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
             with contextlib.closing(response):
-                if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+                if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                     return
                 for chunk in iter_body(response):
                     for event in self._events.feed(chunk):

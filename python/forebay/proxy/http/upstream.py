@@ -201,14 +201,14 @@ class HttpUpstream:
     def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:
         """Try the 2024-11-05 transport; raise `error` if the server does not have that either."""
         legacy = LegacyStream(self._endpoint, self._relay, self._new_buffer)
-        if legacy.post_url() is None:
+        if legacy.get_post_url() is None:
             raise error
         self._session = _HttpSession(None, legacy)
         self._post_legacy(message, legacy)
 
     def _post_legacy(self, message: OutgoingMessage, legacy: LegacyStream) -> bool:
         """Post a message whose response comes on the stream; return `False` if the stream has ended."""
-        url = legacy.post_url()
+        url = legacy.get_post_url()
         if legacy.is_closed or url is None:
             return False
         with self._post(message, url, self._headers(message, self._session)) as (response, connection):
