@@ -140,8 +140,8 @@ def adapter_options(talk: Talk, kind: str, era: str) -> None:
         client.call("echo", "too large", value={"$handle": handle})
     failures: dict[str, Message] = {
         "redaction that fails": {"redact": "fail"},
-        "full store": {"quota": 1000},
-        "store for one principal": {"principal_quota": 1000},
+        "full store": {talk.build.option("quota_bytes"): 1000},
+        "store for one principal": {talk.build.option("principal_quota_bytes"): 1000},
     }
     for name, failing in failures.items():
         with running(talk, kind, era, {"output_mode": "auto", **failing}) as client:

@@ -11,6 +11,9 @@ from pathlib import Path
 NAMES = ("forebay", "headgate")
 """The names the package has had, newest first."""
 
+_EARLIER_OPTIONS = {"prefix": "tool_prefix", "quota_bytes": "quota", "principal_quota_bytes": "principal_quota"}
+"""Options of the adapters that had another name under the package's earlier name; of the gateway, only `prefix`."""
+
 _FIND = """
 import importlib.util, json, sys, sysconfig
 name = next((name for name in sys.argv[1:] if importlib.util.find_spec(name)), None)
@@ -34,6 +37,10 @@ class Build:
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of the console script."""
         return [str(self.scripts / self.name), *arguments]
+
+    def option(self, name: str) -> str:
+        """Return the name that an option has in this build."""
+        return name if self.name == NAMES[0] else _EARLIER_OPTIONS.get(name, name)
 
     def variable(self, name: str) -> str:
         """Return the environment variable of an option."""

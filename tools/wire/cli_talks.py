@@ -63,8 +63,6 @@ def cli_help(talk: Talk) -> None:
         ("wrap", "--header", "nonsense", "--url", "http://127.0.0.1:1"),
         ("wrap", "--url", "ftp://x"),
         ("wrap", "--url", "http://127.0.0.1:1", "--", "cat"),
-        ("wrap", "--handle-chars", "5", "--", "cat"),
-        ("wrap", "--tool-prefix", "a b", "--", "cat"),
         ("wrap", "--config", "none.toml", "--", "cat"),
         ("wrap", "--", "a command"),
         ("serve",),
@@ -222,7 +220,7 @@ def cli_store(talk: Talk) -> None:
 
 def cli_stats(talk: Talk) -> None:
     """Sizes of responses that servers have noted; none of them names the package."""
-    with talk.wrap("--journal", "--contract", "wrapped", "--connection-limit-bytes", "10KB") as client:
+    with talk.wrap("--journal", "--contract", "wrapped") as client:
         client.greet()
         client.call("text")
         client.call("text", "inline", size=20_000)
@@ -250,7 +248,7 @@ def cli_config(talk: Talk) -> None:
         '[upstreams.files]\ncommand = "npx"\nargs = ["-y", "x"]\nenv = { KEY = "secret" }\n',
     )
     env = {"CRM": "s3cret", talk.build.variable("JOURNAL"): "true", talk.build.variable("HEADER_X_Key"): "k"}
-    flags = ("--config", str(path), "--quota-bytes", "1GiB", "--tool-prefix", "oc_", "--contract", "a*=list")
+    flags = ("--config", str(path), "--quota-bytes", "1GiB", "--contract", "a*=list")
     record(talk, "config of everything", "config", *flags, env=env)
     record(talk, "config --explain of everything", "config", "--explain", *flags, env=env)
     record(talk, "config without a variable of the file", "config", "--config", str(path))

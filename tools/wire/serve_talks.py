@@ -185,7 +185,7 @@ def serve_http_refusals(talk: Talk) -> None:
     """What an HTTP server refuses, and what stands beside the protocol."""
     path = talk.toml({"files": command_upstream(talk, "--only", "text")})
     options = ("--http", "127.0.0.1:0", "--token-file", write_tokens(talk), "--body-limit-bytes", "20000")
-    origins = ("--allowed-origins", "https://app.example.com", "--max-sessions", "2")
+    origins = ("--allowed-origins", "https://app.example.com")
     with listening(talk, talk.build.command("serve", "--config", str(path), *options, *origins)) as port:
         client = HTTPClient(talk, port, token=TOKENS["ann"])
         stranger = HTTPClient(talk, port, label="stranger: ")
@@ -376,7 +376,7 @@ def serve_options(talk: Talk) -> None:
         "disable_tools": ["admin"],
         "file_refs": True,
         "file_roots": [str(note.parent)],
-        "tool_prefix": "oc_",
+        talk.build.option("prefix"): "oc_",
         "journal": True,
         "contract": {"wrapped": True},
         "redact": ["naïve \\d+"],

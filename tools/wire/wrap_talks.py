@@ -340,8 +340,9 @@ def wrap_full_pages(talk: Talk) -> None:
 
 
 def wrap_options(talk: Talk) -> None:
-    options = ("--per-call", "--tool-prefix", "oc_", "--journal", "--handle-chars", "26", "--tool", "text=handle")
-    more = ("--tool", "blocks=inline", "--output-inline-limit-bytes", "8KiB", "--stream-above-bytes", "64KiB")
+    prefix = f"--{talk.build.option('prefix').replace('_', '-')}"
+    options = ("--per-call", prefix, "oc_", "--journal", "--tool", "text=handle")
+    more = ("--tool", "blocks=inline", "--output-inline-limit-bytes", "8KiB")
     with talk.wrap(*options, *more) as client:
         client.greet()
         list_all_tools(client)
@@ -453,7 +454,7 @@ def wrap_references(talk: Talk) -> None:
     talk.file("files/large.txt", "x" * 200_000)
     talk.file("secret.txt", "secret")
     (files / "link.txt").symlink_to(talk.folder / "secret.txt")
-    options = ("--file-refs", "--file-root", str(files), "--file-ref-max-bytes", "100000", "--journal")
+    options = ("--file-refs", "--file-root", str(files), "--journal")
     with talk.wrap(*options) as client:
         client.greet()
         client.ask("tools/list", {"cursor": "16"})
@@ -557,7 +558,7 @@ def wrap_expiry(talk: Talk) -> None:
 
 def wrap_failures(talk: Talk) -> None:
     """A server that hangs, dies, restarts, and writes what is no message."""
-    with talk.wrap("--call-timeout-seconds", "3", "--restart-delay-seconds", "0.1") as client:
+    with talk.wrap("--call-timeout-seconds", "3") as client:
         client.greet()
         client.ask("logging/setLevel", {"level": "warning"})
         client.ask("resources/subscribe", {"uri": "wire://one"})
