@@ -111,7 +111,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         return []
 
     def get_injected_tool(self, name: str) -> Tool | None:
-        """Return our tool of this name; fastmcp also asks for a server that this one is mounted in."""
+        """Return our tool with this name. fastmcp also calls this for a server that this one is mounted in."""
         return self._get_own_tools().get(name)
 
     async def on_list_tools(

@@ -133,7 +133,7 @@ def _check_expressions(expressions: tuple[str, ...], source: str) -> None:
         try:
             make_redaction(expression)
         except InvalidPattern as error:
-            # The advice in the message is for output_search.
+            # The message gives advice for `output_search`; replace it by advice for redaction.
             why = str(error).replace("search for it as a literal", r"put a backslash before what is no operator: \(")
             raise InvalidArgument(f"{source}: {short_repr(expression)} cannot be redacted: {why}") from None
 

@@ -32,7 +32,7 @@ class ServerEnded(Exception):
 
 
 class IncomingStream:
-    """Passes messages from reader threads to `stream`, in the event loop that created this."""
+    """Passes messages from reader threads to `stream`, in the event loop that created this object."""
 
     def __init__(
         self,

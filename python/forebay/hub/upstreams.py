@@ -196,7 +196,7 @@ class MCPUpstream:
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         if config.url is not None:
             headers = [f"{name}: {value}" for name, value in config.headers.items()]
-            return HttpUpstream(config.url, headers=headers, find_schema=self._make_input_schema, **limits)
+            return HttpUpstream(config.url, headers=headers, find_schema=self._get_input_schema, **limits)
         command = [str(config.command), *config.args]
         return StdioUpstream(
             Process(command, env=config.env, cwd=config.cwd),
@@ -210,7 +210,7 @@ class MCPUpstream:
             grace=settings.shutdown_grace_seconds,
         )
 
-    def _make_input_schema(self, tool: str) -> Mapping[str, Any] | None:
+    def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
         """Return a tool's input schema, which says which arguments an HTTP server wants as headers."""
         operation = None if self._operations is None else self._operations.find(tool)
         schema = None if operation is None else operation.spec.input_schema

@@ -37,7 +37,7 @@ _DROPPED_HEADERS = frozenset(
         # Hop-by-hop headers.
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
         *("trailer", "transfer-encoding", "upgrade"),
-        # They describe the original bytes; the body has been decoded and perhaps cast to a schema.
+        # These describe the original bytes; the body has been decoded and perhaps cast to a schema.
         *("content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag"),
         # Joining several cookies with commas made them invalid.
         "set-cookie",

@@ -146,5 +146,5 @@ def _to_json_types(data: Any) -> Any:
     except (TypeError, ValueError, RecursionError):
         if failures:
             raise failures[0] from None
-        # It holds bytes, or objects without a JSON form: validation reports them.
+        # The data holds bytes, or objects without a JSON form: validation reports them.
         return data

@@ -138,7 +138,7 @@ def _compile(schema: Any) -> Callable[[Any], bool]:
         try:
             return bool(validator.is_valid(value))
         except ValueError:
-            # It is not JSON.
+            # The value is not JSON.
             return False
 
     return is_valid
@@ -270,7 +270,7 @@ class Shape:
 
     @functools.cached_property
     def items(self) -> "tuple[list[Shape], Shape]":
-        """The shapes of the first items, by position, and of all others."""
+        """The shapes of the first items, each with its own schema, and the shape of all later items."""
         lists = [(part.get("prefixItems", []), part.get("items", True)) for part in self._parts]
         count = max((len(first) for first, _ in lists), default=0) + 1
         padded = [[*first, *[other] * (count - len(first))] for first, other in lists]

@@ -256,7 +256,7 @@ def _extract_structured(result: Mapping[str, Any], structured_content: Any) -> R
 
 
 def _has_only_texts(blocks: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether text blocks have no fields that would be lost; those of a single block stay in the response."""
+    """Return whether no field of the text blocks would be lost. Fields of a single block stay in the response."""
     if len(blocks) == 1:
         return _has_only_keys(blocks[0], "text")
     return all(block.keys() == {"type", "text"} for block in blocks)

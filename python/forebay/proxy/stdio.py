@@ -340,13 +340,13 @@ class StdioUpstream:
         try:
             process.send(raw)
         except PipeClosed:
-            # It has probably exited, and `run` is about to notice.
+            # The server has probably exited, and `run` is about to notice.
             if (code := process.wait_exit(_RESTART_WAIT_SECONDS)) is None:
                 raise
             raise _make_exit_error(code, self._largest_message_bytes) from None
 
     def run(self, relay: "Relay") -> int:
-        """Read messages until it is closed, or the server ends without a message; return the exit code."""
+        """Read messages until `close` is called, or the server ends before its first message; return the exit code."""
         has_sent_message = False
         while True:
             for line in self._process.read_lines(self._make_reader):

@@ -198,7 +198,7 @@ class Sweeper:
             # Another process removed it.
             return _Entry(None, object_info.modified_at, object_info.modified_at)
         except HandleCorrupt:
-            # Its expiry cannot be read, so it is kept for the default time.
+            # The expiry of a damaged payload cannot be read, so it is kept for the default time.
             return _Entry(None, object_info.modified_at, object_info.modified_at + self._options.ttl, is_corrupt=True)
         entry = self._entries[object_info.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
         return entry

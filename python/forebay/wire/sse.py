@@ -63,7 +63,7 @@ class EventParser:
         start = 1 if self._ends_with_cr and chunk[:1] == b"\n" else 0
         if chunk:
             self._ends_with_cr = False
-        # Both are searched only once over the chunk, to stay linear when only one of them occurs.
+        # Search the chunk only once for each line end, to stay linear when only one of the two occurs.
         newline, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
         while newline >= 0 or carriage >= 0:
             end = newline if carriage < 0 or 0 <= newline < carriage else carriage

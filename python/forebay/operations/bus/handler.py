@@ -54,7 +54,7 @@ class CallHandler:
         self._tasks: dict[_Task, frozenset[_Task]] = {}
         """All unfinished tasks, aborted ones included, each with its enclosing tasks and itself."""
         self._closing_tasks: set[_Task] = set()
-        """Tasks of calls that close this handler themselves. Two of them would wait for each other."""
+        """Tasks of calls that close this handler themselves. Without it, two of them would wait for each other."""
         self._deadline_scopes: dict[_Task, DeadlineScope] = {}
         """Deadlines of the running calls that have one."""
         self._settled_ids: dict[str, None] = {}
@@ -151,7 +151,7 @@ class CallHandler:
     def _on_aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)}:
-                # Also if its request arrives later, or again.
+                # Also ignore a request of this call that arrives later, or again.
                 self._remember_settled(request_id)
                 task = self._running.pop(request_id, None)
                 # If its deadline has passed, it is ending already, and a second cancellation would disturb its cleanup.

@@ -133,7 +133,7 @@ class HttpUpstream:
 
     def _send_request(self, request: OutgoingMessage) -> None:
         try:
-            # It may have been cancelled while it was queued.
+            # The request may have been cancelled while it was queued.
             if self._relay.is_pending(request.id):
                 self._exchange(request)
         except UpstreamFailed as error:
