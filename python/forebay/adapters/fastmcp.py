@@ -125,7 +125,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         self.policy.learn_tools(map(describe_tool, tools), is_complete=False)
         if _includes_hidden.get():
             return self._rewrite_tools(tools)
-        expanded = self.policy.get_expanded(find_lasting_connection(context)) or ()
+        expanded = self.policy.get_expanded_tools(find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(tool.name, expanded)]
         return [*self._rewrite_tools(tools), *self._get_own_tools().values()]
 
@@ -233,7 +233,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         finally:
             _includes_hidden.reset(listing_token)
         definitions = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
-        expanded = self.policy.get_expanded(find_lasting_connection(context))
+        expanded = self.policy.get_expanded_tools(find_lasting_connection(context))
         expanded_before = set(expanded or ())
         caller = dataclasses.replace(make_caller(self.policy), tools=definitions, expanded_tools=expanded)
         caller_token = expand_caller.set(caller)

@@ -204,7 +204,7 @@ class Forebay:
         if call.tool == policy.tools.expand_tool:
             # Which tools the server has may depend on the caller, so list them again.
             tools = policy.rewrite_tools(await self._list_all_tools(ctx, call_next))
-            caller = replace(caller, tools=tools, expanded_tools=self._get_expanded(ctx))
+            caller = replace(caller, tools=tools, expanded_tools=self._get_expanded_tools(ctx))
         expanded_before = set(caller.expanded_tools or ())
         result = self._shape_result(ctx, await _run_in_thread(policy.call_own_tool, arguments, caller, call))
         if expanded_before != (caller.expanded_tools or set()):
@@ -212,8 +212,8 @@ class Forebay:
         self._record_response(ctx, call.tool, result)
         return result
 
-    def _get_expanded(self, ctx: _Context) -> set[str] | None:
-        return self.policy.get_expanded(get_lasting_connection(ctx.session, ctx.protocol_version))
+    def _get_expanded_tools(self, ctx: _Context) -> set[str] | None:
+        return self.policy.get_expanded_tools(get_lasting_connection(ctx.session, ctx.protocol_version))
 
     def _record_response(
         self, ctx: _Context, tool: str, result: object, mode: Mode | None = None, *, is_inline: bool = True
@@ -251,7 +251,7 @@ class Forebay:
         page = await _list_page(ctx, call_next)
         tools, is_last = page.get("tools") or [], next_cursor(page) is None
         policy.learn_tools(tools, is_complete=is_last and "cursor" not in (ctx.params or {}))
-        visible = policy.list_visible(tools, self._get_expanded(ctx) or ())
+        visible = policy.list_visible(tools, self._get_expanded_tools(ctx) or ())
         return self._append_items(ctx, page, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
     async def _on_templates_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from forebay.arguments import did_you_mean, is_text
 from forebay.config.clients import HEADER_VARIABLE_PREFIX, find_servers
 from forebay.config.jsonc import Edit, Member, Node, apply_edits
-from forebay.config.option_types import HEADER_NAME
+from forebay.config.option_types import HEADER_NAME_PATTERN
 from forebay.errors import ForebayError, InvalidArgument
 
 __all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "replace_file", "restore_servers"]
@@ -155,7 +155,7 @@ def _rename_headers_to_variables(server: Node) -> list[Edit]:
         return []
     edits = [(headers.start, headers.key_end, '"env"')]
     for name, member in _list_object_members(headers).items():
-        if not HEADER_NAME.fullmatch(name):
+        if not HEADER_NAME_PATTERN.fullmatch(name):
             raise _SkipServer(f"has a header that cannot be sent: {name!r}")
         _require_strings("a header", member.node)
         edits.append((member.start + 1, member.start + 1, HEADER_VARIABLE_PREFIX))

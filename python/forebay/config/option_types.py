@@ -13,7 +13,7 @@ __all__ = [
     "COUNT",
     "FLAG",
     "HEADERS",
-    "HEADER_NAME",
+    "HEADER_NAME_PATTERN",
     "HOURS",
     "MODE",
     "PATH",
@@ -190,7 +190,7 @@ def choice(*allowed: str) -> OptionType:
 
 MODE = choice("inline", "handle", "auto")
 _CATEGORIES = ("execution", "list", "status", "scan", "config")
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def _parse_texts(value: Any, valid_values: str = "a list of texts") -> list[str]:
@@ -290,7 +290,7 @@ def _parse_headers(value: Any) -> dict[str, str]:
             raise ValueError(_HEADERS_FORMAT)
         value = {name.strip(): text.strip() for name, _, text in split}
     for name, text in value.items():
-        if not HEADER_NAME.fullmatch(name) or not isinstance(text, str) or set(text) & set("\r\n\0"):
+        if not HEADER_NAME_PATTERN.fullmatch(name) or not isinstance(text, str) or set(text) & set("\r\n\0"):
             raise ValueError(_HEADERS_FORMAT)
     return dict(value)
 

@@ -95,11 +95,11 @@ async def _call_function(
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     # A cancelled caller must not block others; the function itself cannot be stopped.
-    async with _thread_limiter():
+    async with _get_thread_limiter():
         return await run_in_thread(functools.partial(function, **arguments), daemon=True)
 
 
 @functools.cache
-def _thread_limiter() -> anyio.CapacityLimiter:
+def _get_thread_limiter() -> anyio.CapacityLimiter:
     """Return the limiter for function threads, separate from the gateway's own threads."""
     return anyio.CapacityLimiter(_MAX_THREADS)

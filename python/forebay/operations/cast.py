@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from forebay.operations.json_values import MISSING, canonicalize, convert, count_values, json_type
+from forebay.operations.json_values import MISSING, canonicalize, convert, count_values, get_json_type
 from forebay.operations.schema_shapes import SchemaShapes, Shape
 from forebay.operations.schema_values import SchemaValues
-from forebay.operations.validation import Schema, has_rules, pointer
+from forebay.operations.validation import Schema, has_rules, to_pointer
 
 __all__ = ["Caster", "OnReplaced", "cast"]
 
@@ -72,7 +72,7 @@ class Caster:
         fitted, attempt = self._fit(value, has_placeholders=True)
         if on_replaced is not None:
             for path, old in attempt.replaced:
-                on_replaced(pointer(path[::-1]), old)
+                on_replaced(to_pointer(path[::-1]), old)
         return fitted
 
     def normalize(self, value: Any) -> Any:
@@ -151,7 +151,7 @@ class _Attempt:
             return self._fit_enum(shape, shape.enum, value)
         if shape.alternatives:
             return self._fit_union(shape, value, depth)
-        type_name = json_type(value)
+        type_name = get_json_type(value)
         if type_name is not None and not shape.takes(type_name):
             for converted in (convert(value, name) for name in shape.types or ()):
                 if converted is not MISSING:
@@ -173,7 +173,7 @@ class _Attempt:
     def _fit_enum(self, shape: Shape, enum: dict[str, Any], value: Any) -> Any:
         if canonicalize(value) in enum:
             return value
-        for converted in (convert(value, json_type(choice)) for choice in enum.values()):
+        for converted in (convert(value, get_json_type(choice)) for choice in enum.values()):
             if converted is not MISSING and canonicalize(converted) in enum:
                 self.costs[CHANGED] += 1
                 return converted

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema_rs.canonical.json import to_string
 
-__all__ = ["MISSING", "canonicalize", "convert", "copy_json", "count_values", "json_type"]
+__all__ = ["MISSING", "canonicalize", "convert", "copy_json", "count_values", "get_json_type"]
 
 MISSING: Any = object()
 """Marks a missing value, since `None` is JSON's null."""
@@ -26,7 +26,7 @@ _JSON_TYPES |= {dict: "object", list: "array", tuple: "array"}
 _NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
-def json_type(value: Any) -> str | None:
+def get_json_type(value: Any) -> str | None:
     """Return the JSON type of a value, or `None` if it is not JSON. `1.0` is a number, although also integral."""
     name = _JSON_TYPES.get(type(value)) or next(
         (_JSON_TYPES[kind] for kind in _JSON_TYPES if isinstance(value, kind)), None

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import jsonschema_rs
 
 from forebay.operations.dialect import Schema, map_schemas, modernize
-from forebay.operations.json_values import MISSING, canonicalize, json_type
+from forebay.operations.json_values import MISSING, canonicalize, get_json_type
 
 __all__ = ["SchemaShapes", "Shape"]
 
@@ -213,7 +213,7 @@ class Shape:
             if tagged := by_tag.get(canonicalize(value.get(name, MISSING))):
                 return tagged
         is_container = isinstance(value, dict | list | tuple)
-        taking = [shape for shape in self.alternatives if not is_container or shape.takes(json_type(value))]
+        taking = [shape for shape in self.alternatives if not is_container or shape.takes(get_json_type(value))]
         return taking or self.alternatives
 
     @functools.cached_property

@@ -11,7 +11,7 @@ import jsonschema_rs
 from forebay.operations.dialect import Schema, is_openapi_3_0, modernize
 from forebay.operations.json_values import count_values
 
-__all__ = ["Problem", "Schema", "Validator", "has_rules", "pointer"]
+__all__ = ["Problem", "Schema", "Validator", "has_rules", "to_pointer"]
 
 _log = logging.getLogger("forebay")
 
@@ -72,7 +72,7 @@ class Validator:
         if self._validator.is_valid(value):
             return []
         return [
-            {"path": pointer(error.instance_path), "message": str(error.message)[:MAX_MESSAGE_CHARACTERS]}
+            {"path": to_pointer(error.instance_path), "message": str(error.message)[:MAX_MESSAGE_CHARACTERS]}
             for error in itertools.islice(self._iterate_errors(value), MAX_PROBLEMS)
         ]
 
@@ -98,6 +98,6 @@ def _encode_bytes(value: Any) -> Any:
     return value
 
 
-def pointer(path: list[str | int]) -> str:
+def to_pointer(path: list[str | int]) -> str:
     """Return a path as a JSON Pointer."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)

@@ -210,7 +210,7 @@ class OutputPolicy:
         record_denial(self.store.journal, error, principal)
         return error_result(error)
 
-    def get_expanded(self, connection: object) -> set[str] | None:
+    def get_expanded_tools(self, connection: object) -> set[str] | None:
         """Return the set of hidden tools that a connection was shown, or `None` without a connection."""
         return None if connection is None else self._expanded.setdefault(connection, set())
 

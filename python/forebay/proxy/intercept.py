@@ -135,7 +135,7 @@ class RequestHandler:
         if pending.tool == policy.tools.expand_tool:
             session = None if is_modern(pending.version) else self._session
             tools = policy.rewrite_tools(self._list_tools(get_meta(params)))
-            caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded(session))
+            caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded_tools(session))
         before = set(caller.expanded_tools or ())
         result = policy.call_own_tool(params.get("arguments"), caller, make_call(pending, policy))
         response = _make_response(pending, result, self._server_info)
@@ -273,7 +273,7 @@ class ResponseHandler:
         tools, policy = message["result"]["tools"], self._policy
         is_last = next_cursor(message["result"]) is None
         policy.learn_tools(tools, is_complete=is_last and pending.cursor is None)
-        expanded = () if is_modern(pending.version) else policy.get_expanded(self._session) or ()
+        expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
         visible = policy.list_visible(tools, expanded)
         return extend_list(raw, message, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
